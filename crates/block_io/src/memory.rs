@@ -1,0 +1,194 @@
+//! A disk in memory, which never fails: for tests of what stands above it, and as the simplest reading of the contract.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use dolmen_units::{Bytes, Epoch};
+
+use crate::completion::{Completions, Outcome, Payload, Submission};
+use crate::device::{Action, BlockDevice, Command, DeviceError, Geometry, IoCounters, Zoning};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// A sparse disk in memory. Every command completes before `submit` returns.
+pub struct MemoryDevice {
+    name: String,
+    geometry: Geometry,
+    completions: Rc<Completions>,
+    pages: RefCell<BTreeMap<u64, Box<[u8]>>>,
+    fence: Cell<Epoch>,
+    counters: Cell<IoCounters>,
+}
+
+impl MemoryDevice {
+    /// A disk of `capacity`, all zeros.
+    #[must_use]
+    pub fn new(name: &str, capacity: Bytes) -> Rc<Self> {
+        let geometry = Geometry {
+            capacity,
+            logical_block_bytes: 512,
+            physical_block_bytes: 4096,
+            optimal_io_bytes: 0,
+            atomic_write_bytes: 4096,
+            volatile_cache: false,
+            fua: true,
+            discard_grain_bytes: Some(4096),
+            rotational: false,
+            zoning: Zoning::None,
+        };
+        Self::with_geometry(name, geometry)
+    }
+
+    /// A disk with the geometry given.
+    #[must_use]
+    pub fn with_geometry(name: &str, geometry: Geometry) -> Rc<Self> {
+        Rc::new(Self {
+            name: name.to_owned(),
+            geometry,
+            completions: Completions::new(),
+            pages: RefCell::default(),
+            fence: Cell::default(),
+            counters: Cell::default(),
+        })
+    }
+
+    /// Copies `bytes` from byte `at` on; a range beyond the end reads as zeros.
+    pub fn peek(&self, at: u64, bytes: &mut [u8]) {
+        let pages = self.pages.borrow();
+        for (address, byte) in (at..).zip(bytes.iter_mut()) {
+            let page = pages.get(&(address / PAGE_BYTES));
+            let within = usize::try_from(address % PAGE_BYTES).unwrap_or(0);
+            *byte = page.and_then(|page| page.get(within)).copied().unwrap_or(0);
+        }
+    }
+
+    /// Changes bytes behind the engine's back, as rot does.
+    pub fn poke(&self, at: u64, bytes: &[u8]) {
+        let mut pages = self.pages.borrow_mut();
+        let mut at = at;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let within = usize::try_from(at % PAGE_BYTES).unwrap_or(0);
+            let page = pages.entry(at / PAGE_BYTES).or_insert_with(|| vec![0; 4096].into_boxed_slice());
+            let space = page.get_mut(within..).unwrap_or_default();
+            let (now, later) = rest.split_at(rest.len().min(space.len()));
+            for (to, from) in space.iter_mut().zip(now) {
+                *to = *from;
+            }
+            at += now.len() as u64;
+            rest = later;
+        }
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) {
+        let pages = self.pages.borrow();
+        let mut at = at;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let within = usize::try_from(at % PAGE_BYTES).unwrap_or(0);
+            let length = rest.len().min(4096 - within);
+            let (now, later) = rest.split_at_mut(length);
+            match pages.get(&(at / PAGE_BYTES)).and_then(|page| page.get(within..within + length)) {
+                Some(from) => now.copy_from_slice(from),
+                None => now.fill(0),
+            }
+            at += length as u64;
+            rest = later;
+        }
+    }
+
+    fn zero(&self, at: u64, length: u64) {
+        let zeros = [0; 4096];
+        let end = at + length;
+        let mut at = at;
+        while at < end {
+            let part = (PAGE_BYTES - at % PAGE_BYTES).min(end - at);
+            if part == PAGE_BYTES {
+                self.pages.borrow_mut().remove(&(at / PAGE_BYTES));
+            } else {
+                let part = usize::try_from(part).unwrap_or(0);
+                self.poke(at, zeros.get(..part).unwrap_or_default());
+            }
+            at += part;
+        }
+    }
+
+    fn perform(&self, command: Command) -> Outcome {
+        let refused = if command.token < self.fence.get() { Some(DeviceError::Fenced) } else { None };
+        let result = refused.map_or_else(|| self.geometry.check_action(&command.action), Err);
+        let payload = match (command.action, result) {
+            (Action::Read { at, mut into }, verdict) => {
+                if verdict.is_ok() {
+                    self.read(at, &mut into);
+                }
+                Payload::Buffer(into)
+            }
+            (Action::Write { at, from, .. }, verdict) => {
+                if verdict.is_ok() {
+                    self.poke(at, &from);
+                }
+                Payload::Shared(from)
+            }
+            (Action::Discard { at, length } | Action::WriteZeroes { at, length }, Ok(())) => {
+                self.zero(at, length);
+                Payload::None
+            }
+            (Action::Flush | Action::Discard { .. } | Action::WriteZeroes { .. }, _) => Payload::None,
+        };
+        Outcome { result, payload }
+    }
+}
+
+impl BlockDevice for MemoryDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        IoCounters::note(&self.counters, &command.action);
+        let outcome = self.perform(command);
+        if outcome.result.is_err() {
+            let mut counters = self.counters.get();
+            counters.errors += 1;
+            self.counters.set(counters);
+        }
+        self.completions.ready(outcome)
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        self.fence.set(self.fence.get().max(epoch));
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.counters.get()
+    }
+}
+
+impl fmt::Debug for MemoryDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryDevice({}, {})", self.name, self.geometry.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance;
+    use crate::executor::Executor;
+    use dolmen_buffer::{Arena, ArenaConfig};
+
+    #[test]
+    fn the_memory_device_keeps_the_contract() {
+        let arena = Arena::new(ArenaConfig::MODEST);
+        let device: Rc<dyn BlockDevice> = MemoryDevice::new("memory", Bytes::mib(4));
+        let executor = Executor::new();
+        let done = executor.block_on(async move { conformance::all(device.as_ref(), &arena).await });
+        assert_eq!(done, Some(()));
+    }
+}

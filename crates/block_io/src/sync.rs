@@ -1,0 +1,199 @@
+//! Waiting for each other on one thread: a bell, a mutex across awaits, and counted permits. None of it locks anything
+//! that another core could hold.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+/// A bell: wakes whoever waits at the time it is rung.
+#[derive(Default)]
+pub struct Notify {
+    rings: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Notify {
+    /// A bell that was not rung yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wakes everybody who waits now.
+    pub fn notify_all(&self) {
+        self.rings.set(self.rings.get() + 1);
+        // The vector is drained, not replaced, so that its memory is kept.
+        let mut waiting = self.waiting.borrow_mut();
+        for waker in waiting.drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the next ring after this call. The count is taken at the call, so a ring between the check of a
+    /// condition and the first poll is not missed.
+    pub fn wait(&self) -> impl Future<Output = ()> + '_ {
+        let seen = self.rings.get();
+        poll_fn(move |cx| {
+            if self.rings.get() != seen {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// Waits until `ready` gives a value, asking again after each ring.
+    pub async fn wait_for<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let next = self.wait();
+            if let Some(value) = ready() {
+                return value;
+            }
+            next.await;
+        }
+    }
+}
+
+impl fmt::Debug for Notify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Notify({} waiting)", self.waiting.borrow().len())
+    }
+}
+
+/// Counted permits, given out in the order they were asked for.
+pub struct Semaphore {
+    permits: Cell<u64>,
+    queue: RefCell<VecDeque<u64>>,
+    next_ticket: Cell<u64>,
+    bell: Notify,
+}
+
+impl Semaphore {
+    /// So many permits.
+    #[must_use]
+    pub fn new(permits: u64) -> Self {
+        let queue = RefCell::new(VecDeque::new());
+        Self { permits: Cell::new(permits), queue, next_ticket: Cell::new(0), bell: Notify::new() }
+    }
+
+    /// Takes `count` permits when all who asked before have theirs.
+    ///
+    /// A waiter whose future is dropped gives up its place.
+    pub async fn acquire(&self, count: u64) -> Permit<'_> {
+        let ticket = self.next_ticket.get();
+        self.next_ticket.set(ticket + 1);
+        self.queue.borrow_mut().push_back(ticket);
+        let place = Place { semaphore: self, ticket };
+        self.bell
+            .wait_for(|| {
+                let first = self.queue.borrow().front() == Some(&ticket);
+                (first && self.permits.get() >= count).then_some(())
+            })
+            .await;
+        self.permits.set(self.permits.get() - count);
+        drop(place);
+        Permit { semaphore: self, count }
+    }
+
+    /// Permits that nobody holds.
+    #[must_use]
+    pub fn available(&self) -> u64 {
+        self.permits.get()
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Semaphore({} free, {} waiting)", self.permits.get(), self.queue.borrow().len())
+    }
+}
+
+/// A place in a semaphore's queue, left on success and on cancellation alike.
+struct Place<'a> {
+    semaphore: &'a Semaphore,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.semaphore.queue.borrow_mut().retain(|ticket| *ticket != self.ticket);
+        self.semaphore.bell.notify_all();
+    }
+}
+
+/// Permits in hand; given back when dropped.
+#[derive(Debug)]
+pub struct Permit<'a> {
+    semaphore: &'a Semaphore,
+    count: u64,
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.semaphore.permits.set(self.semaphore.permits.get() + self.count);
+        self.semaphore.bell.notify_all();
+    }
+}
+
+/// One at a time, across awaits.
+#[derive(Debug)]
+pub struct Turn {
+    semaphore: Semaphore,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { semaphore: Semaphore::new(1) }
+    }
+}
+
+impl Turn {
+    /// Waits for the turn; it ends when the permit is dropped.
+    pub async fn take(&self) -> Permit<'_> {
+        self.semaphore.acquire(1).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::{Executor, Spawner};
+    use std::rc::Rc;
+
+    #[test]
+    fn turns_are_given_in_order_and_a_cancelled_waiter_blocks_nobody() {
+        let executor = Executor::new();
+        let turn = Rc::new(Turn::default());
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let done = executor.block_on({
+            let (turn, order, executor) = (Rc::clone(&turn), Rc::clone(&order), Rc::clone(&executor));
+            async move {
+                let held = turn.take().await;
+                let mut cancelled = Box::pin(turn.take());
+                assert!(futures_poll_once(&mut cancelled).await.is_none());
+                for number in 0..3 {
+                    let (turn, order) = (Rc::clone(&turn), Rc::clone(&order));
+                    executor.spawn("turn", Box::pin(async move {
+                        let _turn = turn.take().await;
+                        order.borrow_mut().push(number);
+                    }));
+                }
+                drop(cancelled);
+                drop(held);
+            }
+        });
+        assert_eq!(done, Some(()));
+        while executor.run_one(|_| 0) {}
+        assert_eq!(*order.borrow(), vec![0, 1, 2]);
+    }
+
+    async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+}
