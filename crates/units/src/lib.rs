@@ -4,10 +4,12 @@
 //! data. Everything here is a plain value: no I/O, no allocation, no global state.
 
 mod id;
+mod name;
 mod number;
 mod size;
 
 pub use id::{DiskId, HostId, ParseIdError, PoolId};
+pub use name::{NAME_BYTES_MAX, Name, ParseNameError};
 pub use number::{DiskSlot, Epoch, EpochId, Lsn, RowId, SpaceId};
 pub use size::{Bytes, ParseBytesError};
 

@@ -1,0 +1,6 @@
+# Forwards to the two commands; they need no make.
+.PHONY: demo test
+demo:
+	./demo
+test:
+	./test

@@ -1,0 +1,90 @@
+//! Jobs: long work with progress.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// Copies what a disk missed while it was away.
+    Resync,
+    /// Moves everything from one disk to another.
+    Replace,
+    /// Reads and verifies everything.
+    Scrub,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Another job of the pool is running.
+    Waiting,
+    /// It runs.
+    Running,
+    /// It has done what it was to do.
+    Done,
+    /// It has ended with an error; what it did stays done.
+    Failed,
+}
+
+/// How long a job may still take: a range, because rates vary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Eta {
+    /// If it goes as fast as it ever went.
+    pub earliest_s: u64,
+    /// If it goes as slowly as it ever went.
+    pub latest_s: u64,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// Its number; grows, and begins anew with the daemon.
+    pub id: u64,
+    /// The pool that it works on.
+    pub pool: String,
+    /// What it does.
+    pub kind: JobKind,
+    /// What it works on, in words, such as the disks that it moves between.
+    pub subject: String,
+    /// How far it is.
+    pub state: JobState,
+    /// Rows to look at.
+    pub rows_total: u64,
+    /// Rows done.
+    pub rows_done: u64,
+    /// Bytes that it will have copied or verified, as far as that can be told.
+    pub total_bytes: u64,
+    /// Bytes copied or verified so far.
+    pub done_bytes: u64,
+    /// Bytes a second, lately.
+    pub rate_bytes_per_s: u64,
+    /// How long it has been running.
+    pub elapsed_s: u64,
+    /// How long it may still take; absent when that cannot be told.
+    #[serde(default)]
+    pub eta: Option<Eta>,
+    /// What came of it, when it has ended.
+    #[serde(default)]
+    pub result: Option<String>,
+}
+
+/// All jobs that run, wait, or ended lately.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Jobs {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// By number.
+    pub jobs: Vec<Job>,
+}
+
+/// One job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobDocument {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// The job.
+    pub job: Job,
+}

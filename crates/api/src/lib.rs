@@ -1,0 +1,82 @@
+//! The documents that the daemon and whoever drives it exchange: JSON over HTTP/1.1 on a Unix socket, below `/v1`.
+//!
+//! | method and path | request | answer |
+//! |---|---|---|
+//! | `GET /v1/version` | | [`Version`] |
+//! | `GET /v1/status` | | [`Status`] |
+//! | `GET /v1/openapi.json` | | the OpenAPI description of all this |
+//! | `GET /v1/pools`, `POST /v1/pools` | [`CreatePool`] | [`Pools`], [`Change`] |
+//! | `GET /v1/pools/{pool}` | | [`PoolDocument`] |
+//! | `POST /v1/pools/import` | [`ImportPool`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/export`, `…/scrub`, `…/resync` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
+//! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
+//! | `POST /v1/pools/{pool}/disks/{disk}/replace` | [`ReplaceDisk`] | [`Change`] with a job |
+//! | `POST /v1/pools/{pool}/disks/{disk}/online` | [`OnlineDisk`] | [`Change`] with a job |
+//! | `GET /v1/pools/{pool}/df` | | [`Df`] |
+//! | `GET /v1/pools/{pool}/spaces`, `POST …` | [`CreateSpace`] | [`Spaces`], [`Change`] |
+//! | `GET /v1/pools/{pool}/spaces/{space}` | | [`SpaceDocument`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/resize` | [`ResizeSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`Destroy`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/attach`, `…/detach`, `…/unserve` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/serve` | [`ServeSpace`] | [`Change`] |
+//! | `GET /v1/devices`, `/v1/spaces`, `/v1/attachments`, `/v1/exports` | | [`Devices`], [`Spaces`], [`Attachments`], [`Exports`] |
+//! | `GET /v1/jobs`, `/v1/jobs/{id}` | | [`Jobs`], [`JobDocument`] |
+//! | `GET /v1/counters` | | [`Counters`] |
+//! | `POST /v1/shutdown` | [`Shutdown`] | [`Change`] |
+//!
+//! `{disk}` is what [`Disk`] shows as path, id (or its first digits) or slot, percent-encoded. A `POST` without a body is
+//! the same as with `{}` where every field has a default.
+//!
+//! Rules, for both sides:
+//! - Every answer has `schema`, which is [`SCHEMA`]. It goes up when a field changes its meaning or goes away; new fields
+//!   come without notice, so readers ignore those that they do not know. Requests with unknown fields are refused: an old
+//!   daemon must not silently do less than it was asked for.
+//! - An answer whose status is not 2xx is an [`ErrorDocument`].
+//! - Every request for a change has `dry_run`: it is then answered with the [`Plan`], and nothing is changed.
+//! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`.
+
+mod counter;
+mod error;
+mod exit;
+mod job;
+mod plan;
+mod pool;
+mod room;
+mod space;
+mod status;
+mod way;
+
+pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
+pub use error::{ErrorBody, ErrorCode, ErrorDocument};
+pub use exit::ExitCode;
+pub use job::{Eta, Job, JobDocument, JobKind, JobState, Jobs};
+pub use plan::{Change, Plan, Simple};
+pub use pool::{
+    AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, ImportMode,
+    ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk,
+};
+pub use room::{Df, DiskRoom, Fits};
+pub use space::{
+    CreateSpace, Integrity, Provisioning, RenameSpace, ResiliencyKind, ResizeSpace, Space, SpaceDocument,
+    Spaces,
+};
+pub use status::{Health, Shutdown, Status, Version};
+pub use way::{Attachment, Attachments, Export, Exports, ServeSpace};
+
+/// The version of the documents. Stands in every answer.
+pub const SCHEMA: u32 = 1;
+/// The version of the API: the first part of every path.
+pub const API_VERSION: u32 = 1;
+/// Where the daemon listens when nobody says otherwise.
+pub const SOCKET_PATH: &str = "/run/dolmen/dolmen.sock";
+/// The setting in the environment that names another socket.
+pub const SOCKET_VARIABLE: &str = "DOLMEN_SOCKET";
+/// The longest body of a request that the daemon reads.
+pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
+/// The schema that every document says of itself.
+pub(crate) const fn schema() -> u32 {
+    SCHEMA
+}

@@ -1,0 +1,265 @@
+//! Pools and disks.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::status::Health;
+
+/// Whether a pool can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// It can.
+    Writable,
+    /// It was opened for reading.
+    ReadOnly,
+    /// It has stopped, because it lost what it cannot go on without.
+    Stopped,
+    /// It is remembered, and not open: its disks are not here, or opening it failed.
+    Closed,
+}
+
+/// Whether a disk takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskState {
+    /// It takes part.
+    Present,
+    /// It is here, and is being emptied.
+    Retired,
+    /// It is not here, or left because it missed a write.
+    Absent,
+}
+
+/// A disk of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Disk {
+    /// Its place in the pool.
+    pub slot: u16,
+    /// Its identity, which stands on it.
+    pub id: String,
+    /// Where it is found now.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Whether it takes part.
+    pub state: DiskState,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Room for slabs.
+    pub data_bytes: u64,
+    /// Of it, not used by any slab.
+    pub free_bytes: u64,
+    /// What may fail as one with it; 0 for itself alone.
+    pub fault_domain: u32,
+    /// Whether it carries log and metadata.
+    pub is_voter: bool,
+    /// Reads that failed since the pool was opened.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Blocks that did not match their checksum.
+    pub checksum_errors: u64,
+}
+
+/// The disks of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Disks {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// By slot.
+    pub disks: Vec<Disk>,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: String,
+    /// How it is.
+    pub health: Health,
+    /// Why, if it is not healthy.
+    pub why: Vec<String>,
+    /// Whether it can be written.
+    pub state: PoolState,
+    /// Why not, if it cannot.
+    #[serde(default)]
+    pub state_cause: Option<String>,
+    /// The epoch in force.
+    pub epoch: String,
+    /// Data areas of all disks.
+    pub data_bytes: u64,
+    /// Of them, used by slabs.
+    pub used_bytes: u64,
+    /// Of them, free.
+    pub free_bytes: u64,
+    /// Spaces on it.
+    pub space_count: u64,
+    /// Its disks, by slot.
+    pub disks: Vec<Disk>,
+}
+
+/// All pools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pools {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// By name.
+    pub pools: Vec<Pool>,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolDocument {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// The pool.
+    pub pool: Pool,
+}
+
+/// Makes a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreatePool {
+    /// Its name.
+    pub name: String,
+    /// Absolute paths of disks, partitions or files.
+    pub disks: Vec<String>,
+    /// Those of `disks`, as written there, whose content may be destroyed.
+    #[serde(default)]
+    pub destroy: Vec<String>,
+    /// A fault domain for each disk; 0, or missing, for itself alone.
+    #[serde(default)]
+    pub fault_domains: Vec<u32>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What a pool is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ImportMode {
+    /// To use it; refused where the rule of epochs forbids writing.
+    #[default]
+    Write,
+    /// To look, without changing anything.
+    Read,
+    /// To use it although the rule forbids it: somebody knows that the rest of it lives on nowhere else.
+    Confirmed,
+}
+
+/// Opens a pool that this daemon does not have open.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportPool {
+    /// Its name or identity; may be left out when the disks found belong to one pool only.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// Where to look: disks, files, or folders of them, beside all disks of the system.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// What for.
+    #[serde(default)]
+    pub mode: ImportMode,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Destroys a pool or deletes a space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Destroy {
+    /// Its name, typed again. Not needed for a dry run.
+    #[serde(default)]
+    pub destroy: Option<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Adds disks to a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddDisks {
+    /// Absolute paths of disks, partitions or files.
+    pub disks: Vec<String>,
+    /// Those of `disks`, as written there, whose content may be destroyed.
+    #[serde(default)]
+    pub destroy: Vec<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Puts another disk in the place of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceDisk {
+    /// Absolute path of the disk that takes its place.
+    pub with: String,
+    /// That path again when its content may be destroyed.
+    #[serde(default)]
+    pub destroy: Vec<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Takes a disk that was away back in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnlineDisk {
+    /// Where it is now, if that is not where it was.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What a device of the system is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceState {
+    /// It holds nothing: it can become a disk.
+    Empty,
+    /// It holds somebody's data.
+    Foreign,
+    /// It is a disk of a pool that is not open here.
+    Member,
+    /// It is a disk of a pool, and its labels cannot be used.
+    Unusable,
+    /// The system uses it.
+    InUse,
+    /// It is too small, or cannot be opened.
+    Unfit,
+}
+
+/// A device of the system that belongs to no open pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Device {
+    /// Where it is.
+    pub path: String,
+    /// Its size, where it could be opened.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// What it is good for.
+    pub state: DeviceState,
+    /// What it holds, or why it cannot be used.
+    pub what: String,
+    /// The pool that it says it belongs to.
+    #[serde(default)]
+    pub pool: Option<String>,
+}
+
+/// Devices that belong to no open pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Devices {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// By path.
+    pub devices: Vec<Device>,
+}

@@ -1,0 +1,158 @@
+//! Spaces.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::status::Health;
+
+/// How a space survives the loss of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResiliencyKind {
+    /// Striped over disks, one copy.
+    Simple,
+    /// One disk after another, one copy.
+    Span,
+    /// Copies, striped.
+    Mirror,
+}
+
+/// Whether rows are claimed when they are first written, or all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Provisioning {
+    /// When first written.
+    #[default]
+    Thin,
+    /// All when the space is made.
+    Fixed,
+}
+
+/// What becomes of a block whose every copy was damaged while it was being overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Integrity {
+    /// It is taken as found, counted and listed.
+    #[default]
+    Relaxed,
+    /// Reads of it fail.
+    Strict,
+}
+
+/// A space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Space {
+    /// The pool that it lies on.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub health: Health,
+    /// Why, if it is not healthy.
+    pub why: Vec<String>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// How it survives the loss of disks.
+    pub resiliency: ResiliencyKind,
+    /// Copies of every block.
+    pub copies: u8,
+    /// Data columns; absent when each row chooses its own.
+    #[serde(default)]
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next.
+    pub interleave_bytes: u64,
+    /// Bytes of a row.
+    pub row_bytes: u64,
+    /// Thin or fixed.
+    pub provisioning: Provisioning,
+    /// Relaxed or strict.
+    pub integrity: Integrity,
+    /// Logical sector.
+    pub sector_bytes: u64,
+    /// Bytes of its own addresses for which room is claimed.
+    pub claimed_bytes: u64,
+    /// Room that it takes on all disks, copies and tables included.
+    pub footprint_bytes: u64,
+    /// Where it is attached as a block device.
+    #[serde(default)]
+    pub attached_at: Option<String>,
+    /// Where it is served.
+    #[serde(default)]
+    pub served_at: Option<String>,
+}
+
+/// Spaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Spaces {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// By pool and name.
+    pub spaces: Vec<Space>,
+}
+
+/// One space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceDocument {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// The space.
+    pub space: Space,
+}
+
+/// Makes a space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSpace {
+    /// Its name.
+    pub name: String,
+    /// Its size, a multiple of 4 KiB.
+    pub size_bytes: u64,
+    /// How it survives the loss of disks.
+    pub resiliency: ResiliencyKind,
+    /// Copies of a mirror, 2 to 4; 2 when left out.
+    #[serde(default)]
+    pub copies: Option<u8>,
+    /// Data columns; automatic when left out.
+    #[serde(default)]
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next; 256 KiB when left out.
+    #[serde(default)]
+    pub interleave_bytes: Option<u64>,
+    /// Bytes of a row; by the size when left out.
+    #[serde(default)]
+    pub row_bytes: Option<u64>,
+    /// Thin or fixed.
+    #[serde(default)]
+    pub provisioning: Provisioning,
+    /// Relaxed or strict.
+    #[serde(default)]
+    pub integrity: Integrity,
+    /// Logical sector, 512 or 4096; 4096 when left out.
+    #[serde(default)]
+    pub sector_bytes: Option<u64>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Changes the size of a space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeSpace {
+    /// The size wanted, a multiple of 4 KiB.
+    pub size_bytes: u64,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Gives a space another name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenameSpace {
+    /// The name wanted.
+    pub name: String,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}

@@ -1,0 +1,195 @@
+//! Whether the kernel uses a disk already, and for what.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+use crate::geometry::{self, DeviceNumber, Kind};
+
+/// A use that forbids to take a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Use {
+    /// A file system on it is mounted there.
+    Mounted {
+        /// Where.
+        at: PathBuf,
+    },
+    /// The kernel swaps to it.
+    Swap,
+    /// Another block device is built on it: a RAID array, a mapping, a cache.
+    HeldBy {
+        /// Its name under `/dev`.
+        device: String,
+    },
+    /// A loop device shows it.
+    Loop {
+        /// Its name under `/dev`.
+        device: String,
+    },
+}
+
+/// The uses of a disk, of which there is at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InUse {
+    /// Each of them, in the order in which they were found.
+    pub by: Vec<Use>,
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mounted { at } => write!(f, "mounted at {}", at.display()),
+            Self::Swap => f.write_str("used as swap"),
+            Self::HeldBy { device } => write!(f, "part of /dev/{device}"),
+            Self::Loop { device } => write!(f, "shown by /dev/{device}"),
+        }
+    }
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, one) in self.by.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{one}")?;
+        }
+        Ok(())
+    }
+}
+
+/// How the kernel uses what is at `path`: a disk by itself or by one of its partitions, a file as swap or under a loop
+/// device. What other processes do with it is not seen here; opening it exclusively finds that out.
+///
+/// # Errors
+/// When the path cannot be looked at.
+pub fn in_use(path: &Path) -> io::Result<Option<InUse>> {
+    let path = fs::canonicalize(path)?;
+    let status = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
+    let mut by = Vec::new();
+    match geometry::kind(&status) {
+        Some(Kind::Block(number)) => uses_of_disk(number, &mut by),
+        Some(Kind::File) => uses_of_file(&path, &mut by),
+        None => {}
+    }
+    Ok(if by.is_empty() { None } else { Some(InUse { by }) })
+}
+
+fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
+    let folders = with_partitions(&number.sysfs());
+    let numbers: BTreeSet<DeviceNumber> = folders.iter().filter_map(|folder| number_of(folder)).collect();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounted = mounts.lines().filter_map(parse_mount).filter(|(number, _)| numbers.contains(number));
+    by.extend(mounted.map(|(_, at)| Use::Mounted { at }));
+    let swapped = swaps().into_iter().filter_map(|path| {
+        let status = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
+        geometry::kind(&status)
+    });
+    let is_ours = |kind: &Kind| matches!(kind, Kind::Block(number) if numbers.contains(number));
+    by.extend(swapped.filter(is_ours).map(|_| Use::Swap));
+    for folder in &folders {
+        by.extend(names(&folder.join("holders")).into_iter().map(|device| Use::HeldBy { device }));
+    }
+}
+
+fn uses_of_file(path: &Path, by: &mut Vec<Use>) {
+    by.extend(swaps().iter().filter(|swap| *swap == path).map(|_| Use::Swap));
+    for device in names(Path::new("/sys/block")) {
+        let backing = Path::new("/sys/block").join(&device).join("loop/backing_file");
+        if geometry::attribute(&backing).is_some_and(|file| Path::new(&file) == path) {
+            by.push(Use::Loop { device });
+        }
+    }
+}
+
+/// A disk's folder in sysfs, and those of its partitions.
+fn with_partitions(disk: &Path) -> Vec<PathBuf> {
+    let partitions =
+        names(disk).into_iter().map(|name| disk.join(name)).filter(|path| path.join("partition").exists());
+    std::iter::once(disk.to_path_buf()).chain(partitions).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn number_of(folder: &Path) -> Option<DeviceNumber> {
+    parse_number(&geometry::attribute(&folder.join("dev"))?)
+}
+
+fn parse_number(text: &str) -> Option<DeviceNumber> {
+    let (major, minor) = text.split_once(':')?;
+    Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+}
+
+/// The device and the mount point of a line of `mountinfo`.
+fn parse_mount(line: &str) -> Option<(DeviceNumber, PathBuf)> {
+    let mut fields = line.split(' ');
+    let number = parse_number(fields.nth(2)?)?;
+    Some((number, PathBuf::from(unescape(fields.nth(1)?))))
+}
+
+fn swaps() -> Vec<PathBuf> {
+    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    text.lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().next())
+        .map(|path| unescape(path).into())
+        .collect()
+}
+
+/// Undoes the octal escapes (`\040` for a space) of the kernel's tables.
+fn unescape(text: &str) -> String {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code =
+            tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(byte) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            plain.push(byte);
+            rest = tail.get(3..).unwrap_or_default();
+        } else {
+            plain.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_read_with_their_escapes() {
+        let line =
+            r"36 35 98:7 /root /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let number = DeviceNumber { major: 98, minor: 7 };
+        assert_eq!(parse_mount(line), Some((number, PathBuf::from(r"/mnt/a b\c"))));
+        assert_eq!(parse_mount("torn line"), None);
+    }
+
+    #[test]
+    fn all_uses_are_named() {
+        let by = vec![Use::Mounted { at: PathBuf::from("/mnt") }, Use::HeldBy { device: "md0".to_owned() }];
+        assert_eq!(InUse { by }.to_string(), "mounted at /mnt, part of /dev/md0");
+    }
+
+    #[test]
+    fn the_disk_under_the_root_is_in_use() {
+        // Scenario: every mounted block device that the system lists; each is found to be in use, with that mount point.
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        for (number, at) in
+            mounts.lines().filter_map(parse_mount).filter(|(number, _)| number.sysfs().exists())
+        {
+            let mut by = Vec::new();
+            uses_of_disk(number, &mut by);
+            assert!(by.contains(&Use::Mounted { at: at.clone() }), "{number:?} at {at:?}: {by:?}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! The command `dolmen`.
+fn main() {}

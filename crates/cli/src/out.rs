@@ -1,0 +1,158 @@
+//! The two streams that everything shown goes through, and the one that answers come from.
+//!
+//! Text that comes from elsewhere (names of devices, messages of a daemon) may hold control characters that would drive
+//! a terminal; they are made visible here, in one place.
+
+use std::fmt::Display;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::paint::Paint;
+
+/// Whether a stream is a terminal with a person in front of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A person reads or types.
+    Terminal,
+    /// A file, a pipe, another program.
+    Plain,
+}
+
+impl Kind {
+    fn of(stream: &impl IsTerminal) -> Self {
+        if stream.is_terminal() { Self::Terminal } else { Self::Plain }
+    }
+}
+
+/// Where things are shown and asked.
+pub(crate) struct Out<'a> {
+    /// Results.
+    pub results: &'a mut dyn Write,
+    /// Whether results go to a terminal.
+    pub results_kind: Kind,
+    /// Messages, questions and progress.
+    pub messages: &'a mut dyn Write,
+    /// Whether messages go to a terminal.
+    pub messages_kind: Kind,
+    /// Answers to questions.
+    pub answers: &'a mut dyn BufRead,
+    /// Whether answers come from a terminal.
+    pub answers_kind: Kind,
+    /// Whether the environment forbids colour.
+    pub paint_results: Paint,
+    /// Set once the reader of the results has gone: what is shown from then on has nobody to see it.
+    pub is_unread: bool,
+}
+
+impl Out<'_> {
+    /// Runs something with the streams of this process.
+    pub(crate) fn with_process_streams<T>(run: impl FnOnce(&mut Out<'_>) -> T) -> T {
+        let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
+        let forbids_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let results_kind = Kind::of(&stdout);
+        let paint = results_kind == Kind::Terminal && !forbids_colour && !dumb;
+        let mut out = Out {
+            results_kind,
+            messages_kind: Kind::of(&stderr),
+            answers_kind: Kind::of(&stdin),
+            results: &mut stdout.lock(),
+            messages: &mut stderr.lock(),
+            answers: &mut stdin.lock(),
+            paint_results: if paint { Paint::Always } else { Paint::Never },
+            is_unread: false,
+        };
+        run(&mut out)
+    }
+
+    /// Shows a result, which ends its own lines.
+    pub(crate) fn show(&mut self, text: &str) {
+        let shown = self.results.write_all(harmless(text, self.results_kind, self.paint_results).as_bytes());
+        // `dolmen … | head` is no mistake of anybody's: who stopped reading has seen enough.
+        self.is_unread |= shown.and_then(|()| self.results.flush()).is_err();
+    }
+
+    /// Shows a line of results.
+    pub(crate) fn line(&mut self, text: impl Display) {
+        self.show(&format!("{text}\n"));
+    }
+
+    /// Shows a line of messages. Where even that fails, there is nobody left to tell.
+    pub(crate) fn tell(&mut self, text: impl Display) {
+        let text = harmless(&format!("{text}\n"), self.messages_kind, Paint::Never);
+        let _ = self.messages.write_all(text.as_bytes());
+        let _ = self.messages.flush();
+    }
+
+    /// Replaces the last line of the terminal by this one.
+    pub(crate) fn overwrite_line(&mut self, text: &str) {
+        let text = harmless(text, self.messages_kind, Paint::Never);
+        let _ = write!(self.messages, "\r\x1b[K{text}");
+        let _ = self.messages.flush();
+    }
+
+    /// Asks a question and reads one line; `None` when there is none to read.
+    pub(crate) fn ask(&mut self, question: &str) -> Option<String> {
+        let _ = write!(self.messages, "{}", harmless(question, self.messages_kind, Paint::Never));
+        let _ = self.messages.flush();
+        let mut line = String::new();
+        let mut limited = io::Read::take(&mut *self.answers, ANSWER_BYTES_MAX);
+        limited.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        Some(line.trim_end_matches(['\n', '\r']).to_owned())
+    }
+
+    /// Whether a person can be asked: there is one to read the question and one to answer it.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.answers_kind == Kind::Terminal && self.messages_kind == Kind::Terminal
+    }
+}
+
+/// Bytes of an answer that are read, at most.
+const ANSWER_BYTES_MAX: u64 = 4096;
+
+/// The text with control characters made visible where they could drive a terminal; colour of our own stays.
+fn harmless(text: &str, kind: Kind, paint: Paint) -> String {
+    let is_kept = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if kind == Kind::Plain || text.chars().all(is_kept) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let own = own_colour(rest).filter(|_| paint == Paint::Always);
+        let (piece, after) = rest.split_at(own.unwrap_or(c.len_utf8()));
+        if own.is_some() || is_kept(c) {
+            shown.push_str(piece);
+        } else {
+            shown.extend(c.escape_default());
+        }
+        rest = after;
+    }
+    shown
+}
+
+/// The length of one of our own colour sequences at the beginning of a text.
+fn own_colour(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix("\x1b[")?;
+    let end = digits.find('m').filter(|end| *end <= 2)?;
+    digits.chars().take(end).all(|c| c.is_ascii_digit()).then_some(end + 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device may be called anything; a terminal shows the characters instead of obeying them.
+    #[test]
+    fn foreign_control_characters_do_not_reach_a_terminal() {
+        let bad = "disk\x1b]0;title\x07\x1b[2J\n";
+        assert_eq!(harmless(bad, Kind::Terminal, Paint::Always), "disk\\u{1b}]0;title\\u{7}\\u{1b}[2J\n");
+        assert_eq!(harmless(bad, Kind::Plain, Paint::Never), bad);
+    }
+
+    #[test]
+    fn own_colour_stays() {
+        let text = Paint::Always.tone("healthy", crate::paint::Tone::Good);
+        assert_eq!(harmless(&text, Kind::Terminal, Paint::Always), text);
+        assert_ne!(harmless(&text, Kind::Terminal, Paint::Never), text);
+    }
+}

@@ -1,0 +1,139 @@
+//! Aligned tables: a line of headings, then rows; columns two spaces apart, nothing drawn.
+
+use crate::paint::{Paint, Tone};
+
+/// Where the text of a column stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Words.
+    Left,
+    /// Numbers, so that digits of one weight stand below each other.
+    Right,
+}
+
+/// One field of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// A field that stands out in a tone of its own.
+    pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::toned(text, Tone::Plain)
+    }
+}
+
+/// A table being filled.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// One more row, with a field for each column.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        assert_eq!(cells.len(), self.columns.len(), "a row has a field for each column");
+        self.rows.push(cells);
+    }
+
+    /// Whether there is nothing to show.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The lines, each with `indent` spaces in front. A column in which no row says anything is left out.
+    pub(crate) fn render(&self, indent: usize, paint: Paint) -> String {
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_used(*at)).collect();
+        let mut lines = String::new();
+        let headings: Vec<Cell> =
+            self.columns.iter().map(|(heading, _)| Cell::toned(*heading, Tone::Heading)).collect();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = " ".repeat(indent);
+            for (place, at) in shown.iter().enumerate() {
+                let (Some(cell), Some((_, align))) = (row.get(*at), self.columns.get(*at)) else { continue };
+                let is_last = place + 1 == shown.len();
+                let gap = if place == 0 { "" } else { "  " };
+                line.push_str(gap);
+                line.push_str(&padded(cell, self.width(*at), *align, is_last, paint));
+            }
+            lines.push_str(line.trim_end());
+            lines.push('\n');
+        }
+        lines
+    }
+
+    fn is_used(&self, at: usize) -> bool {
+        self.rows.iter().filter_map(|row| row.get(at)).any(|cell| !cell.text.is_empty())
+    }
+
+    fn width(&self, at: usize) -> usize {
+        let heading = self.columns.get(at).map_or(0, |(heading, _)| width(heading));
+        self.rows.iter().filter_map(|row| row.get(at)).map(|cell| width(&cell.text)).fold(heading, usize::max)
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The field with spaces around it; colour wraps the text alone, so that it cannot shift the next column.
+fn padded(cell: &Cell, wanted: usize, align: Align, is_last: bool, paint: Paint) -> String {
+    let spaces = " ".repeat(wanted.saturating_sub(width(&cell.text)));
+    let text = paint.tone(&cell.text, cell.tone);
+    match align {
+        Align::Left if is_last => text,
+        Align::Left => text + &spaces,
+        Align::Right => spaces + &text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(&[("NAME", Align::Left), ("SIZE", Align::Right), ("NOTE", Align::Left)]);
+        table.row(vec!["tank".into(), "1.50 GiB".into(), "".into()]);
+        table.row(vec!["größer".into(), "12 B".into(), "".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_stand_below_each_other_and_empty_ones_are_left_out() {
+        assert_eq!(
+            sample().render(2, Paint::Never),
+            "  NAME        SIZE\n  tank    1.50 GiB\n  größer      12 B\n"
+        );
+    }
+
+    #[test]
+    fn colour_does_not_shift_columns() {
+        let mut table = sample();
+        table.row(vec![Cell::toned("x", Tone::Bad), "1 B".into(), "note".into()]);
+        let plain = table.render(0, Paint::Never);
+        let coloured = table.render(0, Paint::Always);
+        assert_ne!(plain, coloured);
+        let mut stripped = String::new();
+        let mut rest = coloured.as_str();
+        while let Some((before, after)) = rest.split_once('\x1b') {
+            stripped.push_str(before);
+            rest = after.split_once('m').unwrap().1;
+        }
+        stripped.push_str(rest);
+        assert_eq!(stripped, plain);
+    }
+}

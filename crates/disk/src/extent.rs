@@ -1,0 +1,164 @@
+//! Which bytes of a device serve what.
+
+use dolmen_units::{Bytes, GRAIN_BYTES};
+
+/// The smallest device that can be a member.
+pub const DISK_BYTES_MIN: Bytes = Bytes::mib(64);
+/// Where the metadata area begins.
+pub const METADATA_AT: u64 = 1 << 20;
+/// What is left unused in front of the back labels, so that a device may lose a few megabytes at its end.
+pub const TAIL_BYTES: u64 = 8 << 20;
+
+const MEBIBYTE: u64 = 1 << 20;
+const METADATA_BYTES_MIN: u64 = 8 << 20;
+/// One thousandth of the device holds metadata.
+const METADATA_SHARE: u64 = 1000;
+/// Address of the first front slot.
+pub(crate) const FRONT_AT: u64 = 64 * 1024;
+/// Length of a slot.
+pub(crate) const SLOT_BYTES: u64 = 64 * 1024;
+/// How far from the end the back labels are looked for.
+pub(crate) const BACK_SEARCH_BYTES: u64 = 16 << 20;
+
+const _: () = assert!(FRONT_AT + 2 * SLOT_BYTES <= METADATA_AT, "both front slots lie in front of the metadata");
+const _: () = assert!(
+    DISK_BYTES_MIN.0 > METADATA_AT + METADATA_BYTES_MIN + TAIL_BYTES + 2 * MEBIBYTE,
+    "the smallest disk has grains"
+);
+
+/// The cut of a device, fixed when it was claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Size of the device when it was claimed.
+    pub capacity: Bytes,
+    /// Length of the metadata area, which begins at [`METADATA_AT`].
+    pub metadata: Bytes,
+    /// First byte of the first grain.
+    pub data_start: u64,
+    /// First byte behind the last grain.
+    pub data_end: u64,
+}
+
+/// A cut that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ExtentError {
+    /// The device is smaller than [`DISK_BYTES_MIN`].
+    #[error("the device has {found}; a disk of a pool has at least {DISK_BYTES_MIN}")]
+    TooSmall {
+        /// Its size.
+        found: Bytes,
+    },
+    /// The fields of a label contradict each other.
+    #[error("metadata of {metadata} and grains from byte {data_start} to {data_end} do not fit {capacity}")]
+    Contradiction {
+        /// Size in the label.
+        capacity: Bytes,
+        /// Metadata length in the label.
+        metadata: Bytes,
+        /// First grain in the label.
+        data_start: u64,
+        /// End of the grains in the label.
+        data_end: u64,
+    },
+    /// The device ends before its last grain: an image cut short.
+    #[error("the device has {found}, but its label says that data reaches to byte {data_end}; the image was cut short")]
+    CutShort {
+        /// Size now.
+        found: Bytes,
+        /// End of the grains in the label.
+        data_end: u64,
+    },
+}
+
+impl Extent {
+    /// The cut for a device of this size.
+    ///
+    /// # Errors
+    /// [`ExtentError::TooSmall`].
+    pub fn of(capacity: Bytes) -> Result<Self, ExtentError> {
+        if capacity < DISK_BYTES_MIN {
+            return Err(ExtentError::TooSmall { found: capacity });
+        }
+        let metadata = Bytes(capacity.0 / METADATA_SHARE).align_up(MEBIBYTE).max(Bytes(METADATA_BYTES_MIN));
+        let data_start = METADATA_AT + metadata.0;
+        let data_end = Bytes(back_at(capacity) - TAIL_BYTES).align_down(GRAIN_BYTES).0;
+        Ok(Self { capacity, metadata, data_start, data_end })
+    }
+
+    /// Checks a cut that was read from a label against itself.
+    ///
+    /// # Errors
+    /// [`ExtentError::Contradiction`].
+    pub fn check(&self) -> Result<(), ExtentError> {
+        let grains_aligned = self.data_start.is_multiple_of(GRAIN_BYTES) && self.data_end.is_multiple_of(GRAIN_BYTES);
+        let ordered = METADATA_AT.checked_add(self.metadata.0).is_some_and(|end| end <= self.data_start)
+            && self.data_start < self.data_end
+            && self.data_end <= self.capacity.0;
+        if grains_aligned && ordered && self.metadata.0 >= METADATA_BYTES_MIN && self.capacity <= Bytes::MAX {
+            return Ok(());
+        }
+        let Self { capacity, metadata, data_start, data_end } = *self;
+        Err(ExtentError::Contradiction { capacity, metadata, data_start, data_end })
+    }
+
+    /// Checks that a device of `found` bytes still holds every grain.
+    ///
+    /// # Errors
+    /// [`ExtentError::CutShort`].
+    pub fn fits(&self, found: Bytes) -> Result<(), ExtentError> {
+        if found.0 < self.data_end {
+            return Err(ExtentError::CutShort { found, data_end: self.data_end });
+        }
+        Ok(())
+    }
+
+    /// Grains of the disk.
+    #[must_use]
+    pub fn grain_count(&self) -> u64 {
+        (self.data_end - self.data_start) / GRAIN_BYTES
+    }
+
+    /// Address of a grain.
+    #[must_use]
+    pub fn grain_at(&self, grain: u64) -> u64 {
+        self.data_start + grain * GRAIN_BYTES
+    }
+}
+
+/// Address of the first back slot on a device of this size.
+pub(crate) fn back_at(capacity: Bytes) -> u64 {
+    capacity.align_down(MEBIBYTE).0.saturating_sub(MEBIBYTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_disk_of_128_gb_gives_up_less_than_a_fifth_of_a_percent() {
+        let capacity = Bytes(128_000_000_000);
+        let extent = Extent::of(capacity).unwrap();
+        let used = extent.grain_count() * GRAIN_BYTES;
+        assert!((capacity.0 - used) * 500 < capacity.0, "{extent:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_cut_is_sound_and_survives_a_few_lost_megabytes(bytes in DISK_BYTES_MIN.0..(1u64 << 50), lost in 0u64..(7 << 20)) {
+            let extent = Extent::of(Bytes(bytes)).unwrap();
+            prop_assert_eq!(extent.check(), Ok(()));
+            prop_assert_eq!(extent.fits(Bytes(bytes - lost)), Ok(()));
+            prop_assert!(extent.data_end + TAIL_BYTES <= back_at(Bytes(bytes)));
+            prop_assert!(extent.fits(Bytes(extent.data_end - 1)).is_err());
+        }
+
+        #[test]
+        fn nonsense_from_a_label_is_noticed(metadata in any::<u64>(), start in any::<u64>(), end in any::<u64>(), capacity in any::<u64>()) {
+            let extent = Extent { capacity: Bytes(capacity), metadata: Bytes(metadata), data_start: start, data_end: end };
+            if extent.check().is_ok() {
+                prop_assert!(start < end && end <= capacity);
+            }
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! The label as checked values, and its way to bytes and back.
+
+use dolmen_checksum::crc64;
+use dolmen_epoch::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, VOTERS_MAX};
+use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, HostId, Lsn, Name, PoolId};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::extent::{Extent, ExtentError};
+use crate::format::{
+    EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
+    FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember, RawSpan,
+};
+
+/// What a pool does with a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberState {
+    /// It holds what it should.
+    Active,
+    /// It was not there, or missed a write, and has not come back.
+    Absent,
+    /// It is to be emptied and gets nothing new.
+    Retired,
+}
+
+/// A member of a pool, as every label lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// Identity.
+    pub disk: DiskId,
+    /// Size of the device when it was claimed.
+    pub capacity: Bytes,
+    /// Place in the table of members, by which slabs name it.
+    pub slot: DiskSlot,
+    /// What the pool does with it.
+    pub state: MemberState,
+    /// Disks with the same number may fail as one; 0 means alone.
+    pub fault_domain: u32,
+    /// The first epoch without it; 0 while it is active.
+    pub left: Epoch,
+}
+
+/// An epoch and the members that it knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generation {
+    /// Who may write.
+    pub epoch: EpochRecord,
+    /// Everybody who belongs to the pool, present or not, by slot.
+    pub members: Vec<Member>,
+}
+
+/// What a disk says of itself and its pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// The pool.
+    pub pool: PoolId,
+    /// The pool's name.
+    pub pool_name: Name,
+    /// This disk.
+    pub disk: DiskId,
+    /// Counts the updates of this disk's label.
+    pub sequence: u64,
+    /// How the device is cut.
+    pub extent: Extent,
+    /// Bytes of the log on every voter.
+    pub log: Bytes,
+    /// Bytes of metadata pages on every voter.
+    pub pages: Bytes,
+    /// Counts while the owner has the pool open.
+    pub heartbeat: u64,
+    /// The epoch that was in force when the label was written.
+    pub base: Generation,
+    /// The epoch that was about to be.
+    pub pending: Option<Generation>,
+}
+
+/// Bytes that are no label of this disk, or none that this build may use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// No label was ever written here.
+    #[error("no label")]
+    Absent,
+    /// A label whose checksum does not match: rot, or a torn write.
+    #[error("the label at byte {at} is damaged: its checksum is {found:016x} instead of {expected:016x}")]
+    Checksum {
+        /// Where it was read.
+        at: u64,
+        /// Computed.
+        expected: u64,
+        /// Stored.
+        found: u64,
+    },
+    /// A sound label that belongs somewhere else.
+    #[error("the label at byte {at} was written for byte {found}")]
+    Misplaced {
+        /// Where it was read.
+        at: u64,
+        /// Where it says it is.
+        found: u64,
+    },
+    /// Written by a newer build.
+    #[error("the disk has format version {found}; this build knows versions up to {FORMAT_VERSION}; use a newer dolmen")]
+    Version {
+        /// Stored.
+        found: u32,
+    },
+    /// Needs features that this build lacks.
+    #[error("the disk uses features {missing:#x} that this build does not know; use a newer dolmen")]
+    Features {
+        /// Bits that are set and unknown.
+        missing: u64,
+    },
+    /// Lengths that cannot be.
+    #[error("the label at byte {at} has {field} {found}, at most {limit} is possible")]
+    Limit {
+        /// Where it was read.
+        at: u64,
+        /// Which field.
+        field: &'static str,
+        /// Stored.
+        found: u64,
+        /// The most that is possible.
+        limit: u64,
+    },
+    /// A field with a value that no build writes.
+    #[error("the label at byte {at} has {found} in {field}, which no version writes there")]
+    Value {
+        /// Where it was read.
+        at: u64,
+        /// Which field.
+        field: &'static str,
+        /// Stored.
+        found: u64,
+    },
+    /// The cut of the disk contradicts itself.
+    #[error("the label describes an impossible disk")]
+    Extent {
+        /// Why.
+        #[from]
+        source: ExtentError,
+    },
+    /// The epoch contradicts itself.
+    #[error("the label describes an impossible epoch")]
+    Epoch {
+        /// Why.
+        #[from]
+        source: RecordError,
+    },
+}
+
+impl Label {
+    /// The member entry of this disk in a generation.
+    #[must_use]
+    pub fn member(&self) -> Option<&Member> {
+        self.base.members.iter().find(|member| member.disk == self.disk)
+    }
+
+    /// The label as bytes for the slot at `at`, a multiple of 4 KiB.
+    ///
+    /// # Panics
+    /// With more members than a pool can have: the pool checks before.
+    #[must_use]
+    pub fn encode(&self, at: u64) -> Vec<u8> {
+        let none = Vec::new();
+        let pending_members = self.pending.as_ref().map_or(&none, |generation| &generation.members);
+        let count = self.base.members.len() + pending_members.len();
+        let length = (HEADER_BYTES + count * MEMBER_BYTES).next_multiple_of(4096);
+        assert!(length <= LABEL_BYTES_MAX, "{count} entries of members do not fit a label");
+        let raw = self.raw(at, length, pending_members.len());
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(raw.as_bytes());
+        for member in self.base.members.iter().chain(pending_members) {
+            bytes.extend_from_slice(RawMember::of(member).as_bytes());
+        }
+        bytes.resize(length, 0);
+        let checksum = crc64(&bytes).to_le_bytes();
+        if let Some(field) = bytes.get_mut(HEADER_BYTES - 8..HEADER_BYTES) {
+            field.copy_from_slice(&checksum);
+        }
+        bytes
+    }
+
+    fn raw(&self, at: u64, length: usize, pending_count: usize) -> RawLabel {
+        let mut raw = RawLabel::new_zeroed();
+        raw.magic = LABEL_MAGIC;
+        raw.version = FORMAT_VERSION.into();
+        raw.length = u32::try_from(length).unwrap_or(0).into();
+        raw.pool = self.pool.0;
+        raw.disk = self.disk.0;
+        raw.at = at.into();
+        raw.sequence = self.sequence.into();
+        raw.features_compat = FEATURES_COMPAT.into();
+        raw.features_ro_compat = FEATURES_RO_COMPAT.into();
+        raw.features_incompat = FEATURES_INCOMPAT.into();
+        for (to, from) in raw.pool_name.iter_mut().zip(self.pool_name.as_str().bytes()) {
+            *to = from;
+        }
+        raw.capacity = self.extent.capacity.0.into();
+        raw.metadata_length = self.extent.metadata.0.into();
+        raw.data_start = self.extent.data_start.into();
+        raw.data_end = self.extent.data_end.into();
+        raw.log_length = self.log.0.into();
+        raw.pages_length = self.pages.0.into();
+        raw.heartbeat = self.heartbeat.into();
+        raw.base_member_count = u16::try_from(self.base.members.len()).unwrap_or(0).into();
+        raw.pending_member_count = u16::try_from(pending_count).unwrap_or(0).into();
+        raw.base = RawEpoch::of(&self.base.epoch);
+        if let Some(pending) = &self.pending {
+            raw.pending = RawEpoch::of(&pending.epoch);
+        }
+        raw
+    }
+
+    /// Reads a label from the bytes of the slot at `at`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it. [`LabelError::Absent`] when nothing in it looks like a label.
+    pub fn parse(bytes: &[u8], at: u64) -> Result<Self, LabelError> {
+        let (raw, _) = RawLabel::ref_from_prefix(bytes).map_err(|_| LabelError::Absent)?;
+        if raw.magic != LABEL_MAGIC {
+            return Err(LabelError::Absent);
+        }
+        // The version comes before the checksum: a newer one may put it elsewhere.
+        if raw.version.get() > FORMAT_VERSION {
+            return Err(LabelError::Version { found: raw.version.get() });
+        }
+        let whole = checked_bytes(raw, bytes, at)?;
+        if raw.at.get() != at {
+            return Err(LabelError::Misplaced { at, found: raw.at.get() });
+        }
+        let missing = (raw.features_incompat.get() & !FEATURES_INCOMPAT) | (raw.features_ro_compat.get() & !FEATURES_RO_COMPAT);
+        if missing != 0 {
+            return Err(LabelError::Features { missing });
+        }
+        Self::from_raw(raw, whole.get(HEADER_BYTES..).unwrap_or_default(), at)
+    }
+
+    fn from_raw(raw: &RawLabel, tables: &[u8], at: u64) -> Result<Self, LabelError> {
+        let value = |field, found: u64| LabelError::Value { at, field, found };
+        if raw.version.get() == 0 {
+            return Err(value("version", 0));
+        }
+        if raw.reserved.iter().chain(&raw.reserved_tail).any(|byte| *byte != 0) {
+            return Err(value("reserved bytes", 1));
+        }
+        let text: Vec<u8> = raw.pool_name.iter().copied().take_while(|byte| *byte != 0).collect();
+        let pool_name = String::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let extent = Extent {
+            capacity: Bytes(raw.capacity.get()),
+            metadata: Bytes(raw.metadata_length.get()),
+            data_start: raw.data_start.get(),
+            data_end: raw.data_end.get(),
+        };
+        extent.check()?;
+        let base_count = usize::from(raw.base_member_count.get());
+        let base_bytes = base_count * MEMBER_BYTES;
+        let members = |bytes: Option<&[u8]>| parse_members(bytes.unwrap_or_default(), at);
+        let base = Generation {
+            epoch: raw.base.parse(at)?.ok_or(value("flags of the epoch", 0))?,
+            members: members(tables.get(..base_bytes))?,
+        };
+        let pending_end = base_bytes + usize::from(raw.pending_member_count.get()) * MEMBER_BYTES;
+        let pending = raw.pending.parse(at)?;
+        let pending = pending
+            .map(|epoch| Ok::<_, LabelError>(Generation { epoch, members: members(tables.get(base_bytes..pending_end))? }))
+            .transpose()?;
+        Ok(Self {
+            pool: PoolId(raw.pool),
+            pool_name: pool_name.ok_or(value("name of the pool", 0))?,
+            disk: DiskId(raw.disk),
+            sequence: raw.sequence.get(),
+            extent,
+            log: Bytes(raw.log_length.get()),
+            pages: Bytes(raw.pages_length.get()),
+            heartbeat: raw.heartbeat.get(),
+            base,
+            pending,
+        })
+    }
+}
+
+/// The whole label, once length and checksum are right.
+fn checked_bytes<'a>(raw: &RawLabel, bytes: &'a [u8], at: u64) -> Result<&'a [u8], LabelError> {
+    let count = u64::from(raw.base_member_count.get()) + u64::from(raw.pending_member_count.get());
+    for members in [raw.base_member_count.get(), raw.pending_member_count.get()] {
+        let found = u64::from(members);
+        if usize::from(members) > DISKS_MAX {
+            return Err(LabelError::Limit { at, field: "member count", found, limit: DISKS_MAX as u64 });
+        }
+    }
+    let length = raw.length.get() as usize;
+    let expected_length = (HEADER_BYTES + usize::try_from(count).unwrap_or(0) * MEMBER_BYTES).next_multiple_of(4096);
+    let whole = bytes.get(..length).filter(|_| length == expected_length);
+    let limit = expected_length.min(bytes.len()) as u64;
+    let whole = whole.ok_or(LabelError::Limit { at, field: "length", found: length as u64, limit })?;
+    let mut copy = whole.to_vec();
+    if let Some(field) = copy.get_mut(HEADER_BYTES - 8..HEADER_BYTES) {
+        field.fill(0);
+    }
+    let expected = crc64(&copy);
+    if raw.checksum.get() != expected {
+        return Err(LabelError::Checksum { at, expected, found: raw.checksum.get() });
+    }
+    Ok(whole)
+}
+
+fn parse_members(bytes: &[u8], at: u64) -> Result<Vec<Member>, LabelError> {
+    let mut members: Vec<Member> = Vec::new();
+    for entry in bytes.chunks_exact(MEMBER_BYTES) {
+        let raw = RawMember::ref_from_bytes(entry).map_err(|_| LabelError::Absent)?;
+        let member = raw.parse(at)?;
+        if members.iter().any(|other| other.slot == member.slot || other.disk == member.disk) {
+            return Err(LabelError::Value { at, field: "slot of a member, given twice", found: u64::from(member.slot.0) });
+        }
+        members.push(member);
+    }
+    Ok(members)
+}
+
+impl RawMember {
+    fn of(member: &Member) -> Self {
+        let state = match member.state {
+            MemberState::Active => 1,
+            MemberState::Absent => 2,
+            MemberState::Retired => 3,
+        };
+        Self {
+            disk: member.disk.0,
+            capacity: member.capacity.0.into(),
+            slot: member.slot.0.into(),
+            state: state.into(),
+            fault_domain: member.fault_domain.into(),
+            left: member.left.0.into(),
+            reserved: [0; 24],
+        }
+    }
+
+    fn parse(&self, at: u64) -> Result<Member, LabelError> {
+        let state = match self.state.get() {
+            1 => MemberState::Active,
+            2 => MemberState::Absent,
+            3 => MemberState::Retired,
+            other => return Err(LabelError::Value { at, field: "state of a member", found: u64::from(other) }),
+        };
+        let slot = self.slot.get();
+        if usize::from(slot) >= DISKS_MAX {
+            let limit = DISKS_MAX as u64 - 1;
+            return Err(LabelError::Limit { at, field: "slot of a member", found: u64::from(slot), limit });
+        }
+        Ok(Member {
+            disk: DiskId(self.disk),
+            capacity: Bytes(self.capacity.get()),
+            slot: DiskSlot(slot),
+            state,
+            fault_domain: self.fault_domain.get(),
+            left: Epoch(self.left.get()),
+        })
+    }
+}
+
+impl RawEpoch {
+    fn of(epoch: &EpochRecord) -> Self {
+        let mut raw = Self::new_zeroed();
+        raw.number = epoch.id().number.0.into();
+        raw.nonce = epoch.id().nonce.into();
+        raw.predecessor_number = epoch.predecessor().number.0.into();
+        raw.predecessor_nonce = epoch.predecessor().nonce.into();
+        let mut flags = EPOCH_PRESENT;
+        match epoch.owner() {
+            Owner::Host(host) => raw.owner = host.0,
+            Owner::Exported => flags |= EPOCH_EXPORTED,
+        }
+        if let Some(fork) = epoch.fork() {
+            flags |= EPOCH_FORKED;
+            raw.fork_number = fork.forced.number.0.into();
+            raw.fork_nonce = fork.forced.nonce.into();
+            raw.fork_root = fork.root.0.into();
+        }
+        raw.flags = flags.into();
+        raw.voter_count = u16::try_from(epoch.voters().len()).unwrap_or(0).into();
+        raw.span_count = u16::try_from(epoch.spans().len()).unwrap_or(0).into();
+        for (to, from) in raw.voters.iter_mut().zip(epoch.voters()) {
+            *to = from.0;
+        }
+        for (to, from) in raw.spans.iter_mut().zip(epoch.spans()) {
+            let LogSpan { epoch, first } = *from;
+            *to = RawSpan { number: epoch.number.0.into(), nonce: epoch.nonce.into(), first: first.0.into() };
+        }
+        raw
+    }
+
+    /// The epoch, or `None` where none was written.
+    fn parse(&self, at: u64) -> Result<Option<EpochRecord>, LabelError> {
+        let flags = self.flags.get();
+        if flags == 0 && self.as_bytes().iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        if flags & EPOCH_PRESENT == 0 || flags & !(EPOCH_PRESENT | EPOCH_FORKED | EPOCH_EXPORTED) != 0 {
+            return Err(LabelError::Value { at, field: "flags of an epoch", found: u64::from(flags) });
+        }
+        let limit = |field, found: u16, limit: usize| LabelError::Limit { at, field, found: u64::from(found), limit: limit as u64 };
+        let (voters, spans) = (self.voter_count.get(), self.span_count.get());
+        if usize::from(voters) > VOTERS_MAX {
+            return Err(limit("voters", voters, VOTERS_MAX));
+        }
+        if usize::from(spans) > SPANS_MAX {
+            return Err(limit("log spans", spans, SPANS_MAX));
+        }
+        let id = |number: u64, nonce: u64| EpochId { number: Epoch(number), nonce };
+        let owner = if flags & EPOCH_EXPORTED == 0 { Owner::Host(HostId(self.owner)) } else { Owner::Exported };
+        let fork = Fork { forced: id(self.fork_number.get(), self.fork_nonce.get()), root: Epoch(self.fork_root.get()) };
+        let span = |span: &RawSpan| LogSpan { epoch: id(span.number.get(), span.nonce.get()), first: Lsn(span.first.get()) };
+        let record = EpochRecord::new(RecordParts {
+            id: id(self.number.get(), self.nonce.get()),
+            predecessor: id(self.predecessor_number.get(), self.predecessor_nonce.get()),
+            owner,
+            voters: self.voters.iter().take(usize::from(voters)).map(|voter| DiskId(*voter)).collect(),
+            fork: (flags & EPOCH_FORKED != 0).then_some(fork),
+            spans: self.spans.iter().take(usize::from(spans)).map(span).collect(),
+        })?;
+        Ok(Some(record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(members: u16, pending: bool) -> Label {
+        let disk = |number: u16| DiskId([u8::try_from(number % 256).unwrap(), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let epoch = EpochRecord::first(77, Owner::Host(HostId([9; 16])), vec![disk(0), disk(1)], Lsn(1)).unwrap();
+        let member = |number: u16| Member {
+            disk: disk(number),
+            capacity: Bytes::gib(1),
+            slot: DiskSlot(number),
+            state: if number == 1 { MemberState::Absent } else { MemberState::Active },
+            fault_domain: 0,
+            left: Epoch(u64::from(number == 1)),
+        };
+        let generation = Generation { epoch, members: (0..members).map(member).collect() };
+        Label {
+            pool: PoolId([3; 16]),
+            pool_name: "tank".parse().unwrap(),
+            disk: disk(0),
+            sequence: 12,
+            extent: Extent::of(Bytes::gib(1)).unwrap(),
+            log: Bytes::mib(4),
+            pages: Bytes::mib(4),
+            heartbeat: 5,
+            pending: pending.then(|| generation.clone()),
+            base: generation,
+        }
+    }
+
+    #[test]
+    fn a_label_reads_back_as_it_was_written() {
+        for (members, pending) in [(1, false), (2, true), (240, true)] {
+            let label = sample(members, pending);
+            let bytes = label.encode(65536);
+            assert!(bytes.len() <= LABEL_BYTES_MAX && bytes.len().is_multiple_of(4096));
+            assert_eq!(Label::parse(&bytes, 65536), Ok(label));
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_name() {
+        let mut bytes = sample(2, false).encode(65536);
+        bytes[8] = 2;
+        assert_eq!(Label::parse(&bytes, 65536), Err(LabelError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn a_label_at_another_address_is_refused() {
+        let bytes = sample(2, false).encode(65536);
+        assert!(matches!(Label::parse(&bytes, 131072), Err(LabelError::Misplaced { at: 131072, found: 65536 })));
+    }
+
+    proptest! {
+        // Every single flipped bit is noticed: the label is damaged, absent or of another version, never believed.
+        #[test]
+        fn no_flipped_bit_is_believed(bit in 0usize..8 * 8192) {
+            let mut bytes = sample(40, true).encode(65536);
+            let bit = bit % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Label::parse(&bytes, 65536).is_err());
+        }
+
+        // An attacker can seal any content: parsing it is an error or a value, never a panic.
+        #[test]
+        fn sealed_nonsense_does_no_harm(edits in proptest::collection::vec((8usize..8192, any::<u8>()), 1..40)) {
+            let mut bytes = sample(40, true).encode(65536);
+            for (at, value) in edits {
+                if at < bytes.len() {
+                    bytes[at] = value;
+                }
+            }
+            bytes[4088..4096].fill(0);
+            let checksum = crc64(&bytes);
+            bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            let _ = Label::parse(&bytes, 65536);
+        }
+
+        #[test]
+        fn a_cut_label_is_refused(length in 0usize..8192) {
+            let bytes = sample(40, true).encode(65536);
+            if length < bytes.len() {
+                prop_assert!(Label::parse(&bytes[..length], 65536).is_err());
+            }
+        }
+    }
+}

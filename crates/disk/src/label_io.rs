@@ -1,0 +1,183 @@
+//! Labels on devices: looking, writing, wiping.
+
+use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, flush, read, write};
+use dolmen_units::{Bytes, Epoch};
+
+use crate::extent::{BACK_SEARCH_BYTES, FRONT_AT, METADATA_AT, SLOT_BYTES, back_at};
+use crate::foreign::{Foreign, PROBE_BYTES, signature_of};
+use crate::label::{Label, LabelError};
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// What a device holds.
+#[derive(Debug)]
+pub enum Contents {
+    /// Zeros wherever somebody would have left a mark.
+    Empty,
+    /// Data of somebody else.
+    Foreign(Foreign),
+    /// A member of a pool. `copies` of `expected` labels were sound.
+    Member {
+        /// The newest sound label.
+        label: Box<Label>,
+        /// Sound copies of it.
+        copies: usize,
+        /// What was wrong with the others, if anything.
+        damage: Vec<LabelError>,
+    },
+    /// Labels were there, and none of them can be used.
+    Unusable(LabelError),
+}
+
+/// A label that could not be read from or written to its device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{doing} of {device} at byte {at} failed")]
+pub struct LabelIoError {
+    /// Which device.
+    pub device: String,
+    /// What was tried.
+    pub doing: &'static str,
+    /// Where.
+    pub at: u64,
+    /// Why it failed.
+    pub source: DeviceError,
+}
+
+fn failure(device: &dyn BlockDevice, doing: &'static str, at: u64) -> impl FnOnce(DeviceError) -> LabelIoError {
+    let device = device.name();
+    move |source| LabelIoError { device, doing, at, source }
+}
+
+async fn read_bytes(seams: &Seams, device: &dyn BlockDevice, at: u64, length: u64) -> Result<Vec<u8>, LabelIoError> {
+    let length = usize::try_from(length).unwrap_or(0);
+    let buffer = seams.metadata.take(length).await;
+    // Reading is never fenced: a label is looked at before anybody knows an epoch.
+    let (buffer, result) = read(device, Epoch(u64::MAX), at, buffer).await;
+    result.map_err(failure(device, "reading the label", at))?;
+    Ok(buffer.to_vec())
+}
+
+/// Finds out what a device holds, without writing to it.
+///
+/// # Errors
+/// When not even one end of the device can be read.
+pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
+    // A device of an odd number of 512-byte sectors: the last half block is nobody's.
+    let capacity = device.geometry().capacity.align_down(4096);
+    if capacity.0 < METADATA_AT + BACK_SEARCH_BYTES {
+        let front = read_bytes(seams, device, 0, capacity.0.min(PROBE_BYTES) / 4096 * 4096).await?;
+        return Ok(signature_of(&front, &[], capacity).map_or(Contents::Empty, Contents::Foreign));
+    }
+    let mut found = Found::default();
+    let mut first_error = None;
+    let back = back_at(capacity);
+    for at in [FRONT_AT, FRONT_AT + SLOT_BYTES, back, back + SLOT_BYTES] {
+        if let Err(error) = found.slot(seams, device, at).await {
+            first_error.get_or_insert(error);
+        }
+    }
+    if found.newest.is_none() {
+        // A device that lost or gained megabytes has its back labels elsewhere, and a front that nobody can read.
+        let start = Bytes(capacity.0 - BACK_SEARCH_BYTES).align_up(MEBIBYTE).0;
+        for at in (start..back).step_by(MEBIBYTE as usize).flat_map(|at| [at, at + SLOT_BYTES]) {
+            let _ = found.slot(seams, device, at).await;
+        }
+    }
+    if let Some(label) = found.newest {
+        let copies = found.copies;
+        return Ok(Contents::Member { label: Box::new(label), copies, damage: found.damage });
+    }
+    if let Some(error) = found.damage.into_iter().next() {
+        return Ok(Contents::Unusable(error));
+    }
+    if let Some(error) = first_error {
+        return Err(error);
+    }
+    let front = read_bytes(seams, device, 0, PROBE_BYTES).await?;
+    let tail_at = capacity.0 - PROBE_BYTES;
+    let tail = read_bytes(seams, device, tail_at, PROBE_BYTES).await?;
+    Ok(signature_of(&front, &tail, capacity).map_or(Contents::Empty, Contents::Foreign))
+}
+
+#[derive(Default)]
+struct Found {
+    newest: Option<Label>,
+    copies: usize,
+    damage: Vec<LabelError>,
+}
+
+impl Found {
+    async fn slot(&mut self, seams: &Seams, device: &dyn BlockDevice, at: u64) -> Result<(), LabelIoError> {
+        let bytes = read_bytes(seams, device, at, SLOT_BYTES).await?;
+        match Label::parse(&bytes, at) {
+            Ok(label) => self.take(label),
+            Err(LabelError::Absent) => {}
+            Err(error) => self.damage.push(error),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, label: Label) {
+        match self.newest.as_ref().map(|newest| newest.sequence.cmp(&label.sequence)) {
+            Some(std::cmp::Ordering::Greater) => {}
+            Some(std::cmp::Ordering::Equal) => self.copies += 1,
+            Some(std::cmp::Ordering::Less) | None => {
+                self.newest = Some(label);
+                self.copies = 1;
+            }
+        }
+    }
+}
+
+/// Writes a label to its slot at both ends, and makes it durable. The caller has counted `sequence` up.
+///
+/// # Errors
+/// When either end fails: a disk that cannot keep its label is not to be trusted with data.
+pub async fn write_label(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    token: Epoch,
+    label: &Label,
+) -> Result<(), LabelIoError> {
+    let slot = (label.sequence % 2) * SLOT_BYTES;
+    for at in [FRONT_AT + slot, back_at(label.extent.capacity) + slot] {
+        let bytes = label.encode(at);
+        let end = device.geometry().capacity.0;
+        if at + bytes.len() as u64 > end {
+            // The device lost its last megabytes since it was claimed: the front labels have to do.
+            continue;
+        }
+        let mut buffer = seams.metadata.take(bytes.len()).await;
+        buffer.copy_in(&bytes);
+        write(device, token, at, buffer.freeze(), Durability::Cached)
+            .await
+            .map_err(failure(device, "writing the label", at))?;
+    }
+    flush(device, token).await.map_err(failure(device, "flushing the label", FRONT_AT + slot))
+}
+
+/// Overwrites with zeros what is in front of the metadata and the last megabytes: every signature of whoever had the
+/// device before, and every older label.
+///
+/// # Errors
+/// When the device cannot be written.
+pub async fn wipe(seams: &Seams, device: &dyn BlockDevice, token: Epoch) -> Result<(), LabelIoError> {
+    let capacity = device.geometry().capacity;
+    let tail = Bytes(capacity.0.saturating_sub(2 * MEBIBYTE)).align_down(MEBIBYTE).0;
+    let mut buffer = seams.metadata.take(64 * 1024).await;
+    buffer.fill(0);
+    let zeros = buffer.freeze();
+    let step = zeros.len() as u64;
+    let front = (0..METADATA_AT).step_by(zeros.len());
+    let back = (tail..capacity.0).step_by(zeros.len());
+    for at in front.chain(back) {
+        let logical = u64::from(device.geometry().logical_block_bytes);
+        let length = Bytes(step.min(capacity.0 - at)).align_down(logical).0;
+        if length == 0 {
+            continue;
+        }
+        let part = zeros.slice(0..usize::try_from(length).unwrap_or(0));
+        write(device, token, at, part, Durability::Cached).await.map_err(failure(device, "wiping", at))?;
+    }
+    flush(device, token).await.map_err(failure(device, "flushing after wiping", 0))
+}

@@ -1,0 +1,58 @@
+//! An NBD server: the protocol and its sessions, free of the operating system.
+//!
+//! NBD carries a block device over a stream of bytes: a handshake in which the client chooses an export, then requests
+//! with payloads one way and replies the other. [`Server`] serves [`Exports`] over [`Connection`]s; an EDGE crate brings
+//! the sockets, the space brings the exports. Spoken is the fixed newstyle handshake with simple or structured replies
+//! and block status; not yet TLS and extended headers, for which `handshake` and `request` say where they go.
+//!
+//! | file | what |
+//! |---|---|
+//! | `wire`, `option`, `request`, `reply` | the messages, read and written on plain bytes, without I/O |
+//! | `connection`, `export` | the seams to client and space |
+//! | `handshake`, `session`, `perform` | what happens, in this order |
+//! | `intake`, `outbox`, `crew`, `budget`, `guard` | receiving, sending, workers, bounds, time |
+//!
+//! Invariant: no length from the wire is used before it was checked against a bound, and nothing a client sends makes
+//! the server panic, wait for ever with something in its hands, or hold more memory than its [`Limits`].
+//!
+//! Invariant: a reply leaves only after what it acknowledges has happened, each request has exactly one reply, and
+//! replies are never mixed.
+//!
+//! Invariant: in the steady state a request allocates nothing. Payloads go from the connection to the export and back in
+//! the buffers that they were first received or read into; the exception, a bounded and counted one, is in `intake`.
+
+mod budget;
+pub mod conformance;
+mod connection;
+mod crew;
+mod export;
+mod guard;
+mod handshake;
+mod intake;
+pub mod option;
+mod outbox;
+mod perform;
+pub mod reply;
+pub mod request;
+mod session;
+pub mod wire;
+
+pub use connection::{Connection, ConnectionError, Receive};
+pub use export::{
+    Access, BlockState, EXTENTS_MAX, Effort, Export, ExportError, Exports, Extents, Holes, Listed, Medium,
+    PIECE_BYTES_MAX, Profile, ReadError, Refusal, Segment, Segments, Zeroing,
+};
+pub use guard::{Cut, Patience};
+pub use intake::StreamEnd;
+pub use session::{Farewell, Limits, Means, Server, SessionError};
+
+/// Requests of one connection that are under way at a time; the next one is received when one of them was answered.
+pub const IN_FLIGHT_MAX: usize = 128;
+/// Options in one handshake.
+pub const OPTIONS_MAX: usize = 64;
+/// Data of one option that is looked at, in bytes; more is skipped.
+pub const OPTION_BYTES_MAX: u32 = 64 * 1024;
+/// Data of all options of one handshake, in bytes.
+pub const HANDSHAKE_BYTES_MAX: u64 = 1 << 20;
+
+const _: () = assert!(OPTION_BYTES_MAX as u64 <= HANDSHAKE_BYTES_MAX, "one option fits a handshake");

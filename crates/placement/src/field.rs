@@ -1,0 +1,147 @@
+//! The disks as a placement sees them: what each offers, gathered into the groups that the rules speak of.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use dolmen_units::DiskSlot;
+
+use crate::request::Resiliency;
+use crate::shape::Shape;
+
+/// A fault domain: disks that may fail as one. By default each disk is its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DomainId(pub u32);
+
+impl fmt::Display for DomainId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fault domain {}", self.0)
+    }
+}
+
+/// Whether new slabs may go to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It takes new slabs.
+    Claimable,
+    /// Retired, absent or failing: it takes none, and its fault domain does not count for it either.
+    Excluded,
+}
+
+/// What one disk offers to a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// The disk. No two offers of a claim name the same one.
+    pub slot: DiskSlot,
+    /// What it may fail together with.
+    pub domain: DomainId,
+    /// Grains that no slab holds.
+    pub free_grains: u64,
+    /// Grains of these that the claim must leave.
+    pub reserve_grains: u64,
+    /// Whether it may be chosen.
+    pub standing: Standing,
+    /// Rows of the claiming space that already lie on it. Only `span` asks.
+    pub space_rows: u64,
+}
+
+impl Offer {
+    /// A claimable disk that is its own fault domain, with no reserve.
+    #[must_use]
+    pub fn alone(slot: DiskSlot, free_grains: u64) -> Self {
+        let domain = DomainId(u32::from(slot.0));
+        Self { slot, domain, free_grains, reserve_grains: 0, standing: Standing::Claimable, space_rows: 0 }
+    }
+
+    /// Grains that a claim may take.
+    #[must_use]
+    pub fn claimable_grains(&self) -> u64 {
+        match self.standing {
+            Standing::Claimable => self.free_grains.saturating_sub(self.reserve_grains),
+            Standing::Excluded => 0,
+        }
+    }
+}
+
+/// One disk of a group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bin {
+    pub(crate) slot: DiskSlot,
+    pub(crate) free: u64,
+}
+
+/// Disks that one rule binds.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// Claimable grains of all its disks.
+    pub(crate) free: u64,
+    pub(crate) bins: Vec<Bin>,
+}
+
+impl Group {
+    /// Slabs of so many grains that it can take for one row of `shape`.
+    pub(crate) fn room(&self, shape: &Shape, slab_grains: u64) -> u32 {
+        let fitting = self.bins.iter().filter(|bin| bin.free >= slab_grains).count();
+        u32::try_from(fitting).unwrap_or(u32::MAX).min(shape.group_max())
+    }
+}
+
+/// All claimable disks, grouped.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) groups: Vec<Group>,
+}
+
+impl Field {
+    /// Groups the offers for rows of which `narrowest` is the narrowest shape.
+    pub(crate) fn new(offers: &[Offer], resiliency: Resiliency, narrowest: &Shape) -> Self {
+        let mut members: Vec<&Offer> =
+            offers.iter().filter(|offer| offer.standing == Standing::Claimable).collect();
+        let by_domain = resiliency.survives() > 0 && {
+            let domains: BTreeSet<DomainId> = members.iter().map(|offer| offer.domain).collect();
+            u32::try_from(domains.len()).unwrap_or(u32::MAX) >= narrowest.groups_min()
+        };
+        members.sort_unstable_by_key(|offer| (by_domain.then_some(offer.domain), offer.slot));
+        assert!(
+            members.iter().zip(members.iter().skip(1)).all(|(one, next)| one.slot != next.slot),
+            "a disk was offered twice, so two slabs of a row could land on it"
+        );
+        let groups = members
+            .chunk_by(|one, next| by_domain && one.domain == next.domain)
+            .map(|disks| Group {
+                free: disks.iter().map(|offer| offer.claimable_grains()).sum(),
+                bins: disks.iter().map(|o| Bin { slot: o.slot, free: o.claimable_grains() }).collect(),
+            })
+            .collect();
+        Self { groups }
+    }
+
+    /// Groups, as a count that compares with widths.
+    pub(crate) fn group_count(&self) -> u32 {
+        u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Sorts groups and their disks, most room first. Those about one `quantum` apart or less count as even and
+    /// stand in an order that `turn` draws: in a fixed order the same disks would be partners for ever. The
+    /// borders between quanta are drawn too, lest two disks on either side of one be told apart every time.
+    pub(crate) fn order(&mut self, quantum: u64, turn: u64) {
+        let shift = mix(turn, DiskSlot(u16::MAX)) % quantum;
+        let key = |free: u64, slot: DiskSlot| (Reverse((free + shift) / quantum), mix(turn, slot), slot);
+        for group in &mut self.groups {
+            if group.bins.len() > 1 {
+                group.bins.sort_unstable_by_key(|bin| key(bin.free, bin.slot));
+            }
+        }
+        self.groups
+            .sort_by_cached_key(|group| key(group.free, group.bins.first().map_or(DiskSlot(0), |b| b.slot)));
+    }
+}
+
+/// A well-mixed function of both arguments: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+fn mix(turn: u64, slot: DiskSlot) -> u64 {
+    let mut z = turn.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ u64::from(slot.0).wrapping_mul(0xd134_2543_de82_ef95);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

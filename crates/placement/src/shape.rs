@@ -1,0 +1,144 @@
+//! The slabs of a row of one width: how many, and how long.
+
+use dolmen_units::{Bytes, GRAIN_BYTES};
+
+use crate::request::{Request, Resiliency};
+
+/// A row of one width. Columns come in two lengths at most, because interleaves are dealt in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Columns that hold data.
+    pub(crate) data_columns: u32,
+    /// Replicas of each column.
+    pub(crate) copies: u32,
+    /// Columns that hold parity, each as long as the longest data column.
+    pub(crate) parity: u32,
+    /// The first data columns, which have one interleave more than the others. At least one.
+    pub(crate) long_columns: u32,
+    /// Grains of a slab of a long column.
+    pub(crate) long_grains: u64,
+    /// Grains of a slab of any other data column.
+    pub(crate) short_grains: u64,
+    /// Bytes that the parity columns of a row hold, without overhead.
+    pub(crate) parity_bytes: u64,
+}
+
+impl Shape {
+    fn new(request: &Request, data_columns: u32, slab_grains: &dyn Fn(Bytes) -> u64) -> Self {
+        let (copies, parity) = match request.resiliency() {
+            Resiliency::Span => (1, 0),
+            Resiliency::Striped { copies } => (copies, 0),
+            Resiliency::Parity { parity } => (1, parity),
+        };
+        let columns = u64::from(data_columns);
+        let (floor, left) = (request.interleaves() / columns, request.interleaves() % columns);
+        let grains = |interleaves: u64| {
+            let bytes = interleaves * request.interleave().0;
+            let grains = slab_grains(Bytes(bytes));
+            assert!(
+                grains.saturating_mul(GRAIN_BYTES) >= bytes,
+                "a slab of {grains} grains cannot hold {bytes} bytes"
+            );
+            grains
+        };
+        let long = request.interleaves().div_ceil(columns);
+        // When the interleaves divide evenly, every column is long.
+        let long_columns = if left == 0 { data_columns } else { u32::try_from(left).unwrap_or(data_columns) };
+        let long_grains = grains(long);
+        let short_grains = grains(floor);
+        assert!(short_grains <= long_grains, "a slab with less data needs no more grains");
+        let parity_bytes = u64::from(parity) * long * request.interleave().0;
+        Self { data_columns, copies, parity, long_columns, long_grains, short_grains, parity_bytes }
+    }
+
+    /// The shapes that a request allows, narrowest first.
+    pub(crate) fn all(request: &Request, slab_grains: &dyn Fn(Bytes) -> u64) -> Vec<Self> {
+        request.widths().map(|columns| Self::new(request, columns, slab_grains)).collect()
+    }
+
+    /// The first of them.
+    pub(crate) fn narrowest(request: &Request, slab_grains: &dyn Fn(Bytes) -> u64) -> Self {
+        Self::new(request, *request.widths().start(), slab_grains)
+    }
+
+    /// Data and parity columns.
+    pub(crate) const fn columns(&self) -> u32 {
+        self.data_columns + self.parity
+    }
+
+    /// Slabs of a row, each on a disk of its own.
+    pub(crate) const fn slabs(&self) -> u32 {
+        self.columns() * self.copies
+    }
+
+    /// Slabs of one row that a group may hold: one copy of each column, or one slab where parity protects.
+    pub(crate) const fn group_max(&self) -> u32 {
+        if self.parity > 0 { 1 } else { self.data_columns }
+    }
+
+    /// Groups without which no row of this shape can be placed.
+    pub(crate) const fn groups_min(&self) -> u32 {
+        if self.parity > 0 { self.columns() } else { self.copies }
+    }
+
+    /// Grains of a slab of this column. Parity columns follow the data columns.
+    pub(crate) const fn grains(&self, column: u32) -> u64 {
+        if column < self.long_columns || column >= self.data_columns {
+            self.long_grains
+        } else {
+            self.short_grains
+        }
+    }
+
+    /// The columns in order of length, longest first: this is the one at `place`.
+    pub(crate) const fn longest(&self, place: u32) -> u32 {
+        if place < self.long_columns {
+            place
+        } else if place < self.long_columns + self.parity {
+            place - self.long_columns + self.data_columns
+        } else {
+            place - self.parity
+        }
+    }
+
+    /// Grains of one copy of the data columns.
+    pub(crate) fn data_grains(&self) -> u64 {
+        let short = u64::from(self.data_columns - self.long_columns);
+        u64::from(self.long_columns) * self.long_grains + short * self.short_grains
+    }
+
+    /// Grains of all slabs of a row.
+    pub(crate) fn total_grains(&self) -> u64 {
+        self.data_grains() * u64::from(self.copies) + u64::from(self.parity) * self.long_grains
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Width;
+
+    #[test]
+    fn columns_differ_by_one_interleave_and_hold_the_row() {
+        let request = Request::usual(Resiliency::Parity { parity: 2 }).unwrap();
+        let shapes = Shape::all(&request, &|bytes| bytes.0.div_ceil(GRAIN_BYTES));
+        assert_eq!(shapes.len(), 11);
+        for (shape, columns) in shapes.iter().zip(2u32..) {
+            assert_eq!(shape.data_columns, columns);
+            assert_eq!(shape.data_grains(), 1024, "{shape:?}");
+            assert!(shape.long_grains - shape.short_grains <= 1);
+            assert_eq!(shape.total_grains(), 1024 + 2 * shape.long_grains);
+            let dealt: u64 = (0..columns).map(|column| shape.grains(column)).sum();
+            assert_eq!(dealt, 1024);
+            assert_eq!(shape.grains(columns), shape.long_grains);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot hold")]
+    fn a_slab_function_that_loses_data_is_caught() {
+        let row = Bytes::mib(64);
+        let request = Request::new(Resiliency::Span, Width::Auto, row, Bytes::mib(1)).unwrap();
+        let _ = Shape::all(&request, &|_| 1023);
+    }
+}

@@ -1,0 +1,81 @@
+//! The arbiter: what outside the pool says which epoch is in force. On one server, a synced record on the host itself.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use dolmen_units::{EpochId, HostId, PoolId};
+
+/// A future of this thread.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A record that could not be read or made durable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{doing} the host's record of pool {pool} failed: {cause}; make its folder writable, then try again")]
+pub struct ArbiterError {
+    /// What was tried.
+    pub doing: &'static str,
+    /// For which pool.
+    pub pool: PoolId,
+    /// What the system said.
+    pub cause: String,
+}
+
+/// Names the epoch in force of each pool that this host owns. Every change is durable when its future completes.
+pub trait Arbiter {
+    /// Who this host is.
+    fn host(&self) -> HostId;
+
+    /// The epoch on record, if this host has the pool.
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>>;
+
+    /// Records an epoch.
+    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>>;
+
+    /// Forgets the pool: it is exported or destroyed.
+    fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>>;
+}
+
+/// An arbiter that remembers as long as its owner lives: for tests and simulated hosts, whose memory outlives a crash.
+#[derive(Debug)]
+pub struct MemoryArbiter {
+    host: HostId,
+    records: RefCell<BTreeMap<PoolId, EpochId>>,
+}
+
+impl MemoryArbiter {
+    /// A host without pools.
+    #[must_use]
+    pub fn new(host: HostId) -> Rc<Self> {
+        Rc::new(Self { host, records: RefCell::default() })
+    }
+
+    /// A copy of what is on record, for simulating a crash later.
+    #[must_use]
+    pub fn snapshot(&self) -> Rc<Self> {
+        Rc::new(Self { host: self.host, records: RefCell::new(self.records.borrow().clone()) })
+    }
+}
+
+impl Arbiter for MemoryArbiter {
+    fn host(&self) -> HostId {
+        self.host
+    }
+
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+        let named = self.records.borrow().get(&pool).copied();
+        Box::pin(async move { Ok(named) })
+    }
+
+    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        self.records.borrow_mut().insert(pool, epoch);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        self.records.borrow_mut().remove(&pool);
+        Box::pin(async { Ok(()) })
+    }
+}

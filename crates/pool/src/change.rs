@@ -1,0 +1,290 @@
+//! A change: edits of the metadata map and grains taken and given back, committed in one durable record or not at all.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::Permit;
+use dolmen_journal::{Class, Wait};
+use dolmen_placement::{Offer, Placement, Placer, Request};
+use dolmen_store::Key;
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+
+use crate::error::PoolError;
+use crate::free::{Edit, RUNS_MAX, Run};
+use crate::pool::{Pool, RECORD_META};
+
+/// Bytes of one change in the log, at most.
+const CHANGE_BYTES_MAX: usize = 192 * 1024;
+/// Metadata pages that ordinary claims leave for deletes and moves.
+const METADATA_PAGES_RESERVE: u64 = 16;
+
+/// What a change is for: how deep it may reach into reserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client wants room: stops at the reserve of each disk and of the log.
+    Claim,
+    /// A move or a repair: may use the reserve of the disks.
+    Move,
+    /// Gives room back, or must go on when everything is full.
+    Release,
+}
+
+/// A slab's room on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Which disk.
+    pub slot: DiskSlot,
+    /// Its grains, in order.
+    pub runs: Vec<Run>,
+}
+
+/// A change that is being put together. Dropped without [`commit`](Self::commit), it leaves no trace. Changes are made
+/// one at a time: whoever holds one keeps others waiting.
+pub struct Change<'a> {
+    pool: &'a Rc<Pool>,
+    purpose: Purpose,
+    edits: BTreeMap<Key, Option<Vec<u8>>>,
+    taken: Vec<(DiskSlot, Run)>,
+    given: Vec<(DiskSlot, Run)>,
+    done: bool,
+    _turn: Permit<'a>,
+}
+
+impl Pool {
+    /// Begins a change, when the one before is done.
+    pub async fn change<'a>(self: &'a Rc<Self>, purpose: Purpose) -> Change<'a> {
+        if purpose == Purpose::Claim {
+            // Waiting for room with the turn in hand would keep out those who make room.
+            let _ = self.wait_for_log().await;
+        }
+        let turn = self.commit_turn.take().await;
+        Change {
+            pool: self,
+            purpose,
+            edits: BTreeMap::new(),
+            taken: Vec::new(),
+            given: Vec::new(),
+            done: false,
+            _turn: turn,
+        }
+    }
+}
+
+impl Change<'_> {
+    /// A value as this change sees it.
+    ///
+    /// # Errors
+    /// As [`Pool::get`].
+    pub async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, PoolError> {
+        match self.edits.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => self.pool.get(key).await,
+        }
+    }
+
+    /// Sets a value.
+    pub fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.edits.insert(key, Some(value));
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, key: Key) {
+        self.edits.insert(key, None);
+    }
+
+    /// The next number of a counter, given once.
+    ///
+    /// # Errors
+    /// As [`Pool::get`].
+    pub async fn number(&mut self, key: Key) -> Result<u64, PoolError> {
+        let value = self.get(&key).await?;
+        let number = value.and_then(|value| value.try_into().ok()).map_or(1, u64::from_le_bytes);
+        self.put(key, (number + 1).to_le_bytes().to_vec());
+        Ok(number)
+    }
+
+    /// Chooses disks for a row and takes their grains. `slab_grains` tells how many grains a slab of so many bytes needs;
+    /// `own` tells how many rows of the space lie on a disk already, which matters for `span`.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSpace`], and nothing is taken.
+    pub fn place(
+        &mut self,
+        request: &Request,
+        slab_grains: impl Fn(Bytes) -> u64,
+        own: impl Fn(DiskSlot) -> u64,
+    ) -> Result<(Placement, Vec<Claim>), PoolError> {
+        let turn = self.pool.turn_number.get();
+        self.pool.turn_number.set(turn + 1);
+        // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
+        let mut left_out: Vec<DiskSlot> = Vec::new();
+        loop {
+            let offers = self.offers(&left_out, &own);
+            let placer = Placer::new(*request, &slab_grains);
+            let placement = placer.place(&offers, turn);
+            let placement =
+                placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
+            let mut claims = Vec::with_capacity(placement.slabs.len());
+            for slab in &placement.slabs {
+                match self.take(slab.slot, slab.grains) {
+                    Ok(claim) => claims.push(claim),
+                    Err(_) => {
+                        left_out.push(slab.slot);
+                        break;
+                    }
+                }
+            }
+            if claims.len() == placement.slabs.len() {
+                return Ok((placement, claims));
+            }
+            for claim in claims {
+                self.untake(&claim);
+            }
+        }
+    }
+
+    fn offers(&self, left_out: &[DiskSlot], own: &impl Fn(DiskSlot) -> u64) -> Vec<Offer> {
+        let mut offers = self.pool.offers(self.purpose);
+        offers.retain(|offer| !left_out.contains(&offer.slot));
+        offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
+        offers
+    }
+
+    /// Takes grains of one disk.
+    ///
+    /// # Errors
+    /// [`PoolError::Fragmented`] when up to [`RUNS_MAX`] runs do not hold as many.
+    pub fn take(&mut self, slot: DiskSlot, grains: u64) -> Result<Claim, PoolError> {
+        let runs = self.pool.free.borrow_mut().get_mut(&slot).and_then(|map| map.take(grains));
+        let runs = runs.ok_or(PoolError::Fragmented {
+            name: self.pool.name.clone(),
+            slot,
+            wanted: Bytes(grains * GRAIN_BYTES),
+            runs_max: RUNS_MAX,
+        })?;
+        self.taken.extend(runs.iter().map(|run| (slot, *run)));
+        Ok(Claim { slot, runs })
+    }
+
+    fn untake(&mut self, claim: &Claim) {
+        self.taken.retain(|(slot, run)| *slot != claim.slot || !claim.runs.contains(run));
+        give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));
+    }
+
+    /// Gives grains back. They can be taken again once the change is durable.
+    pub fn release(&mut self, slot: DiskSlot, runs: &[Run]) {
+        self.given.extend(runs.iter().map(|run| (slot, *run)));
+    }
+
+    /// Makes the change durable on every voter, then visible.
+    ///
+    /// # Errors
+    /// When the pool cannot be written, or the change is too large; then nothing has changed.
+    pub async fn commit(mut self) -> Result<(), PoolError> {
+        let log = Rc::clone(self.pool.writable_log()?);
+        let room = self.pool.store.room();
+        if self.purpose == Purpose::Claim && room.pages_free < room.pages_needed_max + METADATA_PAGES_RESERVE {
+            return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
+        }
+        // Edits of free grains come last, when it is certain that the record will be written.
+        let own: usize = self.edits.values().map(edit_bytes).sum();
+        let grains = (self.taken.len() + self.given.len()) * 3 * 48;
+        if own + grains > CHANGE_BYTES_MAX {
+            let limit = Bytes(CHANGE_BYTES_MAX as u64);
+            return Err(PoolError::TooLarge { found: Bytes((own + grains) as u64), limit });
+        }
+        self.done = true;
+        give(self.pool, self.given.drain(..));
+        let mut edits: Vec<Edit> = std::mem::take(&mut self.edits).into_iter().collect();
+        for (slot, map) in self.pool.free.borrow_mut().iter_mut() {
+            edits.extend(map.edits(*slot));
+        }
+        let body = encode_edits(&edits);
+        let appended = log.append(RECORD_META, &[&body], Class::Reserved, Wait::Durable).await;
+        appended.map_err(|error| self.pool.log_failed(error))?;
+        apply_edits(self.pool, edits);
+        self.pool.ring_if_filling(&log);
+        Ok(())
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            give(self.pool, self.taken.drain(..));
+        }
+    }
+}
+
+fn give(pool: &Pool, runs: impl Iterator<Item = (DiskSlot, Run)>) {
+    let mut free = pool.free.borrow_mut();
+    for (slot, run) in runs {
+        // Grains of a disk that was forgotten belong to nobody.
+        if let Some(map) = free.get_mut(&slot) {
+            map.give(run);
+        }
+    }
+}
+
+pub(crate) fn apply_edits(pool: &Pool, edits: Vec<Edit>) {
+    for (key, value) in edits {
+        match value {
+            Some(value) => pool.store.put(key, &value),
+            None => pool.store.delete(key),
+        }
+    }
+}
+
+fn edit_bytes(value: &Option<Vec<u8>>) -> usize {
+    24 + 2 + value.as_ref().map_or(0, Vec::len)
+}
+
+/// Edits as the body of a record: {key 24, length u16 or 0xffff for a removal, value}, one after another.
+pub(crate) fn encode_edits(edits: &[Edit]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(edits.iter().map(|(_, value)| edit_bytes(value)).sum());
+    for (key, value) in edits {
+        body.extend_from_slice(&key.0);
+        let length = value.as_ref().map_or(u16::MAX, |value| u16::try_from(value.len()).unwrap_or(0));
+        body.extend_from_slice(&length.to_le_bytes());
+        body.extend_from_slice(value.as_deref().unwrap_or_default());
+    }
+    body
+}
+
+/// The edits of a record, or `None` when its lengths make no sense.
+pub(crate) fn decode_edits(mut body: &[u8]) -> Option<Vec<Edit>> {
+    let mut edits = Vec::new();
+    while !body.is_empty() {
+        let (key, rest) = body.split_first_chunk::<24>()?;
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        let length = u16::from_le_bytes(*length);
+        if length == u16::MAX {
+            edits.push((Key(*key), None));
+            body = rest;
+            continue;
+        }
+        let (value, rest) = rest.split_at_checked(usize::from(length))?;
+        edits.push((Key(*key), Some(value.to_vec())));
+        body = rest;
+    }
+    Some(edits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn edits_read_back_as_they_were_written(edits in proptest::collection::vec((any::<[u8; 24]>(), proptest::option::of(proptest::collection::vec(any::<u8>(), 0..100))), 0..20)) {
+            let edits: Vec<Edit> = edits.into_iter().map(|(key, value)| (Key(key), value)).collect();
+            prop_assert_eq!(decode_edits(&encode_edits(&edits)), Some(edits));
+        }
+
+        #[test]
+        fn nonsense_in_a_record_does_no_harm(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode_edits(&body);
+        }
+    }
+}

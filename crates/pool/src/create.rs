@@ -1,0 +1,259 @@
+//! Making a pool of devices, and preparing a device for a pool.
+//!
+//! Write order: every device is looked at before any is written. Then old signatures go, the log's ring is zeroed, the
+//! empty map is written to the voters and flushed, and only then do labels say that there is a pool: the voters' last.
+//! A crash before the last label leaves disks of a pool that never was; `create` names them and wants to be told to
+//! overwrite them.
+
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, Zoning, flush, write};
+use dolmen_disk::{Contents, Extent, Generation, Label, METADATA_AT, Member, MemberState, look, wipe, write_label};
+use dolmen_epoch::{EpochRecord, Owner};
+use dolmen_journal::{Place, Ring};
+use dolmen_store::{Area, Replica, Store};
+use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, Lsn, Name, PoolId};
+
+use crate::arbiter::Arbiter;
+use crate::checkpoint::anchor_of;
+use crate::change::Purpose;
+use crate::discover::Candidate;
+use crate::disk::Disk;
+use crate::epochs::VOTERS_WANTED;
+use crate::error::{CreateError, PoolError};
+use crate::free::FreeMap;
+use crate::open::{OpenMode, OpenOptions, Opened, open};
+use crate::pool::Pool;
+
+const MEBIBYTE: u64 = 1 << 20;
+/// Length of the checkpoint slots in front of the log.
+pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024;
+/// The log takes a quarter of the smallest voter's metadata area, within these bounds: below, batches do not fit; above,
+/// recovery would read for longer than it should.
+const LOG_BYTES_MIN: u64 = 2 * MEBIBYTE;
+const LOG_BYTES_MAX: u64 = 64 * MEBIBYTE;
+
+/// How a pool is to be made.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// Its name.
+    pub name: Name,
+    /// Names of devices whose content may be overwritten, whatever it is.
+    pub overwrite: Vec<String>,
+    /// A fault domain for each device, 0 for alone; missing ones are alone.
+    pub fault_domains: Vec<u32>,
+}
+
+/// Where log and pages stand on every voter.
+pub(crate) fn areas(log: Bytes, pages: Bytes) -> (Ring, Area) {
+    let log_at = METADATA_AT + CHECKPOINT_BYTES;
+    let ring = Ring { at: log_at, length: log.0 };
+    let area = Area { checkpoint_at: METADATA_AT, pages_at: log_at + log.0, pages_length: pages.0 };
+    (ring, area)
+}
+
+/// Makes a pool of the devices and opens it.
+///
+/// # Errors
+/// [`CreateError`]; whatever is found before the first write is found on all devices before the first write.
+pub async fn create(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    devices: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+) -> Result<Opened, CreateError> {
+    let extents = check_devices(seams, devices, &options.overwrite).await?;
+    let pool = PoolId(seams.entropy.next_id());
+    let members: Vec<Member> = (0u16..)
+        .zip(&extents)
+        .map(|(slot, extent)| Member {
+            disk: DiskId(seams.entropy.next_id()),
+            capacity: extent.capacity,
+            slot: DiskSlot(slot),
+            state: MemberState::Active,
+            fault_domain: options.fault_domains.get(usize::from(slot)).copied().unwrap_or(0),
+            left: Epoch(0),
+        })
+        .collect();
+    let voters = choose_voters(devices, &members);
+    let smallest = voters.iter().filter_map(|index| extents.get(*index)).map(|extent| extent.metadata).min();
+    let (log, pages) = metadata_lengths(smallest.unwrap_or_default());
+    let voter_ids: Vec<DiskId> = voters.iter().filter_map(|index| members.get(*index)).map(|m| m.disk).collect();
+    let nonce = seams.entropy.next_u64();
+    let epoch = EpochRecord::first(nonce, Owner::Host(arbiter.host()), voter_ids.clone(), Lsn(1))?;
+    for (device, member) in devices.iter().zip(&members) {
+        prepare(seams, device.as_ref(), log).await?;
+        tracing::debug!(device = %device.name(), disk = %member.disk, "prepared");
+    }
+    let replicas: Vec<Replica> = devices
+        .iter()
+        .zip(&members)
+        .filter(|(_, member)| voter_ids.contains(&member.disk))
+        .map(|(device, member)| Replica { disk: member.disk, device: Rc::clone(device) })
+        .collect();
+    let (_, area) = areas(log, pages);
+    Store::format(seams, Epoch(1), pool, area, &replicas, anchor_of(Place::FIRST)).await?;
+    let generation = Generation { epoch: epoch.clone(), members: members.clone() };
+    let label = |extent: &Extent, member: &Member| Label {
+        pool,
+        pool_name: options.name.clone(),
+        disk: member.disk,
+        sequence: 1,
+        extent: *extent,
+        log,
+        pages,
+        heartbeat: 0,
+        base: generation.clone(),
+        pending: None,
+    };
+    let mut candidates = Vec::new();
+    for voting in [false, true] {
+        for ((device, extent), member) in devices.iter().zip(&extents).zip(&members) {
+            if voter_ids.contains(&member.disk) == voting {
+                let label = label(extent, member);
+                write_label(seams, device.as_ref(), Epoch(1), &label).await?;
+                candidates.push(Candidate { device: Rc::clone(device), label });
+            }
+        }
+    }
+    let options = OpenOptions { mode: OpenMode::Write };
+    open(seams, arbiter, candidates, &options).await.map_err(|error| CreateError::Open(Box::new(error)))
+}
+
+/// Looks at every device, and writes to none.
+///
+/// # Errors
+/// The first reason not to make a pool of them.
+pub async fn check_devices(
+    seams: &Seams,
+    devices: &[Rc<dyn BlockDevice>],
+    overwrite: &[String],
+) -> Result<Vec<Extent>, CreateError> {
+    if devices.is_empty() {
+        return Err(CreateError::NoDisks);
+    }
+    if devices.len() > DISKS_MAX {
+        return Err(CreateError::TooMany { found: devices.len(), limit: DISKS_MAX });
+    }
+    let mut extents = Vec::with_capacity(devices.len());
+    for (index, device) in devices.iter().enumerate() {
+        let name = device.name();
+        if devices.iter().take(index).any(|other| other.name() == name) {
+            return Err(CreateError::Twice { name });
+        }
+        extents.push(check_device(seams, device.as_ref(), overwrite.contains(&name)).await?);
+    }
+    Ok(extents)
+}
+
+async fn check_device(seams: &Seams, device: &dyn BlockDevice, overwrite: bool) -> Result<Extent, CreateError> {
+    let name = device.name();
+    if device.geometry().zoning == Zoning::HostManaged {
+        return Err(CreateError::Zoned { name });
+    }
+    let extent = Extent::of(device.geometry().capacity);
+    let extent = extent.map_err(|source| CreateError::Extent { name: name.clone(), source })?;
+    match look(seams, device).await? {
+        _ if overwrite => Ok(extent),
+        Contents::Empty => Ok(extent),
+        Contents::Foreign(what) => Err(CreateError::Foreign { name, what }),
+        Contents::Member { label, .. } => {
+            Err(CreateError::Member { name, pool_name: label.pool_name.clone(), pool: label.pool })
+        }
+        Contents::Unusable(source) => Err(CreateError::Unusable { name, source }),
+    }
+}
+
+/// Indices of the devices that carry the metadata: fast ones first, then large ones, no two of one fault domain while
+/// there are others.
+fn choose_voters(devices: &[Rc<dyn BlockDevice>], members: &[Member]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    let rank = |index: &usize| {
+        let rotational = devices.get(*index).is_some_and(|device| device.geometry().rotational);
+        let capacity = members.get(*index).map_or(Bytes::ZERO, |member| member.capacity);
+        (rotational, std::cmp::Reverse(capacity), *index)
+    };
+    order.sort_by_key(rank);
+    let domain = |index: &usize| members.get(*index).map_or(0, |member| member.fault_domain);
+    let mut chosen: Vec<usize> = Vec::new();
+    for alone in [true, false] {
+        for index in &order {
+            let shares = domain(index) != 0 && chosen.iter().any(|other| domain(other) == domain(index));
+            if chosen.len() < VOTERS_WANTED && !chosen.contains(index) && (!alone || !shares) {
+                chosen.push(*index);
+            }
+        }
+    }
+    chosen
+}
+
+/// Lengths of log and pages for the smallest metadata area of any voter.
+fn metadata_lengths(smallest: Bytes) -> (Bytes, Bytes) {
+    let log = Bytes(smallest.0 / 4).align_down(MEBIBYTE).0.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
+    let pages = Bytes(smallest.0 - CHECKPOINT_BYTES - log).align_down(MEBIBYTE);
+    (Bytes(log), pages)
+}
+
+/// Wipes old signatures and zeroes checkpoint slots and log, so that nothing of an earlier owner is taken for ours.
+pub(crate) async fn prepare(seams: &Seams, device: &dyn BlockDevice, log: Bytes) -> Result<(), CreateError> {
+    let token = Epoch(1);
+    wipe(seams, device, token).await?;
+    let failed = |source: DeviceError| CreateError::Device { name: device.name(), source };
+    let mut buffer = seams.metadata.take(MEBIBYTE as usize).await;
+    buffer.fill(0);
+    let zeros = buffer.freeze();
+    let end = METADATA_AT + CHECKPOINT_BYTES + log.0;
+    for at in (METADATA_AT..end).step_by(zeros.len()) {
+        let length = usize::try_from((end - at).min(MEBIBYTE)).unwrap_or(0);
+        write(device, token, at, zeros.slice(0..length), Durability::Cached).await.map_err(failed)?;
+    }
+    flush(device, token).await.map_err(failed)
+}
+
+impl Pool {
+    /// Adds a device that is no member of any pool.
+    ///
+    /// # Errors
+    /// [`PoolError::Join`] before anything is written, or what the pool says.
+    pub async fn add_device(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+        fault_domain: u32,
+    ) -> Result<Rc<Disk>, PoolError> {
+        let join = |source: CreateError| PoolError::Join { name: self.name.clone(), source: Rc::new(source) };
+        let known = self.disks().iter().any(|disk| disk.is_present() && disk.name() == device.name());
+        if known {
+            return Err(join(CreateError::Twice { name: device.name() }));
+        }
+        let overwrites = overwrite.contains(&device.name());
+        let extent = check_device(&self.seams, device.as_ref(), overwrites).await.map_err(join)?;
+        let slot = self.free_slot()?;
+        prepare(&self.seams, device.as_ref(), self.log_bytes).await.map_err(join)?;
+        let disk = DiskId(self.seams.entropy.next_id());
+        let member =
+            Member { disk, capacity: extent.capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0) };
+        let disk = self.admit(device, extent, member).await?;
+        self.free.borrow_mut().insert(slot, FreeMap::whole(extent.grain_count()));
+        // The record of its free grains rides on this change.
+        self.change(Purpose::Release).await.commit().await?;
+        Ok(disk)
+    }
+
+    /// Takes a device back that is a member and was away.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
+    pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
+        let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
+        let looked = look(&self.seams, device.as_ref()).await;
+        let looked = looked.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
+        let Contents::Member { label, .. } = looked else { return Err(stranger()) };
+        let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
+        let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
+        self.sequences.borrow_mut().insert(label.disk, label.sequence);
+        let disk = self.admit(device, label.extent, known.member()).await?;
+        self.tend_voters().await?;
+        Ok(disk)
+    }
+}

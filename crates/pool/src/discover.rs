@@ -1,0 +1,48 @@
+//! Discovery: which pools are on a set of devices. Only looks.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, Seams};
+use dolmen_disk::{Contents, Label, LabelError, LabelIoError, look};
+use dolmen_units::PoolId;
+
+/// A device that says it belongs to a pool.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The device.
+    pub device: Rc<dyn BlockDevice>,
+    /// What it says.
+    pub label: Label,
+}
+
+/// What was found on a set of devices.
+#[derive(Default)]
+pub struct Found {
+    /// Pools, each with the devices that belong to it.
+    pub pools: BTreeMap<PoolId, Vec<Candidate>>,
+    /// Devices with labels that cannot be used, and why.
+    pub unusable: Vec<(String, LabelError)>,
+    /// Devices that could not be read.
+    pub unreadable: Vec<LabelIoError>,
+}
+
+/// Looks at each device.
+pub async fn discover(seams: &Seams, devices: &[Rc<dyn BlockDevice>]) -> Found {
+    let mut found = Found::default();
+    for device in devices {
+        match look(seams, device.as_ref()).await {
+            Ok(Contents::Member { label, damage, .. }) => {
+                for error in damage {
+                    tracing::warn!(disk = %device.name(), %error, "a copy of the label is damaged");
+                }
+                let candidate = Candidate { device: Rc::clone(device), label: *label };
+                found.pools.entry(candidate.label.pool).or_default().push(candidate);
+            }
+            Ok(Contents::Unusable(error)) => found.unusable.push((device.name(), error)),
+            Ok(Contents::Empty | Contents::Foreign(_)) => {}
+            Err(error) => found.unreadable.push(error),
+        }
+    }
+    found
+}

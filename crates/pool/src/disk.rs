@@ -1,0 +1,299 @@
+//! A member of an open pool: its device while it is there, and what has become of it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, DeviceError, Durability, Geometry, discard, flush, read, write};
+use dolmen_buffer::{Buffer, Shared};
+use dolmen_disk::{Extent, Member, MemberState};
+use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
+
+/// Whether a member can be used now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskState {
+    /// It is here, and takes part.
+    Present,
+    /// It is not here, or left because it missed a write.
+    Absent,
+}
+
+/// What was seen of a disk since the pool was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskCounters {
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Blocks whose content did not match their checksum.
+    pub checksum_errors: u64,
+    /// Blocks that were rewritten from another copy.
+    pub healed_blocks: u64,
+}
+
+struct Seat {
+    device: Rc<dyn BlockDevice>,
+    extent: Extent,
+}
+
+/// A member of an open pool.
+///
+/// Commands to a disk that is absent complete at once with [`DeviceError::Gone`], so callers treat "left already" and
+/// "fails now" alike.
+pub struct Disk {
+    slot: DiskSlot,
+    id: DiskId,
+    member: Cell<Member>,
+    seat: RefCell<Option<Seat>>,
+    token: Cell<Epoch>,
+    /// Goes up when a write begins and when it ends. Equal to `flushed` means that nothing rests in the device's cache.
+    activity: Cell<u64>,
+    flushed: Cell<u64>,
+    under_way: Cell<u32>,
+    counters: Cell<DiskCounters>,
+}
+
+impl Disk {
+    pub(crate) fn new(member: Member, seat: Option<(Rc<dyn BlockDevice>, Extent)>, token: Epoch) -> Rc<Self> {
+        Rc::new(Self {
+            slot: member.slot,
+            id: member.disk,
+            member: Cell::new(member),
+            seat: RefCell::new(seat.map(|(device, extent)| Seat { device, extent })),
+            token: Cell::new(token),
+            activity: Cell::new(1),
+            flushed: Cell::new(0),
+            under_way: Cell::new(0),
+            counters: Cell::default(),
+        })
+    }
+
+    /// Its place in the table of members.
+    #[must_use]
+    pub fn slot(&self) -> DiskSlot {
+        self.slot
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> DiskId {
+        self.id
+    }
+
+    /// Its entry in the table of members.
+    #[must_use]
+    pub fn member(&self) -> Member {
+        self.member.get()
+    }
+
+    pub(crate) fn set_member(&self, member: Member) {
+        self.member.set(member);
+    }
+
+    pub(crate) fn set_token(&self, token: Epoch) {
+        self.token.set(token);
+    }
+
+    /// Whether it takes part now.
+    #[must_use]
+    pub fn state(&self) -> DiskState {
+        let seated = self.seat.borrow().is_some();
+        if seated && self.member.get().state != MemberState::Absent { DiskState::Present } else { DiskState::Absent }
+    }
+
+    /// Whether it takes part now.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.state() == DiskState::Present
+    }
+
+    /// The device, while it is here.
+    #[must_use]
+    pub fn device(&self) -> Option<Rc<dyn BlockDevice>> {
+        self.seat.borrow().as_ref().map(|seat| Rc::clone(&seat.device))
+    }
+
+    /// How the device is cut, while it is here.
+    #[must_use]
+    pub fn extent(&self) -> Option<Extent> {
+        self.seat.borrow().as_ref().map(|seat| seat.extent)
+    }
+
+    /// What the device is called here, or its identity while it is not.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.device().map_or_else(|| format!("disk {}", self.id.short()), |device| device.name())
+    }
+
+    /// The device's geometry, while it is here.
+    #[must_use]
+    pub fn geometry(&self) -> Option<Geometry> {
+        self.device().map(|device| device.geometry())
+    }
+
+    /// What was seen of it since the pool was opened.
+    #[must_use]
+    pub fn counters(&self) -> DiskCounters {
+        self.counters.get()
+    }
+
+    /// Counts something that was seen.
+    pub fn note(&self, change: impl FnOnce(&mut DiskCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Gives the device up: nothing more is sent to it. Commands under way are its own business.
+    pub(crate) fn unseat(&self, fence: Epoch) {
+        if let Some(seat) = self.seat.borrow_mut().take() {
+            seat.device.fence(fence);
+        }
+    }
+
+    pub(crate) fn seat(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
+        *self.seat.borrow_mut() = Some(Seat { device, extent });
+        self.activity.set(self.activity.get() + 1);
+    }
+
+    /// Bytes of data area.
+    #[must_use]
+    pub fn data_bytes(&self) -> Bytes {
+        self.extent().map_or(Bytes::ZERO, |extent| Bytes(extent.grain_count() * GRAIN_BYTES))
+    }
+
+    /// Writes and reads under way: how busy it is, for choosing a copy.
+    #[must_use]
+    pub fn load(&self) -> u32 {
+        self.under_way.get()
+    }
+
+    /// Whether a completed write may rest in the device's cache.
+    #[must_use]
+    pub fn needs_flush(&self) -> bool {
+        self.activity.get() != self.flushed.get()
+    }
+
+    fn begin(self: &Rc<Self>, wrote: bool) -> UnderWay {
+        self.under_way.set(self.under_way.get() + 1);
+        if wrote {
+            self.activity.set(self.activity.get() + 1);
+        }
+        UnderWay { disk: Rc::clone(self), wrote }
+    }
+
+    fn seated(&self) -> Option<(Rc<dyn BlockDevice>, u64)> {
+        let present = self.member.get().state != MemberState::Absent;
+        self.seat.borrow().as_ref().filter(|_| present).map(|seat| (Rc::clone(&seat.device), seat.extent.data_start))
+    }
+
+    /// Reads from byte `at` of the data area. Submitted at the call.
+    pub fn read(
+        self: &Rc<Self>,
+        at: u64,
+        into: Buffer,
+    ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
+        let guard = self.begin(false);
+        let started = match self.seated() {
+            Some((device, start)) => Ok(read(device.as_ref(), self.token.get(), start + at, into)),
+            None => Err(into),
+        };
+        async move {
+            let (buffer, result) = match started {
+                Ok(reading) => reading.await,
+                Err(buffer) => (buffer, Err(DeviceError::Gone)),
+            };
+            if result.is_err() {
+                guard.disk.note(|counters| counters.read_errors += 1);
+            }
+            (buffer, result)
+        }
+    }
+
+    /// Writes to byte `at` of the data area. Submitted at the call.
+    pub fn write(
+        self: &Rc<Self>,
+        at: u64,
+        from: Shared,
+        durability: Durability,
+    ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
+        let guard = self.begin(true);
+        let started =
+            self.seated().map(|(device, start)| write(device.as_ref(), self.token.get(), start + at, from, durability));
+        async move {
+            let result = match started {
+                Some(writing) => writing.await,
+                None => Err(DeviceError::Gone),
+            };
+            if result.is_err() {
+                guard.disk.note(|counters| counters.write_errors += 1);
+            }
+            result
+        }
+    }
+
+    /// Tells the device that a range of its data area is not needed. Submitted at the call. A device that cannot forget
+    /// loses nothing by that.
+    pub fn discard(self: &Rc<Self>, at: u64, length: u64) -> impl Future<Output = ()> + use<> {
+        let guard = self.begin(true);
+        let able = |device: &Rc<dyn BlockDevice>| device.geometry().discard_grain_bytes.is_some();
+        let started = self
+            .seated()
+            .filter(|(device, _)| able(device))
+            .map(|(device, start)| discard(device.as_ref(), self.token.get(), start + at, length));
+        async move {
+            if let Some(started) = started {
+                let _ = started.await;
+            }
+            drop(guard);
+        }
+    }
+
+    /// Makes every completed write durable; nothing is sent when nothing was written since the last good flush.
+    /// Submitted at the call.
+    pub fn flush(self: &Rc<Self>) -> impl Future<Output = Result<(), DeviceError>> + use<> {
+        let disk = Rc::clone(self);
+        let covered = disk.activity.get();
+        let needed = disk.needs_flush();
+        let started = self.seated().map(|(device, _)| needed.then(|| flush(device.as_ref(), self.token.get())));
+        async move {
+            let result = match started {
+                None => Err(DeviceError::Gone),
+                Some(None) => Ok(()),
+                Some(Some(flushing)) => flushing.await,
+            };
+            match result {
+                Ok(()) => disk.flushed.set(disk.flushed.get().max(covered)),
+                Err(_) => disk.note(|counters| counters.write_errors += 1),
+            }
+            result
+        }
+    }
+
+    /// Notes a write that went to the device beside [`write`](Self::write): label, log or metadata page.
+    pub(crate) fn note_other_write(&self) {
+        self.activity.set(self.activity.get() + 1);
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Disk({}, {}, {:?})", self.slot, self.name(), self.state())
+    }
+}
+
+/// A command under way; its end is counted even if nobody waits for it any more.
+struct UnderWay {
+    disk: Rc<Disk>,
+    wrote: bool,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.disk.under_way.set(self.disk.under_way.get() - 1);
+        if self.wrote {
+            self.disk.activity.set(self.disk.activity.get() + 1);
+        }
+    }
+}

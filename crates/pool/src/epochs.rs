@@ -1,0 +1,410 @@
+//! Changes of the epoch of an open pool: a disk leaves, a disk comes, the pool is exported.
+
+use std::rc::{Rc, Weak};
+
+use dolmen_block_io::BlockDevice;
+use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
+use dolmen_epoch::{EpochRecord, Kind, Owner, Successor, next};
+use dolmen_journal::LogCopy;
+use dolmen_store::Replica;
+use dolmen_units::{DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
+
+use crate::disk::Disk;
+use crate::error::PoolError;
+use crate::pool::{ExcludeReason, Pool};
+
+/// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
+/// (four copies survive three losses), so that no loss that a space survives takes them all.
+pub(crate) const VOTERS_WANTED: usize = 4;
+
+/// What the next epoch is to be.
+struct Plan {
+    voters: Vec<DiskId>,
+    members: Vec<Member>,
+    owner: Owner,
+}
+
+impl Pool {
+    /// Lets a disk leave, before anything is acknowledged that it missed. Nothing to do when it has left already.
+    ///
+    /// # Errors
+    /// When it was the last voter, or the pool cannot be written: the pool is latched then.
+    pub async fn exclude(self: &Rc<Self>, slot: DiskSlot, reason: ExcludeReason) -> Result<(), PoolError> {
+        let _turn = self.epoch_turn.take().await;
+        let Some(disk) = self.disk(slot).filter(|disk| disk.is_present()) else { return Ok(()) };
+        self.writable_log()?;
+        tracing::warn!(pool = %self.name, disk = %disk.name(), ?reason, "the disk leaves the pool");
+        disk.unseat(Epoch(u64::MAX));
+        self.change_epoch(|generation, number| {
+            let mut plan = plan_of(generation);
+            plan.voters.retain(|voter| *voter != disk.id());
+            mark_absent(&mut plan.members, disk.id(), number);
+            plan
+        })
+        .await
+    }
+
+    /// As [`exclude`](Self::exclude), by identity.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn exclude_id(self: &Rc<Self>, id: DiskId, reason: ExcludeReason) -> Result<(), PoolError> {
+        let slot = self.disks().iter().find(|disk| disk.id() == id).map(|disk| disk.slot());
+        match slot {
+            Some(slot) => self.exclude(slot, reason).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a device with a label of this pool back in, or a new one that was prepared for it.
+    ///
+    /// # Errors
+    /// When the pool cannot be written or the device fails; the pool is as before then.
+    pub async fn admit(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+        extent: Extent,
+        mut member: Member,
+    ) -> Result<Rc<Disk>, PoolError> {
+        let turn = self.epoch_turn.take().await;
+        self.writable_log()?;
+        member.state = MemberState::Active;
+        member.left = Epoch(0);
+        let known = self.disk(member.slot);
+        let disk = match known {
+            Some(disk) if disk.id() == member.disk && !disk.is_present() => {
+                disk.seat(device, extent);
+                disk
+            }
+            Some(_) => return Err(PoolError::Full { name: self.name.clone(), why: "its place is taken" }),
+            None => Disk::new(member, Some((device, extent)), self.epoch().number),
+        };
+        let changed = self
+            .change_epoch(|generation, _| {
+                let mut plan = plan_of(generation);
+                plan.members.retain(|other| other.disk != member.disk);
+                plan.members.push(member);
+                plan.members.sort_by_key(|member| member.slot);
+                plan
+            })
+            .await;
+        if let Err(error) = changed {
+            disk.unseat(Epoch(u64::MAX));
+            return Err(error);
+        }
+        disk.set_member(member);
+        self.disks.borrow_mut().insert(member.slot, Rc::clone(&disk));
+        self.write_other_labels().await;
+        drop(turn);
+        self.changed.notify_all();
+        Ok(disk)
+    }
+
+    /// Strikes a disk that holds nothing any more from the members. Its label is wiped by the caller.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn strike(self: &Rc<Self>, slot: DiskSlot) -> Result<(), PoolError> {
+        let _turn = self.epoch_turn.take().await;
+        let Some(disk) = self.disk(slot) else { return Ok(()) };
+        self.change_epoch(|generation, _| {
+            let mut plan = plan_of(generation);
+            plan.voters.retain(|voter| *voter != disk.id());
+            plan.members.retain(|member| member.disk != disk.id());
+            plan
+        })
+        .await?;
+        disk.unseat(Epoch(u64::MAX));
+        self.disks.borrow_mut().remove(&slot);
+        self.free.borrow_mut().remove(&slot);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Sets what the pool does with a member.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn set_member_state(self: &Rc<Self>, slot: DiskSlot, state: MemberState) -> Result<(), PoolError> {
+        let _turn = self.epoch_turn.take().await;
+        self.change_epoch(|generation, _| {
+            let mut plan = plan_of(generation);
+            plan.members.iter_mut().filter(|member| member.slot == slot).for_each(|member| member.state = state);
+            plan
+        })
+        .await
+    }
+
+    /// Gives the pool up, so that any host may open it: the host's record is withdrawn first, then the disks say so.
+    ///
+    /// # Errors
+    /// When it could not be written; then this host has to open it again and try once more.
+    pub async fn export(self: &Rc<Self>) -> Result<(), PoolError> {
+        self.checkpoint().await?;
+        self.flush_disks().await?;
+        let turn = self.epoch_turn.take().await;
+        let withdrawn = self.arbiter.withdraw(self.id).await;
+        withdrawn.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
+        let exported = self
+            .change_epoch(|generation, _| Plan { owner: Owner::Exported, ..plan_of(generation) })
+            .await;
+        self.write_other_labels().await;
+        drop(turn);
+        self.stop().await;
+        exported
+    }
+
+    /// Closes the pool: the log is emptied as far as can be, and the disks are flushed.
+    ///
+    /// # Errors
+    /// When something could not be written. The next opening recovers then, as after a crash.
+    pub async fn close(self: &Rc<Self>) -> Result<(), PoolError> {
+        let written = match self.writable_log() {
+            Ok(_) => async {
+                self.checkpoint().await?;
+                self.flush_disks().await
+            }
+            .await,
+            Err(PoolError::ReadOnly { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.stop().await;
+        written
+    }
+
+    /// Brings the number of voters up to what is wanted, one disk at a time: pages and log are copied first.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn tend_voters(self: &Rc<Self>) -> Result<(), PoolError> {
+        loop {
+            let voters = self.voters();
+            let wanted = VOTERS_WANTED.min(self.claimable().len());
+            let candidate = self.claimable().into_iter().find(|disk| !voters.contains(&disk.id()));
+            let Some(disk) = candidate.filter(|_| voters.len() < wanted) else { return Ok(()) };
+            if !self.make_voter(&disk).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the disk became a voter; when it failed on the way, it is excluded instead.
+    async fn make_voter(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<bool, PoolError> {
+        let Some(device) = disk.device() else { return Ok(false) };
+        // No checkpoint may come between copying the pages and counting the disk in.
+        let _checkpoint = self.checkpoint_turn.take().await;
+        let replica = Replica { disk: disk.id(), device: Rc::clone(&device) };
+        let copied = self.store.copy_to(&replica).await;
+        disk.note_other_write();
+        if copied.is_err() {
+            self.exclude(disk.slot(), ExcludeReason::MissedCommit).await?;
+            return Ok(false);
+        }
+        let _turn = self.epoch_turn.take().await;
+        let id = disk.id();
+        self.change_epoch(|generation, _| {
+            let mut plan = plan_of(generation);
+            plan.voters.push(id);
+            plan
+        })
+        .await?;
+        Ok(self.voters().contains(&id))
+    }
+
+    /// Installs the epoch that `plan` makes of the one in force: labels of every voter, then the arbiter, then the log goes
+    /// on under it. A voter whose label cannot be written is left out and a further epoch is tried. The caller holds the
+    /// epoch turn.
+    async fn change_epoch(self: &Rc<Self>, plan: impl Fn(&Generation, Epoch) -> Plan) -> Result<(), PoolError> {
+        let log = Rc::clone(self.writable_log()?);
+        let result = log.change_epoch(async |first: Lsn| self.install(&plan, first).await).await;
+        if let Err(error) = &result {
+            self.latch(error.to_string());
+        }
+        self.changed.notify_all();
+        result
+    }
+
+    async fn install(
+        self: &Rc<Self>,
+        plan: &impl Fn(&Generation, Epoch) -> Plan,
+        first: Lsn,
+    ) -> Result<(EpochId, Epoch, Vec<LogCopy>), PoolError> {
+        let mut lost: Vec<DiskId> = Vec::new();
+        loop {
+            let current = self.now.borrow().clone();
+            let number = self.highest.get().max(current.epoch.number()).next();
+            let mut plan = plan(&current, number);
+            for id in &lost {
+                plan.voters.retain(|voter| voter != id);
+                mark_absent(&mut plan.members, *id, number);
+            }
+            let record = self.successor(&current, &plan, first)?;
+            self.highest.set(record.number());
+            let generation = Generation { epoch: record, members: plan.members };
+            match self.pend(&current, &generation, first).await {
+                Ok(()) => return self.enter(generation, plan.owner).await,
+                Err(id) => lost.push(id),
+            }
+        }
+    }
+
+    fn successor(&self, current: &Generation, plan: &Plan, first: Lsn) -> Result<EpochRecord, PoolError> {
+        let successor = Successor {
+            highest: self.highest.get(),
+            owner: plan.owner,
+            voters: plan.voters.clone(),
+            nonce: self.seams.entropy.next_u64(),
+            oldest: self.tail.get().lsn.min(first),
+            first,
+            present: self.disks().iter().filter(|disk| disk.is_present()).map(|disk| disk.id()).collect(),
+            kind: Kind::Change,
+        };
+        next(&current.epoch, successor).map_err(|source| PoolError::Epoch { name: self.name.clone(), source })
+    }
+
+    /// Writes the pending epoch to all its voters, new ones' logs first; the voter that failed otherwise.
+    async fn pend(&self, current: &Generation, pending: &Generation, _first: Lsn) -> Result<(), DiskId> {
+        for voter in pending.epoch.voters() {
+            let disk = self.disks().into_iter().find(|disk| disk.id() == *voter).ok_or(*voter)?;
+            let device = disk.device().ok_or(*voter)?;
+            if !current.epoch.voters().contains(voter) {
+                let log = self.log.as_ref().ok_or(*voter)?;
+                let copy = LogCopy { disk: *voter, device: Rc::clone(&device) };
+                log.copy_to(&copy).await.map_err(|_| *voter)?;
+            }
+            disk.note_other_write();
+            self.write_one_label(&disk, current, Some(pending)).await.map_err(|_| *voter)?;
+        }
+        Ok(())
+    }
+
+    async fn enter(
+        self: &Rc<Self>,
+        generation: Generation,
+        owner: Owner,
+    ) -> Result<(EpochId, Epoch, Vec<LogCopy>), PoolError> {
+        let id = generation.epoch.id();
+        if let Owner::Host(_) = owner {
+            let recorded = self.arbiter.record(self.id, id).await;
+            recorded.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
+        }
+        for disk in self.disks() {
+            if let Some(member) = generation.members.iter().find(|member| member.disk == disk.id()) {
+                disk.set_member(*member);
+                if member.state == MemberState::Absent {
+                    disk.unseat(Epoch(u64::MAX));
+                }
+            }
+            disk.set_token(id.number);
+        }
+        let voters = generation.epoch.voters().to_vec();
+        *self.now.borrow_mut() = generation;
+        let (copies, replicas) = self.copies_of(&voters);
+        self.store.set_replicas(id.number, replicas);
+        tracing::info!(pool = %self.name, epoch = %id, voters = voters.len(), "a new epoch is in force");
+        Ok((id, id.number, copies))
+    }
+
+    /// Log copies and replicas of the metadata on the disks named.
+    pub(crate) fn copies_of(&self, voters: &[DiskId]) -> (Vec<LogCopy>, Vec<Replica>) {
+        let devices = self.disks().into_iter().filter(|disk| voters.contains(&disk.id()));
+        let devices: Vec<_> = devices.filter_map(|disk| Some((disk.id(), disk.device()?))).collect();
+        let copies = devices.iter().map(|(disk, device)| LogCopy { disk: *disk, device: Rc::clone(device) }).collect();
+        let replicas = devices.into_iter().map(|(disk, device)| Replica { disk, device }).collect();
+        (copies, replicas)
+    }
+
+    async fn write_one_label(
+        &self,
+        disk: &Rc<Disk>,
+        base: &Generation,
+        pending: Option<&Generation>,
+    ) -> Result<(), PoolError> {
+        let (Some(device), Some(extent)) = (disk.device(), disk.extent()) else {
+            return Err(PoolError::NoSuchDisk { name: self.name.clone(), what: disk.name() });
+        };
+        let sequence = {
+            let mut sequences = self.sequences.borrow_mut();
+            let sequence = sequences.entry(disk.id()).or_insert(0);
+            *sequence += 1;
+            *sequence
+        };
+        let label = Label {
+            pool: self.id,
+            pool_name: self.name.clone(),
+            disk: disk.id(),
+            sequence,
+            extent,
+            log: self.log_bytes,
+            pages: self.page_bytes,
+            heartbeat: 0,
+            base: base.clone(),
+            pending: pending.cloned(),
+        };
+        let token = self.highest.get();
+        let written = write_label(&self.seams, device.as_ref(), token, &label).await;
+        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
+    }
+
+    /// Brings the labels of the disks that do not vote up to date. They decide nothing, so a failure is no more than a
+    /// reason to look at that disk; its next write will tell.
+    pub(crate) async fn write_other_labels(self: &Rc<Self>) {
+        let now = self.now.borrow().clone();
+        for disk in self.disks() {
+            if disk.device().is_some() && !now.epoch.voters().contains(&disk.id()) {
+                disk.note_other_write();
+                if let Err(error) = self.write_one_label(&disk, &now, None).await {
+                    tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "the label of a disk is out of date");
+                }
+            }
+        }
+    }
+
+    /// Starts the task that lets voters leave whose log fails.
+    pub(crate) fn start_guardian(self: &Rc<Self>) {
+        self.seams.spawner.spawn("log guardian", Box::pin(guardian(Rc::downgrade(self))));
+    }
+
+    /// A slot for a new member.
+    ///
+    /// # Errors
+    /// [`PoolError::Full`].
+    pub fn free_slot(&self) -> Result<DiskSlot, PoolError> {
+        let disks = self.disks.borrow();
+        let slots = (0..DISKS_MAX).filter_map(|slot| u16::try_from(slot).ok()).map(DiskSlot);
+        let why = "it has as many as a pool can have";
+        slots
+            .filter(|slot| !disks.contains_key(slot))
+            .min()
+            .ok_or(PoolError::Full { name: self.name.clone(), why })
+    }
+}
+
+async fn guardian(weak: Weak<Pool>) {
+    let Some(log) = weak.upgrade().and_then(|pool| pool.log.clone()) else { return };
+    loop {
+        let failed = log.trouble().await;
+        let Some(pool) = weak.upgrade().filter(|pool| !pool.stopping.get()) else { return };
+        if pool.exclude_id(failed, ExcludeReason::MissedCommit).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn plan_of(generation: &Generation) -> Plan {
+    Plan {
+        voters: generation.epoch.voters().to_vec(),
+        members: generation.members.clone(),
+        owner: generation.epoch.owner(),
+    }
+}
+
+/// Notes that a member is not there from epoch `number` on; one that left earlier stays with the earlier number.
+pub(crate) fn mark_absent(members: &mut [Member], disk: DiskId, number: Epoch) {
+    for member in members.iter_mut().filter(|member| member.disk == disk) {
+        if member.state != MemberState::Absent {
+            member.state = MemberState::Absent;
+            member.left = number;
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Errors of pools.
+
+use dolmen_block_io::DeviceError;
+use dolmen_disk::{ExtentError, Foreign, LabelError, LabelIoError};
+use dolmen_epoch::{ChangeError, ReadOnlyReason, RecordError};
+use dolmen_journal::{LogError, RecoverError};
+use dolmen_placement::NoRoom;
+use dolmen_store::{CheckpointError, StoreError};
+use dolmen_units::{Bytes, DiskId, DiskSlot, Name, PoolId};
+
+use crate::arbiter::ArbiterError;
+
+/// Why a pool could not be made. Nothing was written unless the message says so.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// No device at all.
+    #[error("a pool needs at least one disk; name the disks behind the pool's name")]
+    NoDisks,
+    /// More devices than a pool can have.
+    #[error("{found} disks are more than the {limit} that a pool can have")]
+    TooMany {
+        /// How many.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The same device twice.
+    #[error("{name} is listed twice")]
+    Twice {
+        /// Which.
+        name: String,
+    },
+    /// Too small.
+    #[error("{name} cannot be a disk of a pool")]
+    Extent {
+        /// Which.
+        name: String,
+        /// Why.
+        source: ExtentError,
+    },
+    /// It holds somebody else's data.
+    #[error("{name} holds {what}; nothing was written. If nobody needs it any more, confirm with --destroy={name}")]
+    Foreign {
+        /// Which.
+        name: String,
+        /// What it holds.
+        what: Foreign,
+    },
+    /// It belongs to a pool.
+    #[error("{name} is a disk of pool {pool_name} ({pool}); nothing was written. If nobody needs that pool any more, confirm with --destroy={name}")]
+    Member {
+        /// Which.
+        name: String,
+        /// The pool's name.
+        pool_name: Name,
+        /// The pool.
+        pool: PoolId,
+    },
+    /// It has labels that cannot be used.
+    #[error("{name} has labels of a pool that cannot be read; nothing was written. If nobody needs that pool any more, confirm with --destroy={name}")]
+    Unusable {
+        /// Which.
+        name: String,
+        /// What is wrong with them.
+        source: LabelError,
+    },
+    /// Zones that must be written in order.
+    #[error("{name} is a host-managed zoned disk, which cannot be written at random; use another disk")]
+    Zoned {
+        /// Which.
+        name: String,
+    },
+    /// A device failed while it was being prepared.
+    #[error("preparing {name} failed; the pool was not made, and the disks named before it may be overwritten already")]
+    Device {
+        /// Which.
+        name: String,
+        /// Why.
+        source: DeviceError,
+    },
+    /// A label could not be read or written.
+    #[error("the pool was not made")]
+    Label(#[from] LabelIoError),
+    /// The metadata could not be written.
+    #[error("the pool was not made: its metadata could not be written")]
+    Store(#[from] StoreError),
+    /// The first epoch is impossible.
+    #[error("the pool was not made: its first epoch is impossible")]
+    Record(#[from] RecordError),
+    /// It was made, and could not be opened.
+    #[error("the pool was made and could not be opened")]
+    Open(#[from] Box<OpenError>),
+}
+
+/// Why a pool could not be opened. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No disk of the pool was given.
+    #[error("none of the disks given belongs to a pool")]
+    NoDisks,
+    /// Disks of more than one pool.
+    #[error("{first} belongs to pool {first_pool} and {second} to pool {second_pool}; open one pool at a time")]
+    TwoPools {
+        /// A disk of one.
+        first: String,
+        /// Its pool.
+        first_pool: PoolId,
+        /// A disk of the other.
+        second: String,
+        /// Its pool.
+        second_pool: PoolId,
+    },
+    /// Two devices with the same identity: a disk and its copy.
+    #[error("{first} and {second} both say that they are disk {disk}: one is a copy of the other; detach the copy, then try again")]
+    Duplicate {
+        /// The identity.
+        disk: DiskId,
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A member was cut short.
+    #[error("{name} cannot be used")]
+    Extent {
+        /// Which.
+        name: String,
+        /// Why.
+        source: ExtentError,
+    },
+    /// Not enough to open it at all.
+    #[error("pool {name} cannot be opened: no disk that carries its metadata is here; attach more of its disks")]
+    NoMetadata {
+        /// Its name.
+        name: Name,
+    },
+    /// It may only be opened read-only.
+    #[error("pool {name} may not be written here")]
+    ReadOnly {
+        /// Its name.
+        name: Name,
+        /// Why, and what confirming risks.
+        source: ReadOnlyReason,
+    },
+    /// The arbiter did not answer.
+    #[error("the host's own record of the pool could not be used")]
+    Arbiter(#[from] ArbiterError),
+    /// The metadata map cannot be read.
+    #[error("the pool's metadata cannot be read")]
+    Store(#[from] StoreError),
+    /// The log cannot be read.
+    #[error("the pool's log cannot be read")]
+    Recover(#[from] RecoverError),
+    /// The log has holes where there must be none.
+    #[error("the pool's log is damaged: {what}; opened read-only at most. `dolmen check` lists what is affected")]
+    LogDamage {
+        /// What is missing.
+        what: String,
+    },
+    /// Installing the new epoch failed.
+    #[error("the pool's new epoch could not be installed")]
+    Pool(#[from] PoolError),
+}
+
+/// Why an open pool did not do something.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PoolError {
+    /// Opened for reading.
+    #[error("pool {name} is open read-only")]
+    ReadOnly {
+        /// Its name.
+        name: Name,
+    },
+    /// It lost what it cannot go on without.
+    #[error("pool {name} has stopped: {cause}; nothing is written any more. Attach the missing disks, then restart dolmen")]
+    Latched {
+        /// Its name.
+        name: Name,
+        /// What was lost.
+        cause: String,
+    },
+    /// There is no room for a slab.
+    #[error("pool {name} has no room: {source}; add a disk, or delete or trim something")]
+    NoSpace {
+        /// Its name.
+        name: Name,
+        /// What is missing.
+        source: NoRoom,
+    },
+    /// A disk has no run of grains of that length.
+    #[error("disk {slot} of pool {name} has no {wanted} left in {runs_max} runs")]
+    Fragmented {
+        /// Its name.
+        name: Name,
+        /// Which disk.
+        slot: DiskSlot,
+        /// How much was wanted.
+        wanted: Bytes,
+        /// Runs of a slab, at most.
+        runs_max: usize,
+    },
+    /// The metadata area is full.
+    #[error("the metadata area of pool {name} is full; delete something, or add larger disks")]
+    MetadataFull {
+        /// Its name.
+        name: Name,
+    },
+    /// One change was too large for the log.
+    #[error("a change of {found} does not fit the log at once, at most {limit}")]
+    TooLarge {
+        /// How large it was.
+        found: Bytes,
+        /// How large it may be.
+        limit: Bytes,
+    },
+    /// The log failed.
+    #[error("the log of pool {name} failed")]
+    Log {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: LogError,
+    },
+    /// The metadata map failed.
+    #[error("the metadata of pool {name} failed")]
+    Store {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: std::rc::Rc<StoreError>,
+    },
+    /// No checkpoint could be made.
+    #[error("no checkpoint of the metadata of pool {name} could be made")]
+    Checkpoint {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: CheckpointError,
+    },
+    /// A device cannot join the pool.
+    #[error("the device cannot join pool {name}")]
+    Join {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: std::rc::Rc<CreateError>,
+    },
+    /// The next epoch is impossible.
+    #[error("the next epoch of pool {name} is impossible")]
+    Epoch {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: ChangeError,
+    },
+    /// The arbiter did not record the epoch.
+    #[error("the epoch of pool {name} is not on record")]
+    Arbiter {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: ArbiterError,
+    },
+    /// No such disk.
+    #[error("pool {name} has no disk {what}")]
+    NoSuchDisk {
+        /// Its name.
+        name: Name,
+        /// What was asked for.
+        what: String,
+    },
+    /// A disk failed.
+    #[error("disk {slot} of pool {name} failed")]
+    Disk {
+        /// Its name.
+        name: Name,
+        /// Which disk.
+        slot: DiskSlot,
+        /// Why.
+        source: DeviceError,
+    },
+    /// A disk's label could not be written.
+    #[error("a label of pool {name} could not be written")]
+    Label {
+        /// Its name.
+        name: Name,
+        /// Why.
+        source: LabelIoError,
+    },
+    /// Something the metadata holds cannot be.
+    #[error("the metadata of pool {name} has {what}, which no version writes")]
+    Corrupt {
+        /// Its name.
+        name: Name,
+        /// What.
+        what: String,
+    },
+    /// No slot is left, or the disk is known already.
+    #[error("pool {name} cannot take another disk: {why}")]
+    Full {
+        /// Its name.
+        name: Name,
+        /// Why.
+        why: &'static str,
+    },
+}

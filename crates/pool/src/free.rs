@@ -1,0 +1,203 @@
+//! Free grains of one disk: a map of runs, kept whole in memory while they are few, and changed only together with the
+//! metadata that says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dolmen_store::Key;
+use dolmen_units::DiskSlot;
+
+use crate::keys;
+
+/// Runs that one slab may be cut into, at most: so that disks of mixed sizes fill up whatever was freed before.
+pub const RUNS_MAX: usize = 4;
+
+/// A run of grains on one disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// First grain.
+    pub first: u64,
+    /// Length in grains.
+    pub count: u64,
+}
+
+/// A change of the metadata map: a key, and its new value or `None` for none.
+pub(crate) type Edit = (Key, Option<Vec<u8>>);
+
+/// The free runs of one disk.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FreeMap {
+    runs: BTreeMap<u64, u64>,
+    total: u64,
+    /// First grains whose entry in the metadata may differ from `runs`.
+    touched: BTreeSet<u64>,
+}
+
+impl FreeMap {
+    /// One run of everything.
+    pub(crate) fn whole(grains: u64) -> Self {
+        Self { runs: BTreeMap::from([(0, grains)]), total: grains, touched: BTreeSet::from([0]) }
+    }
+
+    /// Adds a run as read from the metadata.
+    pub(crate) fn load(&mut self, run: Run) {
+        self.runs.insert(run.first, run.count);
+        self.total += run.count;
+    }
+
+    /// Free grains.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Grains that one slab of up to [`RUNS_MAX`] runs could get.
+    #[cfg(test)]
+    fn largest_slab(&self) -> u64 {
+        if self.runs.len() <= RUNS_MAX {
+            return self.total;
+        }
+        let mut largest = [0; RUNS_MAX];
+        for count in self.runs.values() {
+            let least = largest.iter_mut().min();
+            if let Some(least) = least.filter(|least| **least < *count) {
+                *least = *count;
+            }
+        }
+        largest.iter().sum()
+    }
+
+    /// Takes `grains` in as few runs as possible, lowest addresses first among equals; `None`, and nothing changed, when
+    /// [`RUNS_MAX`] runs are not enough.
+    pub(crate) fn take(&mut self, grains: u64) -> Option<Vec<Run>> {
+        if let Some((&first, _)) = self.runs.iter().find(|(_, count)| **count >= grains) {
+            self.cut(first, grains);
+            return Some(vec![Run { first, count: grains }]);
+        }
+        let mut by_size: Vec<Run> = self.runs.iter().map(|(first, count)| Run { first: *first, count: *count }).collect();
+        by_size.sort_by_key(|run| (std::cmp::Reverse(run.count), run.first));
+        let mut missing = grains;
+        let mut taken = Vec::with_capacity(RUNS_MAX);
+        for run in by_size.into_iter().take(RUNS_MAX) {
+            let count = run.count.min(missing);
+            taken.push(Run { first: run.first, count });
+            missing -= count;
+            if missing == 0 {
+                break;
+            }
+        }
+        if missing > 0 {
+            return None;
+        }
+        for run in &taken {
+            self.cut(run.first, run.count);
+        }
+        Some(taken)
+    }
+
+    fn cut(&mut self, first: u64, grains: u64) {
+        let Some(count) = self.runs.remove(&first) else { panic!("grain {first} begins a free run") };
+        assert!(count >= grains, "a run of {count} free grains holds {grains}");
+        self.touched.insert(first);
+        if count > grains {
+            self.runs.insert(first + grains, count - grains);
+            self.touched.insert(first + grains);
+        }
+        self.total -= grains;
+    }
+
+    /// Gives a run back, joined with its neighbours.
+    ///
+    /// # Panics
+    /// When any of it is free already: somebody's data would be handed out twice.
+    pub(crate) fn give(&mut self, run: Run) {
+        let mut merged = run;
+        if let Some((&first, &count)) = self.runs.range(..=run.first).next_back() {
+            assert!(first + count <= run.first, "grain {} is not free already", run.first);
+            if first + count == run.first {
+                merged = Run { first, count: count + run.count };
+            }
+        }
+        let end = run.first + run.count;
+        if let Some((&first, &count)) = self.runs.range(run.first..).next() {
+            assert!(first >= end, "grain {first} is not free already");
+            if first == end {
+                self.runs.remove(&first);
+                self.touched.insert(first);
+                merged.count += count;
+            }
+        }
+        self.runs.insert(merged.first, merged.count);
+        self.touched.insert(merged.first);
+        self.total += run.count;
+    }
+
+    /// What has to be written so that the metadata says what this map says, since the last call.
+    pub(crate) fn edits(&mut self, slot: DiskSlot) -> Vec<Edit> {
+        let touched = std::mem::take(&mut self.touched);
+        if touched.is_empty() {
+            return Vec::new();
+        }
+        let entry = |first: u64| self.runs.get(&first).map(|count| count.to_le_bytes().to_vec());
+        let mut edits: Vec<Edit> = touched.into_iter().map(|first| (keys::free(slot, first), entry(first))).collect();
+        edits.push((keys::free_total(slot), Some(self.total.to_le_bytes().to_vec())));
+        edits
+    }
+
+    /// The free runs in order of address.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.runs.iter().map(|(first, count)| Run { first: *first, count: *count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        // Any mix of taking and giving back: no grain is handed out twice, none is lost, and the edits turn the old map
+        // into the new one.
+        #[test]
+        fn grains_are_neither_lost_nor_handed_out_twice(actions in proptest::collection::vec((0u64..40, any::<bool>(), 0usize..64), 1..200)) {
+            let grains = 500;
+            let mut map = FreeMap::whole(grains);
+            let mut owned = vec![false; 500];
+            let mut slabs: Vec<Vec<Run>> = Vec::new();
+            let mut written = BTreeMap::new();
+            for (key, value) in map.edits(DiskSlot(3)) {
+                written.insert(key, value.unwrap());
+            }
+            for (want, give, which) in actions {
+                if give && !slabs.is_empty() {
+                    let index = which % slabs.len();
+                    for run in slabs.swap_remove(index) {
+                        for grain in run.first..run.first + run.count {
+                            owned[usize::try_from(grain).unwrap()] = false;
+                        }
+                        map.give(run);
+                    }
+                } else if let Some(runs) = map.take(want + 1) {
+                    prop_assert!(runs.len() <= RUNS_MAX);
+                    prop_assert_eq!(runs.iter().map(|run| run.count).sum::<u64>(), want + 1);
+                    for grain in runs.iter().flat_map(|run| run.first..run.first + run.count) {
+                        let grain = usize::try_from(grain).unwrap();
+                        prop_assert!(!owned[grain]);
+                        owned[grain] = true;
+                    }
+                    slabs.push(runs);
+                } else {
+                    prop_assert!(map.largest_slab() < want + 1);
+                }
+                prop_assert_eq!(map.total(), owned.iter().filter(|owned| !**owned).count() as u64);
+                for (key, value) in map.edits(DiskSlot(3)) {
+                    match value {
+                        Some(value) => written.insert(key, value),
+                        None => written.remove(&key),
+                    };
+                }
+            }
+            written.remove(&keys::free_total(DiskSlot(3)));
+            let read: Vec<Run> = written.iter().map(|(key, value)| Run { first: keys::parts(key).1, count: u64::from_le_bytes(value.as_slice().try_into().unwrap()) }).collect();
+            prop_assert_eq!(read, map.runs().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Keys of the pool's metadata map. Bytes compare as the tuples do, so a prefix is a range.
+
+use std::ops::Range;
+
+use dolmen_store::Key;
+use dolmen_units::{DiskSlot, SpaceId};
+
+/// What a key is about; the first byte of every key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Numbers that are given once: next space, next row.
+    Counter = 1,
+    /// A run of free grains.
+    Free = 2,
+    /// Free grains of a disk.
+    FreeTotal = 3,
+    /// A space.
+    Space = 4,
+    /// A row of a space.
+    Row = 5,
+    /// A row with a stale slab on a disk.
+    Stale = 6,
+    /// A block that was taken as found after a crash, or is damaged, for the list that people read.
+    Incident = 7,
+}
+
+/// Kind, then three numbers: {kind u8, zero u8, a u16, zero u32, b u64, c u64}, big-endian so that bytes sort as numbers.
+#[must_use]
+pub fn key(kind: Kind, a: u16, b: u64, c: u64) -> Key {
+    let mut bytes = [0; 24];
+    let parts = [kind as u8, 0].into_iter().chain(a.to_be_bytes()).chain([0; 4]);
+    let parts = parts.chain(b.to_be_bytes()).chain(c.to_be_bytes());
+    for (to, from) in bytes.iter_mut().zip(parts) {
+        *to = from;
+    }
+    Key(bytes)
+}
+
+/// The three numbers of a key.
+#[must_use]
+pub fn parts(key: &Key) -> (u16, u64, u64) {
+    let number = |range: Range<usize>| {
+        key.0.get(range).unwrap_or_default().iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+    };
+    (u16::try_from(number(2..4)).unwrap_or(0), number(8..16), number(16..24))
+}
+
+/// All keys of a kind.
+#[must_use]
+pub fn all(kind: Kind) -> Range<Key> {
+    let mut end = [0; 24];
+    if let Some(first) = end.first_mut() {
+        *first = kind as u8 + 1;
+    }
+    key(kind, 0, 0, 0)..Key(end)
+}
+
+/// A run of free grains.
+#[must_use]
+pub fn free(slot: DiskSlot, first: u64) -> Key {
+    key(Kind::Free, slot.0, first, 0)
+}
+
+/// All free runs of a disk from `first` on.
+#[must_use]
+pub fn free_from(slot: DiskSlot, first: u64) -> Range<Key> {
+    free(slot, first)..key(Kind::Free, slot.0, u64::MAX, u64::MAX)
+}
+
+/// Free grains of a disk.
+#[must_use]
+pub fn free_total(slot: DiskSlot) -> Key {
+    key(Kind::FreeTotal, slot.0, 0, 0)
+}
+
+/// A counter.
+#[must_use]
+pub fn counter(which: u64) -> Key {
+    key(Kind::Counter, 0, which, 0)
+}
+
+/// A space.
+#[must_use]
+pub fn space(id: SpaceId) -> Key {
+    key(Kind::Space, 0, id.0, 0)
+}
+
+/// A row of a space, by its index.
+#[must_use]
+pub fn row(space: SpaceId, index: u64) -> Key {
+    key(Kind::Row, 0, space.0, index)
+}
+
+/// The rows of a space in a range of indices.
+#[must_use]
+pub fn rows(space: SpaceId, indices: Range<u64>) -> Range<Key> {
+    row(space, indices.start)..row(space, indices.end)
+}
+
+/// A row with a stale slab on a disk.
+#[must_use]
+pub fn stale(slot: DiskSlot, space: SpaceId, index: u64) -> Key {
+    key(Kind::Stale, slot.0, space.0, index)
+}
+
+/// All rows with a stale slab on a disk.
+#[must_use]
+pub fn stale_on(slot: DiskSlot) -> Range<Key> {
+    key(Kind::Stale, slot.0, 0, 0)..key(Kind::Stale, slot.0, u64::MAX, u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_sort_as_their_numbers_and_read_back() {
+        let a = key(Kind::Row, 0, 1, u64::MAX);
+        let b = key(Kind::Row, 0, 2, 0);
+        assert!(a < b);
+        assert_eq!(parts(&key(Kind::Free, 239, 7, 9)), (239, 7, 9));
+        assert!(all(Kind::Row).contains(&a) && !all(Kind::Free).contains(&a));
+    }
+}

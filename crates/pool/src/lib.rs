@@ -1,0 +1,39 @@
+//! Pools: disks that share their space.
+//!
+//! - [`Pool`] is an open pool: who may write, the metadata map with its log, and the grains of every disk.
+//! - [`create`] makes one of devices, [`open`] finds one on them, and [`discover`] only looks.
+//! - A [`Change`] alters the metadata in one durable step, grains included.
+//!
+//! What spaces and rows mean is not known here: they are keys, values and runs of grains.
+//!
+//! Write order of everything durable: labels and the arbiter as in crate `epoch`, the log before the map, the map before
+//! the log is trimmed (docs/design/0001).
+//!
+//! Invariants:
+//! - Grains are handed out only after the commit that freed them is durable on every voter.
+//! - Nothing is committed before every voter holds it; a voter that does not answer is voted out first.
+//! - A pool that lost its last voter, or its order of writes, is latched: nothing more is acknowledged.
+
+mod arbiter;
+mod change;
+mod checkpoint;
+mod create;
+mod disk;
+mod discover;
+mod epochs;
+mod error;
+mod free;
+pub mod keys;
+mod open;
+mod pool;
+
+pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
+pub use change::{Change, Claim, Purpose};
+pub use checkpoint::TableOwner;
+pub use create::{CreateOptions, check_devices, create};
+pub use disk::{Disk, DiskCounters, DiskState};
+pub use discover::{Candidate, Found, discover};
+pub use error::{CreateError, OpenError, PoolError};
+pub use free::{RUNS_MAX, Run};
+pub use open::{OpenMode, OpenOptions, Opened, open};
+pub use pool::{DiskRoom, ExcludeReason, Pool, PoolState, RecoveredBlock};

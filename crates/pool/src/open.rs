@@ -1,0 +1,437 @@
+//! Opening a pool from its disks.
+//!
+//! Order: labels are read and judged; the map is read through any voter; the log of every present voter is read and its
+//! union taken. Up to here nothing is written. To write, every present voter is brought to that union, then a new epoch
+//! is installed (labels of all its voters, then the arbiter), then the log's first batch of the epoch names the holes.
+//! A crash anywhere before the new epoch is in force leaves the old one and a log that reads the same.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_block_io::Seams;
+use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_disk::{Extent, Generation, MemberState, write_label};
+use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
+use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
+use dolmen_store::{Replica, Store, StoreOptions};
+use dolmen_units::{DiskId, Epoch, PoolId};
+
+use crate::arbiter::Arbiter;
+use crate::change::decode_edits;
+use crate::create::areas;
+use crate::discover::Candidate;
+use crate::disk::Disk;
+use crate::epochs::mark_absent;
+use crate::error::{OpenError, PoolError};
+use crate::free::{FreeMap, Run};
+use crate::keys;
+use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecoveredBlock};
+
+/// Pages of the metadata map that are kept in memory, at most: 64 MiB.
+const CACHE_PAGES_MAX: usize = 4096;
+/// Entries that one step of a scan reads.
+const SCAN_STEP: usize = 1024;
+
+/// What an opening is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// To use it; refused when the rule of epochs forbids writing.
+    Write,
+    /// To look, without changing anything.
+    Read,
+    /// To use it although the rule forbids it: somebody confirmed that the rest of the pool lives on nowhere else.
+    Confirmed,
+}
+
+/// How to open a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// What for.
+    pub mode: OpenMode,
+}
+
+/// A pool that was opened, and what the space above has to recover before anything is served.
+#[derive(Debug)]
+pub struct Opened {
+    /// The pool.
+    pub pool: Rc<Pool>,
+    /// Records of blocks in the live log, in order.
+    pub blocks: Vec<RecoveredBlock>,
+    /// Why it may not be written, if so.
+    pub read_only: Option<ReadOnlyReason>,
+}
+
+/// Opens the pool that the candidates belong to.
+///
+/// # Errors
+/// [`OpenError`]. Nothing is written unless installing the new epoch itself failed.
+pub async fn open(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    candidates: Vec<Candidate>,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let first = candidates.first().ok_or(OpenError::NoDisks)?;
+    let (pool, name) = (first.label.pool, first.label.pool_name.clone());
+    check_candidates(&candidates)?;
+    let named = arbiter.named(pool).await?;
+    let views: Vec<DiskView> = candidates.iter().map(view_of).collect();
+    let (build_on, highest, read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
+        Decision::Write { build_on, highest } => (build_on, highest, None),
+        Decision::ReadOnly { newest, highest, reason } => (newest, highest, Some(reason)),
+        Decision::Nothing => return Err(OpenError::NoMetadata { name }),
+    };
+    if let (Some(source), OpenMode::Write) = (&read_only, options.mode) {
+        return Err(OpenError::ReadOnly { name, source: source.clone() });
+    }
+    let opening = Opening { seams, arbiter, candidates, build_on, highest, confirmed: read_only.is_some() };
+    let (pool, blocks) = match options.mode {
+        OpenMode::Read => opening.read(read_only.as_ref()).await?,
+        OpenMode::Write | OpenMode::Confirmed => opening.write().await?,
+    };
+    Ok(Opened { pool, blocks, read_only })
+}
+
+fn view_of(candidate: &Candidate) -> DiskView {
+    let label = &candidate.label;
+    DiskView {
+        disk: label.disk,
+        base: label.base.epoch.clone(),
+        pending: label.pending.as_ref().map(|generation| generation.epoch.clone()),
+    }
+}
+
+fn check_candidates(candidates: &[Candidate]) -> Result<(), OpenError> {
+    let mut seen: BTreeMap<DiskId, &Candidate> = BTreeMap::new();
+    for candidate in candidates {
+        let name = candidate.device.name();
+        let capacity = candidate.device.geometry().capacity;
+        let fits = candidate.label.extent.fits(capacity);
+        fits.map_err(|source| OpenError::Extent { name: name.clone(), source })?;
+        if let Some(first) = seen.values().find(|other| other.label.pool != candidate.label.pool) {
+            return Err(OpenError::TwoPools {
+                first: first.device.name(),
+                first_pool: first.label.pool,
+                second: name,
+                second_pool: candidate.label.pool,
+            });
+        }
+        if let Some(other) = seen.insert(candidate.label.disk, candidate) {
+            return Err(OpenError::Duplicate { disk: candidate.label.disk, first: other.device.name(), second: name });
+        }
+    }
+    Ok(())
+}
+
+struct Opening<'a> {
+    seams: &'a Seams,
+    arbiter: Rc<dyn Arbiter>,
+    candidates: Vec<Candidate>,
+    build_on: EpochRecord,
+    highest: Epoch,
+    /// A person confirmed what the rule forbids: a new line of history begins.
+    confirmed: bool,
+}
+
+/// What was read of a pool before anything is written.
+struct Read {
+    generation: Generation,
+    store: Rc<Store>,
+    stale: Vec<DiskId>,
+    tail: Place,
+    recovered: Recovered,
+    sources: Vec<LogCopy>,
+}
+
+impl Opening<'_> {
+    fn pool_id(&self) -> PoolId {
+        self.candidates.first().map_or(PoolId::NONE, |candidate| candidate.label.pool)
+    }
+
+    /// Voters of the epoch built on that are here and know it.
+    fn sources(&self) -> Vec<&Candidate> {
+        let knows = |candidate: &&Candidate| {
+            let label = &candidate.label;
+            let pending = label.pending.as_ref().is_some_and(|pending| pending.epoch.id() == self.build_on.id());
+            self.build_on.voters().contains(&label.disk) && (pending || label.base.epoch.id() == self.build_on.id())
+        };
+        self.candidates.iter().filter(knows).collect()
+    }
+
+    async fn read_metadata(&self, token: Epoch) -> Result<Read, OpenError> {
+        let sources = self.sources();
+        let Some(first) = sources.first().map(|candidate| &candidate.label) else {
+            let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
+            return Err(name.map_or(OpenError::NoDisks, |name| OpenError::NoMetadata { name }));
+        };
+        let generations = first.pending.iter().chain([&first.base]);
+        let generation = generations.into_iter().find(|generation| generation.epoch.id() == self.build_on.id());
+        let generation = generation.cloned().unwrap_or_else(|| first.base.clone());
+        let (ring, area) = areas(first.log, first.pages);
+        let devices = || sources.iter().map(|candidate| (candidate.label.disk, Rc::clone(&candidate.device)));
+        let replicas: Vec<Replica> = devices().map(|(disk, device)| Replica { disk, device }).collect();
+        let options = StoreOptions { cache_pages_max: CACHE_PAGES_MAX };
+        let (store, opened) =
+            Store::open(self.seams, token, first.pool, area, &replicas, options).await?;
+        let anchor: [u8; 16] = opened.anchor.0.first_chunk().copied().unwrap_or([0; 16]);
+        let tail = Place::from_bytes(anchor);
+        let copies: Vec<LogCopy> = devices().map(|(disk, device)| LogCopy { disk, device }).collect();
+        let spans: Vec<SpanOwner> =
+            self.build_on.spans().iter().map(|span| SpanOwner { epoch: span.epoch, first: span.first }).collect();
+        let recovered = recover(self.seams, token, first.pool, ring, &copies, tail, &spans).await?;
+        if let Some(damage) = recovered.damage().first() {
+            return Err(OpenError::LogDamage { what: damage.to_string() });
+        }
+        Ok(Read { generation, store, stale: opened.stale, tail, recovered, sources: copies })
+    }
+
+    async fn read(self, reason: Option<&ReadOnlyReason>) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
+        let read = self.read_metadata(Epoch(u64::MAX)).await?;
+        let mut generation = read.generation.clone();
+        self.see_who_is_here(&mut generation, self.build_on.number());
+        let cause = reason.map_or_else(|| "it was asked for".to_owned(), ToString::to_string);
+        let blocks = replay(&read)?;
+        let pool = self.assemble(&read, generation, None, PoolState::ReadOnly(cause));
+        load_free(&pool).await?;
+        Ok((pool, blocks))
+    }
+
+    async fn write(mut self) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
+        let read = self.read_metadata(Epoch(u64::MAX)).await?;
+        let blocks = replay(&read)?;
+        let host = self.arbiter.host();
+        if self.build_on.owner() == Owner::Host(host) && !self.confirmed {
+            self.arbiter.record(self.pool_id(), self.build_on.id()).await?;
+        }
+        let healthy = self.heal(&read).await;
+        let generation = self.install(&read, healthy).await?;
+        let id = generation.epoch.id();
+        let voters = generation.epoch.voters().to_vec();
+        let copies: Vec<LogCopy> = read.sources.iter().filter(|copy| voters.contains(&copy.disk)).cloned().collect();
+        let (ring, _) = areas(self.label_lengths().0, self.label_lengths().1);
+        let log = Log::start(self.seams.clone(), id.number, self.pool_id(), ring, copies, id, &read.recovered);
+        let pool = self.assemble(&read, generation, Some(Rc::clone(&log)), PoolState::Writable);
+        let (_, replicas) = pool.copies_of(&voters);
+        pool.store.set_replicas(id.number, replicas);
+        pool.start_guardian();
+        // The first batch of the epoch names the holes in those before it; it is durable before anything is served.
+        let opened = log.append(RECORD_OPEN, &[], Class::Reserved, Wait::Durable).await;
+        opened.map_err(|error| pool.log_failed(error))?;
+        load_free(&pool).await?;
+        pool.write_other_labels().await;
+        pool.start_checkpointer();
+        Ok((pool, blocks))
+    }
+
+    fn label_lengths(&self) -> (dolmen_units::Bytes, dolmen_units::Bytes) {
+        let label = self.sources().first().map(|candidate| (candidate.label.log, candidate.label.pages));
+        label.unwrap_or_default()
+    }
+
+    /// Brings log and map of every source to the same; those that could be brought there.
+    async fn heal(&self, read: &Read) -> Vec<DiskId> {
+        let mut healthy: Vec<DiskId> = read.sources.iter().map(|copy| copy.disk).collect();
+        if let Err(error) = read.recovered.heal().await {
+            tracing::warn!(%error, "a log could not be brought up to date");
+            healthy.retain(|disk| !error.failures.iter().any(|failure| failure.disk == *disk));
+        }
+        if !read.stale.is_empty() {
+            let healed = read.store.heal_stale().await;
+            if let Err(error) = &healed {
+                tracing::warn!(%error, "a disk's metadata could not be brought up to date");
+            }
+            let healed = healed.unwrap_or_default();
+            healthy.retain(|disk| !read.stale.contains(disk) || healed.contains(disk));
+        }
+        healthy
+    }
+
+    /// Installs the opening's epoch on the sources that are sound.
+    async fn install(
+        &mut self,
+        read: &Read,
+        mut voters: Vec<DiskId>,
+    ) -> Result<Generation, OpenError> {
+        let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
+        let name = name.ok_or(OpenError::NoDisks)?;
+        let place = read.recovered.next();
+        loop {
+            if voters.is_empty() {
+                return Err(OpenError::NoMetadata { name });
+            }
+            let successor = Successor {
+                highest: self.highest,
+                owner: Owner::Host(self.arbiter.host()),
+                voters: voters.clone(),
+                nonce: self.seams.entropy.next_u64(),
+                oldest: read.tail.lsn.min(place.lsn),
+                first: place.lsn,
+                // A voter that could not be brought up to date, or could not take the epoch, counts as not here.
+                present: voters.clone(),
+                kind: if self.confirmed { Kind::Forced } else { Kind::Opening },
+            };
+            let record = next(&self.build_on, successor)
+                .map_err(|source| PoolError::Epoch { name: name.clone(), source })?;
+            self.highest = record.number();
+            let number = record.number();
+            let mut pending = Generation { epoch: record, members: read.generation.members.clone() };
+            self.see_who_is_here(&mut pending, number);
+            match self.pend(&read.generation, &pending).await {
+                Ok(()) => {
+                    self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
+                    return Ok(pending);
+                }
+                Err(failed) => voters.retain(|voter| *voter != failed),
+            }
+        }
+    }
+
+    async fn pend(&mut self, base: &Generation, pending: &Generation) -> Result<(), DiskId> {
+        for candidate in &mut self.candidates {
+            if !pending.epoch.voters().contains(&candidate.label.disk) {
+                continue;
+            }
+            candidate.label.sequence += 1;
+            candidate.label.base = base.clone();
+            candidate.label.pending = Some(pending.clone());
+            let written = write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await;
+            if let Err(error) = written {
+                tracing::warn!(disk = %candidate.device.name(), %error, "a voter could not take the new epoch");
+                return Err(candidate.label.disk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Members that are here are active; what they missed is noted slab by slab. The others are absent from `number` on.
+    fn see_who_is_here(&self, generation: &mut Generation, number: Epoch) {
+        let here: Vec<DiskId> = self.candidates.iter().map(|candidate| candidate.label.disk).collect();
+        let absent: Vec<DiskId> =
+            generation.members.iter().map(|member| member.disk).filter(|disk| !here.contains(disk)).collect();
+        for disk in absent {
+            mark_absent(&mut generation.members, disk, number);
+        }
+        for member in generation.members.iter_mut().filter(|member| here.contains(&member.disk)) {
+            if member.state == MemberState::Absent {
+                member.state = MemberState::Active;
+                member.left = Epoch(0);
+            }
+        }
+    }
+
+    fn assemble(
+        &self,
+        read: &Read,
+        generation: Generation,
+        log: Option<Rc<Log>>,
+        state: PoolState,
+    ) -> Rc<Pool> {
+        let token = generation.epoch.number();
+        let seat = |disk: DiskId| -> Option<(Rc<dyn dolmen_block_io::BlockDevice>, Extent)> {
+            let candidate = self.candidates.iter().find(|candidate| candidate.label.disk == disk)?;
+            Some((Rc::clone(&candidate.device), candidate.label.extent))
+        };
+        let disks = generation.members.iter().map(|member| (member.slot, Disk::new(*member, seat(member.disk), token)));
+        let sequences = self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
+        let (log_bytes, page_bytes) = self.label_lengths();
+        let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
+        let Some(name) = name else { unreachable!("a pool is opened from at least one candidate") };
+        Rc::new(Pool {
+            seams: self.seams.clone(),
+            id: self.pool_id(),
+            name,
+            arbiter: Rc::clone(&self.arbiter),
+            disks: RefCell::new(disks.collect()),
+            highest: Cell::new(self.highest.max(token)),
+            sequences: RefCell::new(sequences.collect()),
+            now: RefCell::new(generation),
+            log_bytes,
+            page_bytes,
+            log,
+            store: Rc::clone(&read.store),
+            tail: Cell::new(read.tail),
+            free: RefCell::default(),
+            commit_turn: Turn::default(),
+            epoch_turn: Turn::default(),
+            checkpoint_turn: Turn::default(),
+            checkpoint_bell: Notify::new(),
+            table_owner: RefCell::new(None),
+            state: RefCell::new(state),
+            log_rests: Cell::new(true),
+            turn_number: Cell::new(0),
+            changed: Notify::new(),
+            stopping: Cell::new(false),
+        })
+    }
+}
+
+/// Applies the metadata that the log repeats, and returns the rest.
+fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
+    let settled = read.recovered.settled();
+    let mut blocks = Vec::new();
+    for (lsn, record) in read.recovered.records() {
+        match record.kind {
+            RECORD_META => {
+                let edits = decode_edits(record.body);
+                let edits = edits.ok_or_else(|| OpenError::LogDamage { what: format!("a malformed change at {lsn}") })?;
+                for (key, value) in edits {
+                    match value {
+                        Some(value) => read.store.put(key, &value),
+                        None => read.store.delete(key),
+                    }
+                }
+            }
+            RECORD_BLOCKS => {
+                blocks.push(RecoveredBlock { lsn, settled: lsn <= settled, body: record.body.to_vec() });
+            }
+            RECORD_OPEN => {}
+            other => return Err(OpenError::LogDamage { what: format!("a record of unknown kind {other} at {lsn}") }),
+        }
+    }
+    Ok(blocks)
+}
+
+/// Reads the free runs of every member; one that has none on record was added and gets all of its grains.
+async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
+    let mut fresh = false;
+    for disk in pool.disks() {
+        let slot = disk.slot();
+        let map = match pool.get(&keys::free_total(slot)).await? {
+            Some(_) => read_free(pool, &disk).await?,
+            None => {
+                let Some(extent) = disk.extent() else { continue };
+                fresh = true;
+                FreeMap::whole(extent.grain_count())
+            }
+        };
+        pool.free.borrow_mut().insert(slot, map);
+    }
+    if fresh && pool.state() == PoolState::Writable {
+        pool.change(crate::change::Purpose::Release).await.commit().await?;
+    }
+    Ok(())
+}
+
+async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
+    let mut map = FreeMap::default();
+    let mut from = 0;
+    loop {
+        let found = pool.scan(keys::free_from(disk.slot(), from), SCAN_STEP).await?;
+        let count = found.len();
+        for (key, value) in found {
+            let (_, first, _) = keys::parts(&key);
+            let length = value.try_into().ok().map(u64::from_le_bytes).filter(|length| *length > 0);
+            let length = length.filter(|length| first >= from && first.checked_add(*length).is_some());
+            let Some(length) = length else {
+                let what = format!("an impossible free run at grain {first} of {}", disk.slot());
+                return Err(PoolError::Corrupt { name: pool.name.clone(), what });
+            };
+            map.load(Run { first, count: length });
+            from = first + length;
+        }
+        if count < SCAN_STEP {
+            return Ok(map);
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! An open pool.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use dolmen_block_io::Seams;
+use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_disk::{Generation, Member, MemberState};
+use dolmen_journal::{Class, Log, Place, Wait};
+use dolmen_placement::{DomainId, Offer, Standing};
+use dolmen_store::{Key, Store};
+use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
+
+use crate::arbiter::Arbiter;
+use crate::change::Purpose;
+use crate::checkpoint::TableOwner;
+use crate::disk::{Disk, DiskState};
+use crate::error::PoolError;
+use crate::free::{FreeMap, Run};
+
+/// A record in the log: keys and values.
+pub(crate) const RECORD_META: u8 = 1;
+/// A record in the log: what was written to blocks; only the space above can read it.
+pub(crate) const RECORD_BLOCKS: u8 = 2;
+/// A record in the log: the first of an epoch.
+pub(crate) const RECORD_OPEN: u8 = 3;
+
+/// Grains that ordinary claims leave free on each disk: four of the largest slabs (64 MiB and its tables), so that
+/// moves and repairs find room on a full pool. On a small disk, a sixteenth.
+const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 / GRAIN_BYTES + 8);
+
+/// Whether an open pool can be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PoolState {
+    /// It can.
+    Writable,
+    /// It was opened for reading, because.
+    ReadOnly(String),
+    /// It has stopped, because.
+    Latched(String),
+}
+
+/// Why a disk is excluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExcludeReason {
+    /// It failed, or did not answer, while data was written.
+    MissedWrite,
+    /// It failed while its log or metadata was written.
+    MissedCommit,
+    /// A flush failed: what it holds since the last good one is unknown.
+    FailedFlush,
+    /// A person said so.
+    Asked,
+}
+
+/// A record of blocks, as the log had it when the pool was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveredBlock {
+    /// Its place in the log.
+    pub lsn: Lsn,
+    /// Whether a flush covered what it describes.
+    pub settled: bool,
+    /// The record.
+    pub body: Vec<u8>,
+}
+
+/// Room on a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// Which disk.
+    pub slot: DiskSlot,
+    /// Data area.
+    pub data: Bytes,
+    /// Of it, not given to any slab.
+    pub free: Bytes,
+    /// Of that, kept for moves and repairs.
+    pub reserve: Bytes,
+    /// What may fail as one with it.
+    pub domain: DomainId,
+    /// Whether it is here.
+    pub state: DiskState,
+}
+
+/// An open pool. Shared by reference; everything runs on one thread.
+pub struct Pool {
+    pub(crate) seams: Seams,
+    pub(crate) id: PoolId,
+    pub(crate) name: Name,
+    pub(crate) arbiter: Rc<dyn Arbiter>,
+    pub(crate) disks: RefCell<BTreeMap<DiskSlot, Rc<Disk>>>,
+    /// The epoch in force and its members.
+    pub(crate) now: RefCell<Generation>,
+    pub(crate) highest: Cell<Epoch>,
+    pub(crate) sequences: RefCell<BTreeMap<DiskId, u64>>,
+    pub(crate) log_bytes: Bytes,
+    pub(crate) page_bytes: Bytes,
+    pub(crate) log: Option<Rc<Log>>,
+    pub(crate) store: Rc<Store>,
+    pub(crate) tail: Cell<Place>,
+    pub(crate) free: RefCell<BTreeMap<DiskSlot, FreeMap>>,
+    pub(crate) commit_turn: Turn,
+    pub(crate) epoch_turn: Turn,
+    pub(crate) checkpoint_turn: Turn,
+    pub(crate) checkpoint_bell: Notify,
+    pub(crate) table_owner: RefCell<Option<Rc<dyn TableOwner>>>,
+    pub(crate) state: RefCell<PoolState>,
+    /// Whether a batch that nobody needed durable went to the log since its voters were last flushed.
+    pub(crate) log_rests: Cell<bool>,
+    pub(crate) turn_number: Cell<u64>,
+    pub(crate) changed: Notify,
+    pub(crate) stopping: Cell<bool>,
+}
+
+impl Pool {
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The seams that it runs on.
+    #[must_use]
+    pub fn seams(&self) -> &Seams {
+        &self.seams
+    }
+
+    /// Whether it can be written.
+    #[must_use]
+    pub fn state(&self) -> PoolState {
+        self.state.borrow().clone()
+    }
+
+    /// The epoch in force.
+    #[must_use]
+    pub fn epoch(&self) -> EpochId {
+        self.now.borrow().epoch.id()
+    }
+
+    /// Disks that carry log and metadata.
+    #[must_use]
+    pub fn voters(&self) -> Vec<DiskId> {
+        self.now.borrow().epoch.voters().to_vec()
+    }
+
+    /// All members, present or not, by slot.
+    #[must_use]
+    pub fn disks(&self) -> Vec<Rc<Disk>> {
+        self.disks.borrow().values().cloned().collect()
+    }
+
+    /// A member.
+    #[must_use]
+    pub fn disk(&self, slot: DiskSlot) -> Option<Rc<Disk>> {
+        self.disks.borrow().get(&slot).cloned()
+    }
+
+    /// Rings whenever disks, epoch or state have changed.
+    #[must_use]
+    pub fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// The member that is `what`: the name of its device here, its id or the first digits of that, or its slot.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchDisk`], also when more than one disk is meant.
+    pub fn find_disk(&self, what: &str) -> Result<Rc<Disk>, PoolError> {
+        let disks = self.disks();
+        let exact = disks.iter().filter(|disk| disk.name() == what || disk.slot().0.to_string() == what);
+        let by_id = disks.iter().filter(|disk| what.len() >= 4 && disk.id().to_string().starts_with(what));
+        let mut found: Vec<&Rc<Disk>> = exact.chain(by_id).collect();
+        found.dedup_by_key(|disk| disk.slot());
+        match found.as_slice() {
+            [disk] => Ok(Rc::clone(disk)),
+            _ => Err(PoolError::NoSuchDisk { name: self.name.clone(), what: what.to_owned() }),
+        }
+    }
+
+    /// Room on every member, by slot.
+    #[must_use]
+    pub fn room(&self) -> Vec<DiskRoom> {
+        let free = self.free.borrow();
+        let room = |disk: &Rc<Disk>| {
+            let grains = free.get(&disk.slot()).map_or(0, FreeMap::total);
+            DiskRoom {
+                slot: disk.slot(),
+                data: disk.data_bytes(),
+                free: Bytes(grains * GRAIN_BYTES),
+                reserve: Bytes(self.reserve_of(disk) * GRAIN_BYTES),
+                domain: domain_of(&disk.member()),
+                state: disk.state(),
+            }
+        };
+        self.disks().iter().map(room).collect()
+    }
+
+    /// Grains that ordinary claims leave on a disk.
+    pub(crate) fn reserve_of(&self, disk: &Disk) -> u64 {
+        RESERVE_GRAINS.min(disk.data_bytes().0 / GRAIN_BYTES / 16)
+    }
+
+    /// What each disk that takes new slabs has to offer.
+    #[must_use]
+    pub fn offers(&self, purpose: Purpose) -> Vec<Offer> {
+        let free = self.free.borrow();
+        let offer = |disk: &Rc<Disk>| Offer {
+            slot: disk.slot(),
+            domain: domain_of(&disk.member()),
+            free_grains: free.get(&disk.slot()).map_or(0, FreeMap::total),
+            reserve_grains: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
+            standing: Standing::Claimable,
+            space_rows: 0,
+        };
+        self.claimable().iter().map(offer).collect()
+    }
+
+    /// Free runs of a disk, in order of address.
+    #[must_use]
+    pub fn free_runs(&self, slot: DiskSlot) -> Vec<Run> {
+        self.free.borrow().get(&slot).map_or_else(Vec::new, |map| map.runs().collect())
+    }
+
+    /// Waits until the log has room for ordinary records. Called before anything is held that a checkpoint waits for.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn wait_for_log(&self) -> Result<(), PoolError> {
+        loop {
+            let log = self.writable_log()?;
+            let usage = log.usage();
+            let trimmed = self.changed.wait();
+            if usage.used_bytes * 4 <= usage.capacity_bytes * 3 {
+                return Ok(());
+            }
+            self.checkpoint_bell.notify_all();
+            trimmed.await;
+        }
+    }
+
+    /// Length of the log's ring and of the page area on every voter.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> (Bytes, Bytes) {
+        (self.log_bytes, self.page_bytes)
+    }
+
+    /// The log.
+    ///
+    /// # Errors
+    /// [`PoolError::ReadOnly`] or [`PoolError::Latched`].
+    pub(crate) fn writable_log(&self) -> Result<&Rc<Log>, PoolError> {
+        let name = || self.name.clone();
+        match (&*self.state.borrow(), &self.log) {
+            (PoolState::Latched(cause), _) => Err(PoolError::Latched { name: name(), cause: cause.clone() }),
+            (PoolState::Writable, Some(log)) => Ok(log),
+            (PoolState::ReadOnly(_), _) | (PoolState::Writable, None) => Err(PoolError::ReadOnly { name: name() }),
+        }
+    }
+
+    /// Stops the pool for good: its order of writes, or its last voter, is lost.
+    pub(crate) fn latch(&self, cause: String) {
+        let mut state = self.state.borrow_mut();
+        if !matches!(*state, PoolState::Latched(_)) {
+            tracing::error!(pool = %self.name, %cause, "the pool has stopped");
+            *state = PoolState::Latched(cause);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// A value of the metadata map.
+    ///
+    /// # Errors
+    /// [`PoolError::Store`] when it cannot be read from any voter.
+    pub async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, PoolError> {
+        self.store.get(key).await.map(|value| value.map(|value| value.to_vec())).map_err(|error| self.store_error(error))
+    }
+
+    /// Keys and values of a range, ascending, `max` at most.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn scan(&self, range: std::ops::Range<Key>, max: usize) -> Result<Vec<(Key, Vec<u8>)>, PoolError> {
+        let found = self.store.scan(range, max).await.map_err(|error| self.store_error(error))?;
+        Ok(found.into_iter().map(|(key, value)| (key, value.to_vec())).collect())
+    }
+
+    pub(crate) fn store_error(&self, error: dolmen_store::StoreError) -> PoolError {
+        PoolError::Store { name: self.name.clone(), source: Rc::new(error) }
+    }
+
+    pub(crate) fn log_error(&self, source: dolmen_journal::LogError) -> PoolError {
+        PoolError::Log { name: self.name.clone(), source }
+    }
+
+    /// Appends a record of blocks. Written: it survives the daemon. Durable: it survives a power cut.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn append_blocks(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
+        let log = self.writable_log()?;
+        if matches!(wait, Wait::Written) {
+            self.log_rests.set(true);
+        }
+        let result = log.append(RECORD_BLOCKS, &[body], Class::Reserved, wait).await;
+        self.ring_if_filling(log);
+        result.map_err(|error| self.log_failed(error))
+    }
+
+    pub(crate) fn log_failed(&self, error: dolmen_journal::LogError) -> PoolError {
+        self.latch(error.to_string());
+        self.log_error(error)
+    }
+
+    /// Rings the checkpointer's bell when the log is half full.
+    pub(crate) fn ring_if_filling(&self, log: &Log) {
+        let usage = log.usage();
+        if usage.used_bytes * 2 > usage.capacity_bytes {
+            self.checkpoint_bell.notify_all();
+        }
+    }
+
+    /// Closes the batch that is being collected: records placed later get an LSN of at least the one returned.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub fn cut(&self) -> Result<Lsn, PoolError> {
+        Ok(self.writable_log()?.cut())
+    }
+
+    /// Waits until every batch below `cut` is complete on every voter: a flush that begins before that would not cover it.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn written_below(&self, cut: Lsn) -> Result<(), PoolError> {
+        let log = self.writable_log()?;
+        log.written(Lsn(cut.0.saturating_sub(1))).await.map_err(|error| self.log_failed(error))
+    }
+
+    /// Flushes, in parallel, every disk with writes since its last good flush. A disk whose flush fails is excluded
+    /// before this returns; its rows are the caller's business, as after any exclusion.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn flush_disks(self: &Rc<Self>) -> Result<(), PoolError> {
+        self.writable_log()?;
+        let disks: Vec<Rc<Disk>> = self.disks().into_iter().filter(|disk| disk.is_present()).collect();
+        if self.log_rests.replace(false) {
+            let voters = self.voters();
+            disks.iter().filter(|disk| voters.contains(&disk.id())).for_each(|disk| disk.note_other_write());
+        }
+        let flushes: Vec<_> = disks.iter().map(|disk| (Rc::clone(disk), disk.flush())).collect();
+        let mut failed = Vec::new();
+        for (disk, flushing) in flushes {
+            if let Err(error) = flushing.await {
+                tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a flush failed");
+                failed.push(disk.slot());
+            }
+        }
+        for slot in failed {
+            self.exclude(slot, ExcludeReason::FailedFlush).await?;
+        }
+        Ok(())
+    }
+
+    /// Declares that a flush has covered everything that records below `before` describe, durably.
+    ///
+    /// # Errors
+    /// When the pool cannot be written.
+    pub async fn settle(&self, before: Lsn) -> Result<(), PoolError> {
+        let log = self.writable_log()?;
+        log.settle(Lsn(before.0.saturating_sub(1)));
+        log.mark().await.map(drop).map_err(|error| self.log_failed(error))
+    }
+
+    /// Members that are here and take new slabs.
+    pub(crate) fn claimable(&self) -> Vec<Rc<Disk>> {
+        let active = |disk: &Rc<Disk>| disk.is_present() && disk.member().state == MemberState::Active;
+        self.disks().into_iter().filter(active).collect()
+    }
+
+    /// Stops the background tasks, so that the pool can be dropped.
+    pub(crate) async fn stop(&self) {
+        self.stopping.set(true);
+        self.checkpoint_bell.notify_all();
+        self.changed.notify_all();
+        if let Some(log) = &self.log {
+            log.stop().await;
+        }
+    }
+}
+
+/// What may fail as one with a disk: the number it was given, or else itself alone.
+pub(crate) fn domain_of(member: &Member) -> DomainId {
+    const ALONE: u32 = 1 << 31;
+    match member.fault_domain {
+        0 => DomainId(ALONE + u32::from(member.slot.0)),
+        number => DomainId(number),
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({}, {}, {:?})", self.name, self.epoch(), self.state())
+    }
+}

@@ -1,0 +1,201 @@
+//! Discarding and zeroing: blocks go back to "never written", and rows in which nothing is left go back to the pool.
+
+use std::rc::Rc;
+
+use dolmen_block_io::Durability;
+use dolmen_journal::Wait;
+use dolmen_units::{BLOCK_BYTES, Bytes};
+use smallvec::SmallVec;
+
+use crate::error::SpaceError;
+use crate::locks::Range;
+use crate::record::BlockState;
+use crate::row::Row;
+use crate::shared::{place_in_page, push_stretch};
+use crate::space::Space;
+use crate::write::blocks_of;
+
+/// A stretch of a space and whether anything is there, for block status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Length in bytes.
+    pub length: Bytes,
+    /// Whether some of it holds data.
+    pub is_data: bool,
+}
+
+impl Space {
+    /// Forgets whole blocks of a range; parts of blocks at its ends stay as they are. Forgotten blocks read as zeros.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn discard(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+        self.check_range(at, length)?;
+        let start = at.next_multiple_of(BLOCK_BYTES);
+        let end = (at + length) / BLOCK_BYTES * BLOCK_BYTES;
+        let mut from = start;
+        while from < end {
+            let index = from / self.row_bytes();
+            let to = end.min((index + 1) * self.row_bytes());
+            self.shared.gate().await?;
+            self.discard_in_row(index, from % self.row_bytes(), to - index * self.row_bytes()).await?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros: whole blocks are forgotten, parts of blocks are written.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn write_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+        self.check_range(at, length)?;
+        let end = at + length;
+        let (head_end, tail_start) = (end.min(at.next_multiple_of(BLOCK_BYTES)), end / BLOCK_BYTES * BLOCK_BYTES);
+        for (from, to) in [(at, head_end), (tail_start.max(head_end), end)] {
+            if from < to {
+                let size = usize::try_from(to - from).unwrap_or(0);
+                let mut zeros = self.shared.pool.seams().metadata.take(size).await;
+                zeros.fill(0);
+                self.write(from, &zeros.freeze(), Durability::Cached).await?;
+            }
+        }
+        self.discard(at, length).await
+    }
+
+    async fn discard_in_row(&self, index: u64, start: u64, end: u64) -> Result<(), SpaceError> {
+        let Some(row) = self.row(index).await? else { return Ok(()) };
+        let range = blocks_of(start, end);
+        {
+            let _guard = row.locks.lock(range).await;
+            if row.gone.get() || self.discard_blocks(&row, range).await? == 0 {
+                return Ok(());
+            }
+        }
+        if self.is_thin() { self.free_if_unused(&row).await } else { Ok(()) }
+    }
+
+    /// Forgets blocks of a row that hold something; how many there were. The caller holds their lock.
+    async fn discard_blocks(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
+        let mut found: SmallVec<[(usize, Range); 8]> = SmallVec::new();
+        for block in range.first..range.first + range.count {
+            let spot = row.shape.locate(block);
+            let (index, entry) = place_in_page(spot.block);
+            let page = self.shared.page(row, spot.column, index).await?;
+            if page.state(entry) == BlockState::Never {
+                continue;
+            }
+            match found.last_mut().filter(|(column, run)| *column == spot.column && run.first + run.count == spot.block) {
+                Some((_, run)) => run.count += 1,
+                None => found.push((spot.column, Range { first: spot.block, count: 1 })),
+            }
+        }
+        if found.is_empty() {
+            return Ok(0);
+        }
+        self.shared.settle_absences(row).await?;
+        let held = self.shared.tickets.begin();
+        let stamp = self.shared.stamp();
+        // A record has room for some thousand stretches; a row that is in more pieces takes several.
+        for pieces in found.chunks(1000) {
+            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+            for (column, run) in pieces {
+                push_stretch(&mut body, self.shared.stretch(row, *column, *run, stamp), &[BlockState::Never]);
+            }
+            self.shared.pool.append_blocks(&body, Wait::Written).await?;
+        }
+        let now = self.shared.now(held.ticket());
+        let mut count = 0;
+        for (column, run) in &found {
+            for block in run.first..run.first + run.count {
+                let (index, entry) = place_in_page(block);
+                self.shared.page(row, *column, index).await?.set(entry, BlockState::Never, stamp, now);
+                count += 1;
+            }
+            self.shared.note_unsettled(held.ticket(), row, *column, *run);
+        }
+        self.shared.note_dirty(row);
+        Ok(count)
+    }
+
+    /// Frees a row in which nothing is left.
+    async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        if row.gone.get() || !self.is_unused(row).await? {
+            return Ok(());
+        }
+        self.free_row(row).await
+    }
+
+    /// Whether no block of a row holds anything.
+    async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+        for column in 0..row.shape.columns() {
+            for index in 0..row.map(column).pages() {
+                if self.shared.page(row, column, index).await?.used_count() > 0 {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What is where in a range, coarsened to rows that were never claimed and blocks that hold data; at most
+    /// `extents_max` stretches, fewer bytes than asked for if need be.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn block_status(&self, at: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, SpaceError> {
+        self.check_range(at, length)?;
+        let mut extents: Vec<Extent> = Vec::new();
+        let end = at + length;
+        let mut from = at;
+        while from < end {
+            let index = from / self.row_bytes();
+            let row_end = end.min((index + 1) * self.row_bytes());
+            let (to, is_data) = match self.row(index).await? {
+                None => (row_end, false),
+                Some(row) => {
+                    let block = from % self.row_bytes() / BLOCK_BYTES;
+                    let state = self.is_data(&row, block).await?;
+                    ((from / BLOCK_BYTES + 1).saturating_mul(BLOCK_BYTES).min(row_end), state)
+                }
+            };
+            let full = extents.len() == extents_max;
+            match extents.last_mut().filter(|last| last.is_data == is_data) {
+                Some(last) => last.length = last.length + Bytes(to - from),
+                None if full => return Ok(extents),
+                None => extents.push(Extent { length: Bytes(to - from), is_data }),
+            }
+            from = to;
+        }
+        Ok(extents)
+    }
+
+    async fn is_data(&self, row: &Rc<Row>, block: u64) -> Result<bool, SpaceError> {
+        let spot = row.shape.locate(u32::try_from(block).unwrap_or(0));
+        let (index, entry) = place_in_page(spot.block);
+        Ok(self.shared.page(row, spot.column, index).await?.state(entry) != BlockState::Never)
+    }
+
+    /// The end of the last block that holds anything at or behind byte `from`; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn used_end(&self, from: u64) -> Result<Option<u64>, SpaceError> {
+        let mut rows = Vec::new();
+        self.for_each_record(|index, _| rows.push(index)).await?;
+        for index in rows.into_iter().rev().take_while(|index| (index + 1) * self.row_bytes() > from) {
+            let Some(row) = self.row(index).await? else { continue };
+            for block in (0..u64::from(row.shape.row_blocks())).rev() {
+                let end = index * self.row_bytes() + (block + 1) * BLOCK_BYTES;
+                if end <= from {
+                    break;
+                }
+                if self.is_data(&row, block).await? {
+                    return Ok(Some(end));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,201 @@
+//! Spaces, rows, tables and block records as bytes; `docs/format/space.md` is this file as tables.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Entries of a table page.
+pub(crate) const PAGE_ENTRIES: usize = 504;
+/// Bytes of a table page; each page has two slots of this length.
+pub(crate) const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_MAGIC: [u8; 4] = *b"DTAB";
+pub(crate) const SLAB_MAGIC: [u8; 8] = *b"DOLMENSL";
+/// Version of everything in this file.
+pub(crate) const VERSION: u16 = 1;
+
+/// The block was never written, or was discarded: reads as zeros.
+pub(crate) const STATE_NEVER: u8 = 0;
+/// The block holds data that matches its checksum.
+pub(crate) const STATE_VALID: u8 = 1;
+/// The block's data is lost: reads fail until it is written.
+pub(crate) const STATE_DAMAGED: u8 = 2;
+
+/// A space, as the value of its key.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawSpace {
+    /// Version of this record.
+    pub(crate) version: U16,
+    /// 1 simple, 2 span, 3 mirror.
+    pub(crate) resiliency: u8,
+    /// Copies of every column.
+    pub(crate) copies: u8,
+    /// Data columns of a row; 0 for automatic.
+    pub(crate) columns: u8,
+    /// 1 thin, 2 fixed.
+    pub(crate) provisioning: u8,
+    /// 1 relaxed, 2 strict.
+    pub(crate) integrity: u8,
+    /// Logical sector: 9 for 512 bytes, 12 for 4096.
+    pub(crate) sector_shift: u8,
+    /// Bytes of the space.
+    pub(crate) size: U64,
+    /// Bytes of a row.
+    pub(crate) row_length: U64,
+    /// Bytes written to one column before the next.
+    pub(crate) interleave: U32,
+    /// Zero.
+    pub(crate) reserved: [u8; 36],
+    /// Name, UTF-8, filled up with zeros.
+    pub(crate) name: [u8; 64],
+}
+
+/// The fixed part of a row, as the value of its key; slabs follow.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawRow {
+    /// Version of this record.
+    pub(crate) version: U16,
+    /// 1 once every table page was written.
+    pub(crate) formatted: u8,
+    /// Data columns.
+    pub(crate) columns: u8,
+    /// Bytes written to one column before the next.
+    pub(crate) interleave: U32,
+    /// This incarnation of the row: records of another one are dead.
+    pub(crate) row: U64,
+}
+
+/// A slab of a row; its runs follow.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawSlab {
+    /// Place of the disk in the table of members.
+    pub(crate) disk: U16,
+    /// Which column it serves.
+    pub(crate) column: u8,
+    /// Runs that follow.
+    pub(crate) run_count: u8,
+    /// 1 if it misses what was written since epoch `since`.
+    pub(crate) stale: U32,
+    /// See `stale`.
+    pub(crate) since: U64,
+}
+
+/// A run of grains of a slab.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawRun {
+    /// First grain of the disk.
+    pub(crate) first: U64,
+    /// Length in grains.
+    pub(crate) count: U32,
+}
+
+/// An entry of a table: what is known of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawEntry {
+    /// CRC-32C of the block, if it is valid.
+    pub(crate) checksum: U32,
+    /// Low 24 bits of the epoch in which it was written.
+    pub(crate) stamp: [u8; 3],
+    /// 0 never written, 1 valid, 2 damaged.
+    pub(crate) state: u8,
+}
+
+/// A table page.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawPage {
+    /// `DTAB`: what this block is.
+    pub(crate) magic: [u8; 4],
+    /// Version of this structure.
+    pub(crate) version: U16,
+    /// Which column of the row.
+    pub(crate) column: U16,
+    /// The pool: a page of another pool on a recycled disk is noticed.
+    pub(crate) pool: [u8; 16],
+    /// The row: a page of an earlier owner of the slab is noticed.
+    pub(crate) row: U64,
+    /// Counts the writes of this page; the slot is its lowest bit, the higher one counts.
+    pub(crate) generation: U64,
+    /// Index of the page in the column: a misdirected page is noticed.
+    pub(crate) index: U32,
+    /// Zero.
+    pub(crate) reserved: [u8; 12],
+    /// CRC-64/NVME of the page with this field zero.
+    pub(crate) checksum: U64,
+    /// What is known of each block.
+    pub(crate) entries: [RawEntry; PAGE_ENTRIES],
+}
+
+/// The last block of a slab says what it is, so that the map can be rebuilt from the slabs alone.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawSlabHeader {
+    /// `DOLMENSL`: what this block is.
+    pub(crate) magic: [u8; 8],
+    /// The pool.
+    pub(crate) pool: [u8; 16],
+    /// The disk: a header that was copied or misdirected is noticed.
+    pub(crate) disk: [u8; 16],
+    /// The space.
+    pub(crate) space: U64,
+    /// Index of the row in the space.
+    pub(crate) row_index: U64,
+    /// Incarnation of the row: the highest one counts.
+    pub(crate) row: U64,
+    /// Epoch in which the header was written.
+    pub(crate) epoch: U64,
+    /// Bytes of a row of the space.
+    pub(crate) row_length: U64,
+    /// Bytes written to one column before the next.
+    pub(crate) interleave: U32,
+    /// Version of this structure.
+    pub(crate) version: U16,
+    /// Which column this slab serves.
+    pub(crate) column: u8,
+    /// Data columns of the row.
+    pub(crate) columns: u8,
+    /// Runs of grains of this slab.
+    pub(crate) runs: [RawRun; 4],
+    /// Zero.
+    pub(crate) reserved: [u8; 3952],
+    /// CRC-64/NVME of the block with this field zero.
+    pub(crate) checksum: U64,
+}
+
+/// The head of a stretch of blocks in a record of the log; checksums follow if the state is valid.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawStretch {
+    /// The space.
+    pub(crate) space: U64,
+    /// Index of the row in the space.
+    pub(crate) row_index: U64,
+    /// Incarnation of the row: a record of another one is dead.
+    pub(crate) row: U64,
+    /// First block of the column.
+    pub(crate) first: U32,
+    /// Blocks.
+    pub(crate) count: U32,
+    /// Low 24 bits of the epoch.
+    pub(crate) stamp: [u8; 3],
+    /// State of the blocks.
+    pub(crate) state: u8,
+    /// Which column of the row.
+    pub(crate) column: u8,
+    /// 1 if the record was durable before the data was touched.
+    pub(crate) intent: u8,
+    /// Zero.
+    pub(crate) reserved: [u8; 2],
+}
+
+const _: () = assert!(size_of::<RawSpace>() == 128);
+const _: () = assert!(size_of::<RawRow>() == 16);
+const _: () = assert!(size_of::<RawSlab>() == 16);
+const _: () = assert!(size_of::<RawRun>() == 12);
+const _: () = assert!(size_of::<RawEntry>() == 8);
+const _: () = assert!(size_of::<RawPage>() == PAGE_BYTES);
+const _: () = assert!(size_of::<RawSlabHeader>() == PAGE_BYTES);
+const _: () = assert!(size_of::<RawStretch>() == 40);

@@ -1,0 +1,47 @@
+//! Spaces: virtual disks laid on a pool.
+//!
+//! A space is a list of rows of one length. A row has columns, a column has copies (slabs on different disks), and a
+//! table that says of every block whether it was written, and what its checksum is. Reading and writing index the row and
+//! do arithmetic; nothing finer is mapped.
+//!
+//! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
+//! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
+//! `recovery` decides what was in flight, `resync` brings back what was away.
+//!
+//! Invariants:
+//! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
+//! - A table page on disk says only what a flush has covered.
+//! - Nothing is acknowledged while a disk that missed it counts as holding it.
+//! - A ticket is never held while waiting for room in the log: making room waits for tickets.
+
+mod discard;
+mod error;
+mod format;
+mod layout;
+mod locks;
+mod pages;
+mod read;
+mod record;
+mod recovery;
+mod resync;
+mod row;
+mod shared;
+mod space;
+mod spaces;
+mod spec;
+mod table;
+mod tickets;
+mod write;
+
+pub use discard::Extent;
+pub use error::{SpaceError, UnreadableReason};
+pub use read::{READ_BYTES_MAX, Segment, Segments};
+pub use recovery::Recovery;
+pub use resync::Resynced;
+pub use shared::{Incident, IncidentKind, SpaceCounters};
+pub use space::Space;
+pub use spaces::{Progress, Spaces, new_member, parse_resiliency};
+pub use spec::{
+    INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, Provisioning, ROW_BYTES,
+    ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
+};

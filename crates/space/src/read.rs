@@ -1,0 +1,334 @@
+//! Reading: every block is verified against its table; a bad copy is healed from a good one.
+
+use std::rc::Rc;
+
+use dolmen_block_io::{DeviceError, Durability};
+use dolmen_buffer::{Buffer, Shared as Bytes_};
+use dolmen_checksum::crc32c;
+use dolmen_pool::Disk;
+use dolmen_units::{BLOCK_BYTES, Bytes};
+use smallvec::SmallVec;
+
+use crate::error::{SpaceError, UnreadableReason};
+use crate::locks::Range;
+use crate::record::BlockState;
+use crate::row::Row;
+use crate::shared::{Incident, IncidentKind, place_in_page};
+use crate::space::Space;
+use crate::write::blocks_of;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// The longest read: one buffer of the arena.
+pub const READ_BYTES_MAX: usize = dolmen_buffer::FRAME_BYTES_MAX;
+
+/// A part of what was read.
+#[derive(Debug, Clone)]
+pub enum Segment {
+    /// So many zeros, for which nothing was read.
+    Zeros(usize),
+    /// Data.
+    Data(Bytes_),
+}
+
+impl Segment {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Zeros(length) => *length,
+            Self::Data(data) => data.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn slice(&self, from: usize, to: usize) -> Self {
+        match self {
+            Self::Zeros(_) => Self::Zeros(to - from),
+            Self::Data(data) => Self::Data(data.slice(from..to)),
+        }
+    }
+}
+
+/// What was read, in order.
+pub type Segments = SmallVec<[Segment; 4]>;
+
+/// Blocks of one column and one state that follow each other on a disk.
+struct Run {
+    column: usize,
+    range: Range,
+    states: SmallVec<[BlockState; 64]>,
+}
+
+impl Space {
+    /// Reads `length` bytes from byte `at` on, at most [`READ_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// [`SpaceError`]; a block that no copy can give fails the whole read.
+    pub async fn read(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
+        self.check_range(at, length as u64)?;
+        let mut segments = Segments::new();
+        let mut done = 0;
+        while done < length {
+            let (index, within) = ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
+            let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
+            let part = room.min(length - done);
+            self.read_in_row(index, within, part, &mut segments).await?;
+            done += part;
+        }
+        Ok(segments)
+    }
+
+    async fn read_in_row(
+        &self,
+        index: u64,
+        within: u64,
+        length: usize,
+        into: &mut Segments,
+    ) -> Result<(), SpaceError> {
+        let blocks = blocks_of(within, within + length as u64);
+        let skip = usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
+        let whole = loop {
+            let Some(row) = self.row(index).await? else {
+                push(into, Segment::Zeros(length));
+                return Ok(());
+            };
+            let read = self.read_blocks(&row, blocks).await;
+            // A row that was freed meanwhile has given its tables away: what they say now is no error.
+            if read.is_ok() || !row.gone.get() {
+                break read?;
+            }
+        };
+        let mut at = 0;
+        for segment in whole {
+            let (start, end) = (at, at + segment.len());
+            at = end;
+            let from = skip.clamp(start, end) - start;
+            let to = (skip + length).clamp(start, end) - start;
+            if from < to {
+                push(into, segment.slice(from, to));
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_blocks(&self, row: &Rc<Row>, blocks: Range) -> Result<Segments, SpaceError> {
+        let mut whole = Segments::new();
+        for part in self.runs_of(row, blocks).await? {
+            self.read_run(row, part, &mut whole).await?;
+        }
+        Ok(whole)
+    }
+
+    /// The runs that a range of a row falls into.
+    async fn runs_of(&self, row: &Rc<Row>, blocks: Range) -> Result<SmallVec<[Run; 4]>, SpaceError> {
+        let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
+        for block in blocks.first..blocks.first + blocks.count {
+            let spot = row.shape.locate(block);
+            let (index, entry) = place_in_page(spot.block);
+            let page = self.shared.page(row, spot.column, index).await?;
+            let state = page.state(entry);
+            let never = state == BlockState::Never;
+            let extends = |run: &&mut Run| {
+                let follows = run.column == spot.column && run.range.first + run.range.count == spot.block;
+                let alike = run.states.last().is_some_and(|last| (*last == BlockState::Never) == never);
+                follows && alike
+            };
+            match runs.last_mut().filter(extends) {
+                Some(run) => {
+                    run.range.count += 1;
+                    run.states.push(state);
+                }
+                None => {
+                    let range = Range { first: spot.block, count: 1 };
+                    runs.push(Run { column: spot.column, range, states: SmallVec::from_elem(state, 1) });
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    async fn read_run(&self, row: &Rc<Row>, run: Run, into: &mut Segments) -> Result<(), SpaceError> {
+        let length = run.range.count as usize * BLOCK;
+        if run.states.first() == Some(&BlockState::Never) {
+            push(into, Segment::Zeros(length));
+            return Ok(());
+        }
+        let Some((disk, pieces)) = self.choose_copy(row, run.column, run.range) else {
+            return Err(self.shared.unreadable(row, run.column, run.range.first as usize, UnreadableReason::Absent));
+        };
+        let mut block = run.range.first;
+        let mut states = run.states.iter();
+        for (at, length) in pieces {
+            let buffer = self.shared.pool.seams().data.take(length).await;
+            let (mut buffer, result) = disk.read(at, buffer).await;
+            for bytes in buffer.chunks_exact_mut(BLOCK) {
+                let state = states.next().copied().unwrap_or_default();
+                let good = result.is_ok() && (matches_state(bytes, state) || cfg!(feature = "bug-checksum-not-checked"));
+                if !good {
+                    self.read_block_again(row, run.column, block, bytes).await?;
+                }
+                block += 1;
+            }
+            push(into, Segment::Data(buffer.freeze()));
+        }
+        Ok(())
+    }
+
+    /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
+    /// each copy serves its part and a sequential reader stays on one disk for an interleave.
+    fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, SmallVec<[(u64, usize); 2]>)> {
+        row.with_slabs(column, |slabs| {
+            let turn = row.index as usize + range.first as usize / 64;
+            let count = slabs.len().max(1);
+            let order = (0..count).map(|step| (turn + step) % count);
+            let readable = order.filter_map(|at| {
+                let slab = slabs.get(at)?;
+                Some((slab.readable(&self.shared.pool)?, slab))
+            });
+            let (disk, slab) = readable.min_by_key(|(disk, _)| disk.load())?;
+            let start = u64::from(range.first) * BLOCK_BYTES;
+            let pieces = slab.pieces(start, range.count as usize * BLOCK);
+            Some((disk, pieces.iter().map(|piece| (piece.at, piece.length)).collect()))
+        })
+    }
+
+    /// A block that was not what its table says: perhaps a write has just passed, perhaps a copy is bad. Looks again
+    /// under the block's lock, where the table cannot change.
+    async fn read_block_again(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        block: u32,
+        into: &mut [u8],
+    ) -> Result<(), SpaceError> {
+        let row_block = row.shape.row_block(column, block);
+        loop {
+            let Some(row) = self.row(row.index).await? else {
+                into.fill(0);
+                return Ok(());
+            };
+            let _guard = row.locks.lock(Range { first: row_block, count: 1 }).await;
+            if !row.gone.get() {
+                return self.read_block_locked(&row, row_block, into).await;
+            }
+        }
+    }
+
+    /// Reads one block of a row from whichever copy verifies, and heals the others. The caller holds its lock.
+    pub(crate) async fn read_block_locked(
+        &self,
+        row: &Rc<Row>,
+        row_block: u32,
+        into: &mut [u8],
+    ) -> Result<(), SpaceError> {
+        let spot = row.shape.locate(row_block);
+        let (index, entry) = place_in_page(spot.block);
+        let state = self.shared.page(row, spot.column, index).await?.state(entry);
+        match state {
+            BlockState::Never => {
+                into.fill(0);
+                return Ok(());
+            }
+            BlockState::Damaged => {
+                let why = UnreadableReason::Damaged;
+                return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
+            }
+            BlockState::Valid(_) => {}
+        }
+        let copies = self.read_copies(row, spot.column, spot.block).await;
+        let good = copies.iter().find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
+        let Some(good) = good else {
+            return Err(self.lost(row, spot.column, spot.block, &copies));
+        };
+        into.copy_from_slice(&good.bytes);
+        let bad = copies.iter().filter(|copy| copy.trusted && (copy.result.is_err() || !matches_state(&copy.bytes, state)));
+        for copy in bad {
+            copy.disk.note(|counters| counters.checksum_errors += 1);
+            self.shared.count(|counters| counters.checksum_errors += 1);
+            tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, block = row_block, "healing a block");
+            let source = if cfg!(feature = "bug-heal-from-bad-copy") { &copy.bytes } else { &good.bytes };
+            self.write_copy(copy, source).await;
+        }
+        Ok(())
+    }
+
+    /// Rewrites one copy of a block.
+    pub(crate) async fn write_copy(&self, copy: &Copy, content: &[u8]) {
+        let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+        buffer.copy_in(content);
+        if copy.disk.write(copy.at, buffer.freeze(), Durability::Cached).await.is_ok() {
+            copy.disk.note(|counters| counters.healed_blocks += 1);
+            self.shared.count(|counters| counters.healed_blocks += 1);
+        }
+    }
+
+    /// Every copy of a block whose disk is here.
+    pub(crate) async fn read_copies(&self, row: &Rc<Row>, column: usize, block: u32) -> SmallVec<[Copy; 4]> {
+        let places: SmallVec<[(Rc<Disk>, u64, bool); 4]> = row.with_slabs(column, |slabs| {
+            let here = slabs.iter().filter_map(|slab| Some((slab.present(&self.shared.pool)?, slab)));
+            here.filter_map(|(disk, slab)| {
+                let pieces = slab.pieces(u64::from(block) * BLOCK_BYTES, BLOCK);
+                Some((disk, pieces.first()?.at, slab.stale.is_none()))
+            })
+            .collect()
+        });
+        let mut copies = SmallVec::new();
+        for (disk, at, trusted) in places {
+            let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+            let (bytes, result) = disk.read(at, buffer).await;
+            copies.push(Copy { disk, at, trusted, bytes, result });
+        }
+        copies
+    }
+
+    fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
+        let failed = copies.iter().filter(|copy| copy.trusted).find_map(|copy| copy.result.err());
+        let why = match (copies.iter().any(|copy| copy.trusted), failed) {
+            (false, _) => UnreadableReason::Absent,
+            (true, Some(error)) => UnreadableReason::Device(error),
+            (true, None) => UnreadableReason::NoGoodCopy,
+        };
+        let row_block = row.shape.row_block(column, block);
+        let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
+        if why == UnreadableReason::NoGoodCopy {
+            self.shared.count(|counters| counters.lost_blocks += 1);
+            let kind = IncidentKind::Lost;
+            self.shared.note_incident(Incident { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
+        }
+        SpaceError::Unreadable { name: self.name(), at, length: Bytes(BLOCK_BYTES), why }
+    }
+}
+
+/// A copy of a block as it was read.
+pub(crate) struct Copy {
+    pub(crate) disk: Rc<Disk>,
+    pub(crate) at: u64,
+    pub(crate) trusted: bool,
+    pub(crate) bytes: Buffer,
+    pub(crate) result: Result<(), DeviceError>,
+}
+
+/// Whether a block has the content that its state promises.
+pub(crate) fn matches_state(bytes: &[u8], state: BlockState) -> bool {
+    match state {
+        BlockState::Never => true,
+        BlockState::Valid(checksum) => crc32c(bytes) == checksum,
+        BlockState::Damaged => false,
+    }
+}
+
+/// Appends a segment, joining zeros with zeros.
+fn push(into: &mut Segments, segment: Segment) {
+    if segment.is_empty() {
+        return;
+    }
+    match (into.last_mut(), &segment) {
+        (Some(Segment::Zeros(before)), Segment::Zeros(length)) => *before += length,
+        _ => into.push(segment),
+    }
+}

@@ -1,0 +1,208 @@
+//! Recovery: what the log says of blocks is decided for good before anything is served.
+//!
+//! Records that a flush has covered are applied as they are. For every block that a later record names, the copies are
+//! read, and the newest state that one of them verifies is given to all; see docs/design/0002 for why this is enough.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_journal::Wait;
+use dolmen_pool::{ExcludeReason, RecoveredBlock};
+use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
+use smallvec::SmallVec;
+
+use crate::error::{SpaceError, UnreadableReason};
+use crate::locks::Range;
+use crate::read::{Copy, matches_state};
+use crate::record::{BlockState, Stamp, stretches};
+use crate::row::Row;
+use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
+use crate::space::Space;
+use crate::spec::Integrity;
+
+/// What a record says of one block.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    settled: bool,
+    state: BlockState,
+    stamp: Stamp,
+    intent: bool,
+}
+
+/// Everything that the log says of one row.
+type RowClaims = BTreeMap<(usize, u32), Vec<Claim>>;
+
+/// What recovery did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// Rows that the log spoke of.
+    pub rows: u64,
+    /// Blocks whose state had to be decided by reading them.
+    pub decided: u64,
+    /// Of them, blocks that had to be rewritten on some copy.
+    pub rewritten: u64,
+    /// Of them, blocks that were taken as found.
+    pub taken_as_found: u64,
+    /// Of them, blocks that are lost.
+    pub damaged: u64,
+    /// Rows whose disks are not here, so that nothing could be decided.
+    pub out_of_reach: u64,
+}
+
+/// Applies and decides all that the log says of blocks.
+pub(crate) async fn recover(
+    shared: &Rc<Shared>,
+    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    blocks: &[RecoveredBlock],
+) -> Result<Recovery, SpaceError> {
+    let mut recovery = Recovery::default();
+    let mut by_row: BTreeMap<(SpaceId, u64, RowId), RowClaims> = BTreeMap::new();
+    for record in blocks {
+        collect(shared, record, &mut by_row)?;
+    }
+    for ((space, index, id), claims) in by_row {
+        let Some(space) = spaces.get(&space) else { continue };
+        let Some(row) = space.row(index).await?.filter(|row| row.id == id) else { continue };
+        recovery.rows += 1;
+        recover_row(shared, space, &row, &claims, &mut recovery).await?;
+    }
+    // Decisions are durable, and copies are alike, before anybody reads or writes.
+    shared.force_flush().await?;
+    Ok(recovery)
+}
+
+fn collect(
+    shared: &Shared,
+    record: &RecoveredBlock,
+    by_row: &mut BTreeMap<(SpaceId, u64, RowId), RowClaims>,
+) -> Result<(), SpaceError> {
+    for read in stretches(&record.body) {
+        let corrupt = || {
+            let what = format!("a malformed record of blocks at {}", record.lsn);
+            dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }
+        };
+        let read = read.ok_or_else(corrupt)?;
+        let stretch = read.stretch;
+        let row = by_row.entry((stretch.space, stretch.row_index, stretch.row)).or_default();
+        for number in 0..stretch.count {
+            let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
+            let claim =
+                Claim { settled: record.settled, state: read.state(number), stamp: stretch.stamp, intent: stretch.intent };
+            // What a flush has covered replaces everything before it.
+            if record.settled {
+                claims.clear();
+            }
+            claims.push(claim);
+        }
+    }
+    Ok(())
+}
+
+async fn recover_row(
+    shared: &Rc<Shared>,
+    space: &Rc<Space>,
+    row: &Rc<Row>,
+    claims: &RowClaims,
+    recovery: &mut Recovery,
+) -> Result<(), SpaceError> {
+    shared.settle_absences(row).await?;
+    let held = shared.tickets.begin();
+    for ((column, block), claims) in claims {
+        if *column >= row.shape.columns() || *block >= row.shape.column_blocks(*column) {
+            continue;
+        }
+        let (index, entry) = place_in_page(*block);
+        let page = match shared.page_for_recovery(row, *column, index).await {
+            Ok(page) => page,
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => {
+                recovery.out_of_reach += 1;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(settled) = claims.iter().find(|claim| claim.settled) {
+            page.set(entry, settled.state, settled.stamp, shared.now(held.ticket()));
+        }
+        let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
+        if open.is_empty() {
+            continue;
+        }
+        let decided = decide(shared, space, row, (*column, *block), page.state(entry), &open, recovery).await?;
+        let stamp = shared.stamp();
+        page.set(entry, decided, stamp, shared.now(held.ticket()));
+        let range = Range { first: *block, count: 1 };
+        let mut body: SmallVec<[u8; 64]> = SmallVec::new();
+        push_stretch(&mut body, shared.stretch(row, *column, range, stamp), &[decided]);
+        shared.pool.append_blocks(&body, Wait::Written).await?;
+        shared.note_unsettled(held.ticket(), row, *column, range);
+    }
+    shared.note_dirty(row);
+    Ok(())
+}
+
+/// The state of a block in flight, given to all copies that are here.
+async fn decide(
+    shared: &Rc<Shared>,
+    space: &Rc<Space>,
+    row: &Rc<Row>,
+    (column, block): (usize, u32),
+    settled: BlockState,
+    open: &[Claim],
+    recovery: &mut Recovery,
+) -> Result<BlockState, SpaceError> {
+    recovery.decided += 1;
+    let copies = space.read_copies(row, column, block).await;
+    let candidates = open.iter().rev().map(|claim| claim.state).chain([settled]);
+    for state in candidates {
+        if state == BlockState::Never {
+            return Ok(state);
+        }
+        let good = copies.iter().find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
+        if let Some(good) = good {
+            give_to_all(shared, space, &copies, &good.bytes, recovery).await?;
+            return Ok(state);
+        }
+    }
+    let intent = open.iter().any(|claim| claim.intent);
+    let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
+    let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
+    let incident = |kind| Incident { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind };
+    let relaxed = space.spec().integrity == Integrity::Relaxed;
+    match found.filter(|_| intent && relaxed) {
+        Some(found) => {
+            recovery.taken_as_found += 1;
+            shared.count(|counters| counters.taken_as_found += 1);
+            shared.note_incident(incident(IncidentKind::TakenAsFound));
+            give_to_all(shared, space, &copies, &found.bytes, recovery).await?;
+            Ok(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes)))
+        }
+        None => {
+            recovery.damaged += 1;
+            shared.count(|counters| counters.lost_blocks += 1);
+            shared.note_incident(incident(IncidentKind::Lost));
+            Ok(BlockState::Damaged)
+        }
+    }
+}
+
+async fn give_to_all(
+    shared: &Rc<Shared>,
+    space: &Rc<Space>,
+    copies: &[Copy],
+    content: &[u8],
+    recovery: &mut Recovery,
+) -> Result<(), SpaceError> {
+    let mut rewritten = false;
+    for copy in copies.iter().filter(|copy| copy.result.is_err() || *copy.bytes != *content) {
+        rewritten = true;
+        let mut buffer = shared.pool.seams().metadata.take(content.len()).await;
+        buffer.copy_in(content);
+        let written = copy.disk.write(copy.at, buffer.freeze(), dolmen_block_io::Durability::Cached).await;
+        if written.is_err() {
+            tracing::warn!(space = %space.name(), disk = %copy.disk.name(), "a copy could not be brought up to date");
+            shared.pool.exclude(copy.disk.slot(), ExcludeReason::MissedWrite).await?;
+        }
+    }
+    recovery.rewritten += u64::from(rewritten);
+    Ok(())
+}

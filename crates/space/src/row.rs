@@ -1,0 +1,333 @@
+//! Rows in memory: which slabs hold a stretch of a space, and its tables as far as they were read.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, RowId, SpaceId};
+use smallvec::SmallVec;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::{RawRow, RawRun, RawSlab, VERSION};
+use crate::layout::{Shape, SlabMap};
+use crate::locks::RangeLocks;
+use crate::table::Page;
+
+/// Slabs of a column, at most: four copies, and one that is about to replace another.
+pub(crate) const SLABS_MAX: usize = 5;
+
+/// A run of grains on one disk that serves a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slab {
+    pub(crate) disk: DiskSlot,
+    pub(crate) runs: Vec<Run>,
+    /// It misses what was written since this epoch; `None`: it holds everything.
+    pub(crate) stale: Option<Epoch>,
+}
+
+/// A part of a slab that lies in one piece on its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Byte of the disk's data area.
+    pub(crate) at: u64,
+    /// Offset in what was asked for.
+    pub(crate) offset: usize,
+    /// Length in bytes.
+    pub(crate) length: usize,
+}
+
+impl Slab {
+    /// Where `length` bytes from byte `start` of the slab are.
+    pub(crate) fn pieces(&self, start: u64, length: usize) -> SmallVec<[Piece; 2]> {
+        let mut pieces = SmallVec::new();
+        let (mut skip, mut left, mut offset) = (start, length, 0);
+        for run in &self.runs {
+            let bytes = run.count * GRAIN_BYTES;
+            if skip >= bytes {
+                skip -= bytes;
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            let now = usize::try_from(bytes - skip).unwrap_or(usize::MAX).min(left);
+            pieces.push(Piece { at: run.first * GRAIN_BYTES + skip, offset, length: now });
+            (skip, left, offset) = (0, left - now, offset + now);
+        }
+        assert!(left == 0, "a slab holds all bytes of its column and its table");
+        pieces
+    }
+
+    /// Whether it holds everything and its disk is here.
+    pub(crate) fn readable(&self, pool: &Pool) -> Option<Rc<Disk>> {
+        if self.stale.is_some() && !cfg!(feature = "bug-stale-copy-read") {
+            return None;
+        }
+        self.present(pool)
+    }
+
+    /// The disk, if it is here.
+    pub(crate) fn present(&self, pool: &Pool) -> Option<Rc<Disk>> {
+        pool.disk(self.disk).filter(|disk| disk.is_present())
+    }
+}
+
+/// The slabs of one column.
+pub(crate) type Slabs = SmallVec<[Slab; 2]>;
+
+/// A row that cannot be what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadRow;
+
+/// What the metadata says of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowRecord {
+    pub(crate) id: RowId,
+    pub(crate) formatted: bool,
+    pub(crate) shape: Shape,
+    pub(crate) columns: Vec<Slabs>,
+}
+
+impl RowRecord {
+    /// The value of the row's key.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let raw = RawRow {
+            version: VERSION.into(),
+            formatted: u8::from(self.formatted),
+            columns: u8::try_from(self.columns.len()).unwrap_or(0),
+            interleave: u32::try_from(self.shape.interleave().0).unwrap_or(0).into(),
+            row: self.id.0.into(),
+        };
+        let mut bytes = raw.as_bytes().to_vec();
+        for (column, slab) in self.columns.iter().enumerate().flat_map(|(c, slabs)| slabs.iter().map(move |s| (c, s))) {
+            let raw = RawSlab {
+                disk: slab.disk.0.into(),
+                column: u8::try_from(column).unwrap_or(0),
+                run_count: u8::try_from(slab.runs.len()).unwrap_or(0),
+                stale: u32::from(slab.stale.is_some()).into(),
+                since: slab.stale.unwrap_or_default().0.into(),
+            };
+            bytes.extend_from_slice(raw.as_bytes());
+            for run in &slab.runs {
+                let raw = RawRun { first: run.first.into(), count: u32::try_from(run.count).unwrap_or(0).into() };
+                bytes.extend_from_slice(raw.as_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// The row in the value of its key, for a space whose rows have `row_length` bytes.
+    pub(crate) fn parse(bytes: &[u8], row_length: Bytes) -> Result<Self, BadRow> {
+        let (raw, mut rest) = RawRow::read_from_prefix(bytes).map_err(|_| BadRow)?;
+        if raw.version.get() != VERSION || raw.formatted > 1 {
+            return Err(BadRow);
+        }
+        let interleave = Bytes(u64::from(raw.interleave.get()));
+        let shape = Shape::new(row_length, interleave, u32::from(raw.columns)).ok_or(BadRow)?;
+        let mut columns = vec![Slabs::new(); shape.columns()];
+        while !rest.is_empty() {
+            let (column, slab, after) = parse_slab(rest)?;
+            rest = after;
+            let grains = SlabMap { blocks: shape.column_blocks(column) }.grains();
+            let slabs = columns.get_mut(column).ok_or(BadRow)?;
+            let whole = slab.runs.iter().map(|run| run.count).sum::<u64>() == grains;
+            if !whole || slabs.len() >= SLABS_MAX || slabs.iter().any(|other| other.disk == slab.disk) {
+                return Err(BadRow);
+            }
+            slabs.push(slab);
+        }
+        if columns.iter().any(SmallVec::is_empty) {
+            return Err(BadRow);
+        }
+        Ok(Self { id: RowId(raw.row.get()), formatted: raw.formatted == 1, shape, columns })
+    }
+}
+
+fn parse_slab(bytes: &[u8]) -> Result<(usize, Slab, &[u8]), BadRow> {
+    let (raw, mut rest) = RawSlab::read_from_prefix(bytes).map_err(|_| BadRow)?;
+    let count = usize::from(raw.run_count);
+    if count == 0 || count > RUNS_MAX || raw.stale.get() > 1 {
+        return Err(BadRow);
+    }
+    let mut runs = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (run, after) = RawRun::read_from_prefix(rest).map_err(|_| BadRow)?;
+        let run = Run { first: run.first.get(), count: u64::from(run.count.get()) };
+        if run.count == 0 || run.first.checked_add(run.count).is_none_or(|end| end > u64::MAX / GRAIN_BYTES) {
+            return Err(BadRow);
+        }
+        runs.push(run);
+        rest = after;
+    }
+    let stale = (raw.stale.get() == 1).then_some(Epoch(raw.since.get()));
+    Ok((usize::from(raw.column), Slab { disk: DiskSlot(raw.disk.get()), runs, stale }, rest))
+}
+
+/// A row that is in use.
+pub(crate) struct Row {
+    pub(crate) space: SpaceId,
+    pub(crate) index: u64,
+    pub(crate) id: RowId,
+    pub(crate) shape: Shape,
+    columns: RefCell<Vec<Slabs>>,
+    formatted: Cell<bool>,
+    pages: Vec<RefCell<Vec<Option<Rc<Page>>>>>,
+    pub(crate) locks: RangeLocks,
+    /// Set when the row was freed: whoever waited for a lock looks the row up again.
+    pub(crate) gone: Cell<bool>,
+    /// Whether some page may be dirty.
+    pub(crate) dirty: Cell<bool>,
+    pub(crate) used: Cell<bool>,
+}
+
+impl Row {
+    /// A row as the metadata has it.
+    pub(crate) fn new(space: SpaceId, index: u64, record: RowRecord) -> Rc<Self> {
+        let pages = (0..record.shape.columns()).map(|column| {
+            RefCell::new(vec![None; SlabMap { blocks: record.shape.column_blocks(column) }.pages()])
+        });
+        Rc::new(Self {
+            space,
+            index,
+            id: record.id,
+            shape: record.shape,
+            pages: pages.collect(),
+            columns: RefCell::new(record.columns),
+            formatted: Cell::new(record.formatted),
+            locks: RangeLocks::default(),
+            gone: Cell::new(false),
+            dirty: Cell::new(false),
+            used: Cell::new(true),
+        })
+    }
+
+    /// What the metadata says of it.
+    pub(crate) fn record(&self) -> RowRecord {
+        RowRecord {
+            id: self.id,
+            formatted: self.formatted.get(),
+            shape: self.shape,
+            columns: self.columns.borrow().clone(),
+        }
+    }
+
+    /// Takes over what was just committed.
+    pub(crate) fn adopt(&self, record: RowRecord) {
+        *self.columns.borrow_mut() = record.columns;
+        self.formatted.set(record.formatted);
+    }
+
+    /// Whether every page of its tables is on its disks.
+    pub(crate) fn is_formatted(&self) -> bool {
+        self.formatted.get()
+    }
+
+    /// How the slabs of a column are used.
+    pub(crate) fn map(&self, column: usize) -> SlabMap {
+        SlabMap { blocks: self.shape.column_blocks(column) }
+    }
+
+    /// Does something with the slabs of a column.
+    pub(crate) fn with_slabs<T>(&self, column: usize, action: impl FnOnce(&[Slab]) -> T) -> T {
+        action(self.columns.borrow().get(column).map_or(&[], |slabs| slabs.as_slice()))
+    }
+
+    /// Does something with every slab.
+    pub(crate) fn for_each_slab(&self, mut action: impl FnMut(usize, &Slab)) {
+        for (column, slabs) in self.columns.borrow().iter().enumerate() {
+            slabs.iter().for_each(|slab| action(column, slab));
+        }
+    }
+
+    /// A page, if it is in memory.
+    pub(crate) fn page(&self, column: usize, index: usize) -> Option<Rc<Page>> {
+        self.pages.get(column)?.borrow().get(index)?.clone()
+    }
+
+    /// Puts a page into memory, unless somebody else has meanwhile; the one that is there.
+    pub(crate) fn keep_page(&self, column: usize, index: usize, page: Page) -> (Rc<Page>, bool) {
+        let fresh = Rc::new(page);
+        let Some(pages) = self.pages.get(column) else { return (fresh, false) };
+        match pages.borrow_mut().get_mut(index) {
+            Some(Some(other)) => (Rc::clone(other), false),
+            Some(empty) => {
+                *empty = Some(Rc::clone(&fresh));
+                (fresh, true)
+            }
+            None => (fresh, false),
+        }
+    }
+
+    /// Pages in memory, with column and index.
+    pub(crate) fn pages(&self) -> Vec<(usize, usize, Rc<Page>)> {
+        let mut found = Vec::new();
+        for (column, pages) in self.pages.iter().enumerate() {
+            for (index, page) in pages.borrow().iter().enumerate() {
+                if let Some(page) = page {
+                    found.push((column, index, Rc::clone(page)));
+                }
+            }
+        }
+        found
+    }
+
+    /// Drops clean pages that were not used since the last call; how many. A row without tables on disk keeps all.
+    pub(crate) fn drop_pages(&self) -> usize {
+        if !self.is_formatted() {
+            return 0;
+        }
+        let mut dropped = 0;
+        for pages in &self.pages {
+            for page in pages.borrow_mut().iter_mut() {
+                let idle = |page: &Rc<Page>| !page.is_dirty() && Rc::strong_count(page) == 1 && !page.take_used();
+                if page.as_ref().is_some_and(idle) {
+                    *page = None;
+                    dropped += 1;
+                }
+            }
+        }
+        dropped
+    }
+
+    /// Bytes of the row.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.shape.row_blocks()) * BLOCK_BYTES
+    }
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Row({}, index {}, {})", self.space, self.index, self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_row_reads_back_as_it_was_written() {
+        let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2).unwrap();
+        let grains = SlabMap { blocks: shape.column_blocks(0) }.grains();
+        let slab = |disk: u16, stale| Slab {
+            disk: DiskSlot(disk),
+            runs: vec![Run { first: 5, count: 3 }, Run { first: 100, count: grains - 3 }],
+            stale,
+        };
+        let column = |a, b| Slabs::from_vec(vec![slab(a, None), slab(b, Some(Epoch(9)))]);
+        let record = RowRecord { id: RowId(4), formatted: true, shape, columns: vec![column(0, 1), column(2, 3)] };
+        assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
+        let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * usize::try_from(GRAIN_BYTES).unwrap());
+        let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, 65536)];
+        assert_eq!(pieces.iter().map(|piece| (piece.at, piece.offset)).collect::<Vec<_>>(), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_in_a_row_does_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = RowRecord::parse(&bytes, Bytes::mib(64));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What all spaces of a pool share: tickets, the flush, the pages in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::Turn;
+use dolmen_journal::Wait;
+use dolmen_pool::{Pool, keys};
+use dolmen_units::{Bytes, Epoch, Name, SpaceId};
+use smallvec::SmallVec;
+
+use crate::error::SpaceError;
+use crate::format::STATE_VALID;
+use crate::locks::Range;
+use crate::record::{BlockState, Stamp, Stretch};
+use crate::row::{Row, RowRecord};
+use crate::table::Now;
+use crate::tickets::{Ticket, Tickets};
+
+/// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most.
+const UNSETTLED_BLOCKS_MAX: u64 = 128 * 1024;
+/// Incidents that are kept for people to read, at most.
+const INCIDENTS_MAX: usize = 1000;
+
+/// Something that happened to a range of a space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incident {
+    /// Which space.
+    pub space: SpaceId,
+    /// First byte.
+    pub at: u64,
+    /// Length.
+    pub length: Bytes,
+    /// What happened.
+    pub kind: IncidentKind,
+}
+
+/// What happened to a range of a space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IncidentKind {
+    /// It was being overwritten when power failed, and its other copies were lost or damaged in that instant: taken as
+    /// it was found (the one exception of P2).
+    TakenAsFound,
+    /// No copy matched its checksum.
+    Lost,
+}
+
+/// What the engine did since the pool was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpaceCounters {
+    /// Writes of blocks never written.
+    pub fresh_writes: u64,
+    /// Writes of blocks not flushed yet.
+    pub rewrites: u64,
+    /// Writes over flushed content.
+    pub overwrites: u64,
+    /// Flushes that reached the disks.
+    pub flushes: u64,
+    /// Flushes that another one covered.
+    pub shared_flushes: u64,
+    /// Table pages read.
+    pub page_reads: u64,
+    /// Table pages written, counted once for all copies.
+    pub page_writes: u64,
+    /// Blocks that did not match their checksum on one copy.
+    pub checksum_errors: u64,
+    /// Blocks rewritten from another copy.
+    pub healed_blocks: u64,
+    /// Blocks taken as found after a crash.
+    pub taken_as_found: u64,
+    /// Blocks that no copy could give.
+    pub lost_blocks: u64,
+    /// Blocks copied to a disk that had missed them.
+    pub resynced_blocks: u64,
+}
+
+/// Blocks whose last write no flush has covered.
+#[derive(Clone)]
+struct Unsettled {
+    ticket: Ticket,
+    row: Rc<Row>,
+    column: usize,
+    range: Range,
+}
+
+/// Shared by all spaces of a pool.
+pub(crate) struct Shared {
+    pub(crate) pool: Rc<Pool>,
+    pub(crate) tickets: Rc<Tickets>,
+    interval: Cell<u64>,
+    pub(crate) frozen: Cell<Option<Ticket>>,
+    flush_turn: Turn,
+    covered: Cell<Ticket>,
+    unsettled: RefCell<VecDeque<Unsettled>>,
+    unsettled_blocks: Cell<u64>,
+    /// The epoch up to which unsettled blocks have stamps that tell what an excluded disk missed.
+    stamped: Cell<Epoch>,
+    pub(crate) dirty_rows: RefCell<Vec<Rc<Row>>>,
+    /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
+    pub(crate) table_turn: Turn,
+    pub(crate) page_count: Cell<usize>,
+    pub(crate) counters: Cell<SpaceCounters>,
+    pub(crate) incidents: RefCell<VecDeque<Incident>>,
+}
+
+impl Shared {
+    pub(crate) fn new(pool: Rc<Pool>) -> Rc<Self> {
+        let stamped = Cell::new(pool.epoch().number);
+        Rc::new(Self {
+            pool,
+            tickets: Rc::default(),
+            interval: Cell::new(1),
+            frozen: Cell::new(None),
+            flush_turn: Turn::default(),
+            covered: Cell::default(),
+            unsettled: RefCell::default(),
+            unsettled_blocks: Cell::new(0),
+            stamped,
+            dirty_rows: RefCell::default(),
+            table_turn: Turn::default(),
+            page_count: Cell::new(0),
+            counters: Cell::default(),
+            incidents: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut SpaceCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    pub(crate) fn note_incident(&self, incident: Incident) {
+        tracing::error!(?incident, pool = %self.pool.name(), "a range of a space was damaged");
+        let mut incidents = self.incidents.borrow_mut();
+        if incidents.len() == INCIDENTS_MAX {
+            incidents.pop_front();
+        }
+        incidents.push_back(incident);
+    }
+
+    /// The stamp of writes that begin now.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp::of(self.pool.epoch().number)
+    }
+
+    /// The flush interval: counts the flushes that have begun.
+    pub(crate) fn interval(&self) -> u64 {
+        self.interval.get()
+    }
+
+    pub(crate) fn now(&self, ticket: Ticket) -> Now {
+        Now { ticket, interval: self.interval.get(), frozen: self.frozen.get() }
+    }
+
+    /// Notes that a row has pages that are not on its disks.
+    pub(crate) fn note_dirty(&self, row: &Rc<Row>) {
+        if !row.dirty.replace(true) {
+            self.dirty_rows.borrow_mut().push(Rc::clone(row));
+        }
+    }
+
+    /// Notes a write that no flush has covered.
+    pub(crate) fn note_unsettled(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
+        self.unsettled_blocks.set(self.unsettled_blocks.get() + u64::from(range.count));
+        self.unsettled.borrow_mut().push_back(Unsettled { ticket, row: Rc::clone(row), column, range });
+    }
+
+    /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
+    pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
+        self.pool.wait_for_log().await?;
+        if self.unsettled_blocks.get() > UNSETTLED_BLOCKS_MAX {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes every write that was acknowledged before this call durable.
+    pub(crate) async fn flush(&self) -> Result<(), SpaceError> {
+        let mine = self.tickets.next();
+        let _turn = self.flush_turn.take().await;
+        if self.covered.get() >= mine {
+            self.count(|counters| counters.shared_flushes += 1);
+            return Ok(());
+        }
+        loop {
+            let limit = self.tickets.next();
+            self.interval.set(self.interval.get() + 1);
+            let cut = self.pool.cut()?;
+            self.tickets.wait_below(limit).await;
+            self.pool.written_below(cut).await?;
+            if cfg!(feature = "bug-mark-before-flush") {
+                self.pool.settle(cut).await?;
+            }
+            self.pool.flush_disks().await?;
+            if self.restamp().await? {
+                continue;
+            }
+            if !cfg!(feature = "bug-mark-before-flush") {
+                self.pool.settle(cut).await?;
+            }
+            self.forget_settled(limit);
+            self.covered.set(limit);
+            self.count(|counters| counters.flushes += 1);
+            return Ok(());
+        }
+    }
+
+    fn forget_settled(&self, limit: Ticket) {
+        let mut unsettled = self.unsettled.borrow_mut();
+        unsettled.retain(|entry| entry.ticket >= limit);
+        let left = unsettled.iter().map(|entry| u64::from(entry.range.count)).sum();
+        self.unsettled_blocks.set(left);
+    }
+
+    /// After a disk has left: blocks that no flush had covered on it may be missing there, so they are recorded again
+    /// under the new epoch, and their rows say that the disk's slab is stale. Returns whether anything was recorded.
+    async fn restamp(&self) -> Result<bool, SpaceError> {
+        let now = self.pool.epoch().number;
+        if self.stamped.get() == now {
+            return Ok(false);
+        }
+        let entries: Vec<Unsettled> = self.unsettled.borrow().iter().cloned().collect();
+        for entry in entries {
+            let first = entry.row.shape.row_block(entry.column, entry.range.first);
+            let range = row_range(&entry.row, entry.column, entry.range).unwrap_or(Range { first, count: 1 });
+            let _guard = entry.row.locks.lock(range).await;
+            if entry.row.gone.get() {
+                continue;
+            }
+            self.settle_absences(&entry.row).await?;
+            self.record_again(&entry.row, entry.column, entry.range, entry.ticket).await?;
+        }
+        self.stamped.set(now);
+        Ok(true)
+    }
+
+    /// Records what the table in memory says of a range, under the stamp of now. The caller holds the range's lock.
+    pub(crate) async fn record_again(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        range: Range,
+        ticket: Ticket,
+    ) -> Result<(), SpaceError> {
+        let stamp = self.stamp();
+        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        for block in range.first..range.first + range.count {
+            let (index, entry) = place_in_page(block);
+            let page = self.page(row, column, index).await?;
+            let state = page.state(entry);
+            page.set(entry, state, stamp, self.now(ticket));
+            push_stretch(&mut body, self.stretch(row, column, Range { first: block, count: 1 }, stamp), &[state]);
+        }
+        self.note_dirty(row);
+        self.pool.append_blocks(&body, Wait::Written).await?;
+        Ok(())
+    }
+
+    /// The head of a record for a range of a column; the state is filled in later.
+    pub(crate) fn stretch(&self, row: &Row, column: usize, range: Range, stamp: Stamp) -> Stretch {
+        Stretch {
+            space: row.space,
+            row_index: row.index,
+            row: row.id,
+            column: u8::try_from(column).unwrap_or(0),
+            first: range.first,
+            count: range.count,
+            stamp,
+            state: STATE_VALID,
+            intent: false,
+        }
+    }
+
+    /// Commits that slabs on absent disks miss what is written from now on. Columns whose every slab would be stale are
+    /// left alone: their data is where it was, only out of reach.
+    pub(crate) async fn settle_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        if cfg!(feature = "bug-exclude-not-committed") || !self.has_unmarked_absence(row) {
+            return Ok(());
+        }
+        let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+        let mut record = row.record();
+        if row.gone.get() || !self.has_unmarked_absence(row) {
+            return Ok(());
+        }
+        for slabs in &mut record.columns {
+            let reachable = slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
+            for slab in slabs.iter_mut().filter(|slab| reachable && slab.stale.is_none()) {
+                if slab.present(&self.pool).is_none() {
+                    let left = self.pool.disk(slab.disk).map_or(Epoch(0), |disk| disk.member().left);
+                    slab.stale = Some(left);
+                    change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+                }
+            }
+        }
+        change.put(keys::row(row.space, row.index), record.encode());
+        change.commit().await?;
+        row.adopt(record);
+        Ok(())
+    }
+
+    fn has_unmarked_absence(&self, row: &Row) -> bool {
+        (0..row.shape.columns()).any(|column| {
+            row.with_slabs(column, |slabs| {
+                let reachable = slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
+                reachable && slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
+            })
+        })
+    }
+
+    /// Commits a new record of a row, with the index of its stale slabs.
+    pub(crate) async fn commit_row(&self, row: &Rc<Row>, record: RowRecord) -> Result<(), SpaceError> {
+        let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+        change.put(keys::row(row.space, row.index), record.encode());
+        for slab in record.columns.iter().flatten() {
+            let key = keys::stale(slab.disk, row.space, row.index);
+            if slab.stale.is_some() { change.put(key, Vec::new()) } else { change.delete(key) }
+        }
+        change.commit().await?;
+        row.adopt(record);
+        Ok(())
+    }
+
+    /// The name of a pool for messages about its spaces.
+    pub(crate) fn pool_name(&self) -> &Name {
+        self.pool.name()
+    }
+}
+
+/// The page of a block of a column, and its entry there.
+pub(crate) fn place_in_page(block: u32) -> (usize, usize) {
+    let block = block as usize;
+    (block / crate::format::PAGE_ENTRIES, block % crate::format::PAGE_ENTRIES)
+}
+
+/// The smallest range of the row that holds a range of a column.
+pub(crate) fn row_range(row: &Row, column: usize, range: Range) -> Option<Range> {
+    let first = row.shape.row_block(column, range.first);
+    let last = row.shape.row_block(column, range.first + range.count.checked_sub(1)?);
+    Some(Range { first, count: last - first + 1 })
+}
+
+/// Appends a stretch with the states of its blocks to a record. All states are alike but for checksums.
+pub(crate) fn push_stretch<const N: usize>(body: &mut SmallVec<[u8; N]>, mut stretch: Stretch, states: &[BlockState]) {
+    let (state, _) = states.first().copied().unwrap_or_default().parts();
+    stretch.state = state;
+    body.extend_from_slice(&stretch.head());
+    if state == STATE_VALID {
+        for state in states {
+            body.extend_from_slice(&state.parts().1.to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A space: a list of rows, found by arithmetic, claimed when they are first written.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::Turn;
+use dolmen_placement::Request;
+use dolmen_pool::{Claim, Purpose, keys};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, RowId, SpaceId};
+
+use crate::error::SpaceError;
+use crate::layout::{Shape, slab_grains};
+use crate::row::{Row, RowRecord, Slab, Slabs};
+use crate::shared::Shared;
+use crate::spec::{Provisioning, Resiliency, SpaceSpec};
+
+/// Rows of one space that are kept in memory before idle ones are dropped.
+const ROWS_MAX: usize = 8 * 1024;
+/// The counter that row ids come from.
+pub(crate) const COUNTER_ROW: u64 = 1;
+/// The counter that space ids come from.
+pub(crate) const COUNTER_SPACE: u64 = 2;
+
+/// A virtual disk on a pool.
+pub struct Space {
+    pub(crate) shared: Rc<Shared>,
+    id: SpaceId,
+    pub(crate) spec: RefCell<SpaceSpec>,
+    request: Request,
+    row_bytes: u64,
+    /// Rows that were looked up; `None` for those that do not exist.
+    rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
+    claim_turn: Turn,
+    /// Grains of each disk that the space has, kept for spans, which fill one disk after another.
+    own: RefCell<BTreeMap<DiskSlot, u64>>,
+    pub(crate) row_count: Cell<u64>,
+    pub(crate) gone: Cell<bool>,
+}
+
+impl Space {
+    pub(crate) fn new(shared: Rc<Shared>, id: SpaceId, spec: SpaceSpec) -> Result<Rc<Self>, SpaceError> {
+        let request = spec.check()?;
+        let row_bytes = spec.row_bytes().0;
+        Ok(Rc::new(Self {
+            shared,
+            id,
+            spec: RefCell::new(spec),
+            request,
+            row_bytes,
+            rows: RefCell::default(),
+            claim_turn: Turn::default(),
+            own: RefCell::default(),
+            row_count: Cell::new(0),
+            gone: Cell::new(false),
+        }))
+    }
+
+    /// Its number in the pool.
+    #[must_use]
+    pub fn id(&self) -> SpaceId {
+        self.id
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        self.spec.borrow().name.clone()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn spec(&self) -> SpaceSpec {
+        self.spec.borrow().clone()
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.spec.borrow().size
+    }
+
+    /// Bytes of its rows.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
+    /// Room that its rows could hold: what a thin space has claimed.
+    #[must_use]
+    pub fn claimed(&self) -> Bytes {
+        Bytes(self.row_count.get() * self.row_bytes)
+    }
+
+    /// Checks a range against size and sector.
+    pub(crate) fn check_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+        let spec = self.spec.borrow();
+        if self.gone.get() {
+            return Err(SpaceError::Gone { name: spec.name.clone() });
+        }
+        let sector = spec.sector;
+        let aligned = at.is_multiple_of(sector.0) && length.is_multiple_of(sector.0);
+        if aligned && at.checked_add(length).is_some_and(|end| end <= spec.size.0) {
+            return Ok(());
+        }
+        Err(SpaceError::Range { name: spec.name.clone(), at, length: Bytes(length), sector, size: spec.size })
+    }
+
+    /// The row with this index, if it exists.
+    pub(crate) async fn row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
+        if let Some(row) = self.rows.borrow().get(&index) {
+            if let Some(row) = row {
+                row.used.set(true);
+            }
+            return Ok(row.clone());
+        }
+        let value = self.shared.pool.get(&keys::row(self.id, index)).await?;
+        let record = value.map(|value| self.parse_row(index, &value)).transpose()?;
+        // Somebody else may have looked it up, or claimed it, meanwhile.
+        let mut rows = self.rows.borrow_mut();
+        let row = rows.entry(index).or_insert_with(|| record.map(|record| Row::new(self.id, index, record)));
+        let row = row.clone();
+        if rows.len() > ROWS_MAX {
+            let dropped = drop_idle(&mut rows);
+            self.shared.page_count.set(self.shared.page_count.get().saturating_sub(dropped));
+        }
+        Ok(row)
+    }
+
+    fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
+        RowRecord::parse(value, Bytes(self.row_bytes)).map_err(|_| {
+            let what = format!("an impossible row {index} of space {}", self.name());
+            dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
+        })
+    }
+
+    /// The row with this index, claimed if it did not exist.
+    pub(crate) async fn row_for_write(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
+        if let Some(row) = self.row(index).await? {
+            return Ok(row);
+        }
+        let _turn = self.claim_turn.take().await;
+        if let Some(row) = self.row(index).await? {
+            return Ok(row);
+        }
+        if self.gone.get() {
+            return Err(SpaceError::Gone { name: self.name() });
+        }
+        self.claim(index).await
+    }
+
+    async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
+        self.load_own().await?;
+        let mut change = self.shared.pool.change(Purpose::Claim).await;
+        let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
+        let own = self.own.borrow().clone();
+        let (placement, claims) =
+            change.place(&self.request, slab_grains, |slot| own.get(&slot).copied().unwrap_or(0))?;
+        let interleave = self.spec.borrow().interleave;
+        let shape = Shape::new(Bytes(self.row_bytes), interleave, placement.columns);
+        let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
+        let mut columns = vec![Slabs::new(); shape.columns()];
+        for (slab, claim) in placement.slabs.iter().zip(&claims) {
+            if let Some(slabs) = columns.get_mut(slab.column as usize) {
+                slabs.push(Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None });
+            }
+        }
+        let record = RowRecord { id, formatted: false, shape, columns };
+        change.put(keys::row(self.id, index), record.encode());
+        change.commit().await?;
+        self.note_own(&claims);
+        let row = Row::new(self.id, index, record);
+        self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
+        self.row_count.set(self.row_count.get() + 1);
+        Ok(row)
+    }
+
+    /// Claims every row that does not exist: for fixed provisioning.
+    pub(crate) async fn claim_all(&self) -> Result<(), SpaceError> {
+        for index in 0..self.size().0.div_ceil(self.row_bytes) {
+            self.shared.gate().await?;
+            self.row_for_write(index).await?;
+        }
+        Ok(())
+    }
+
+    fn note_own(&self, claims: &[Claim]) {
+        let mut own = self.own.borrow_mut();
+        for claim in claims {
+            *own.entry(claim.slot).or_insert(0) += claim.runs.iter().map(|run| run.count).sum::<u64>();
+        }
+    }
+
+    /// A span fills the disk that it has most on; what it has is counted once.
+    async fn load_own(&self) -> Result<(), SpaceError> {
+        if self.spec.borrow().resiliency != Resiliency::Span || !self.own.borrow().is_empty() {
+            return Ok(());
+        }
+        let mut own: BTreeMap<DiskSlot, u64> = BTreeMap::new();
+        self.for_each_record(|_, record| {
+            for slab in record.columns.iter().flatten() {
+                *own.entry(slab.disk).or_insert(0) += slab.runs.iter().map(|run| run.count).sum::<u64>();
+            }
+        })
+        .await?;
+        *self.own.borrow_mut() = own;
+        Ok(())
+    }
+
+    /// Calls back for every row that exists, in order, as the metadata has it.
+    pub(crate) async fn for_each_record(
+        &self,
+        mut action: impl FnMut(u64, &RowRecord),
+    ) -> Result<(), SpaceError> {
+        const STEP: usize = 256;
+        let mut from = 0;
+        loop {
+            let found = self.shared.pool.scan(keys::rows(self.id, from..u64::MAX), STEP).await?;
+            let count = found.len();
+            for (key, value) in found {
+                let (_, _, index) = keys::parts(&key);
+                action(index, &self.parse_row(index, &value)?);
+                from = index + 1;
+            }
+            if count < STEP {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Frees a row: the commit first, then the grains, then its memory. The caller holds a lock on all of it.
+    pub(crate) async fn free_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let _tables = self.shared.table_turn.take().await;
+        let mut change = self.shared.pool.change(Purpose::Release).await;
+        let record = row.record();
+        change.delete(keys::row(self.id, row.index));
+        for slab in record.columns.iter().flatten() {
+            change.release(slab.disk, &slab.runs);
+            change.delete(keys::stale(slab.disk, self.id, row.index));
+        }
+        // Whoever waits for the row's lock must look it up again, and find nothing, whatever happens below.
+        row.gone.set(true);
+        change.commit().await?;
+        self.rows.borrow_mut().insert(row.index, None);
+        self.row_count.set(self.row_count.get() - 1);
+        let mut own = self.own.borrow_mut();
+        for slab in record.columns.iter().flatten() {
+            if let Some(grains) = own.get_mut(&slab.disk) {
+                *grains = grains.saturating_sub(slab.runs.iter().map(|run| run.count).sum());
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops idle table pages of its rows.
+    pub(crate) fn trim_pages(&self) {
+        let rows: Vec<Rc<Row>> = self.rows.borrow().values().flatten().cloned().collect();
+        self.shared.trim_pages(rows.iter());
+    }
+
+    /// Whether its rows are claimed when first written.
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        self.spec.borrow().provisioning == Provisioning::Thin
+    }
+
+    /// Grains of data area that its rows take on all disks, tables included.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn footprint(&self) -> Result<Bytes, SpaceError> {
+        let mut grains = 0;
+        self.for_each_record(|_, record| {
+            grains += record.columns.iter().flatten().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
+        })
+        .await?;
+        Ok(Bytes(grains * GRAIN_BYTES))
+    }
+}
+
+/// Drops rows that nobody uses; how many pages went with them.
+fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>) -> usize {
+    let mut pages = 0;
+    rows.retain(|_, row| match row {
+        None => false,
+        Some(row) => {
+            let busy = Rc::strong_count(row) > 1 || row.dirty.get() || !row.is_formatted();
+            let keep = busy || row.used.replace(false);
+            pages += if keep { 0 } else { row.pages().len() };
+            keep
+        }
+    });
+    pages
+}
+
+const _: () = assert!(GRAIN_BYTES.is_multiple_of(BLOCK_BYTES), "blocks never straddle runs of a slab");
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Space({}, {}, {})", self.id, self.name(), self.size())
+    }
+}

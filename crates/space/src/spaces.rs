@@ -1,0 +1,553 @@
+//! The spaces of an open pool: made, found, changed, repaired, deleted.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use dolmen_block_io::{BlockDevice, sleep};
+use dolmen_disk::{Member, MemberState};
+use dolmen_placement::{Placer, Request};
+use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, SpaceId};
+
+use crate::error::SpaceError;
+use crate::layout::slab_grains;
+use crate::recovery::{Recovery, recover};
+use crate::resync::{Refilled, Resynced};
+use crate::shared::{Incident, Shared, SpaceCounters};
+use crate::space::{COUNTER_SPACE, Space};
+use crate::spec::{Provisioning, Resiliency, SpaceSpec};
+
+/// Rows whose tables are written in one go while slabs are refilled.
+const REFILL_ROWS: usize = 32;
+/// How often idle pages and overfull tables are looked at.
+const TEND_EVERY: Duration = Duration::from_secs(2);
+
+/// How far a job has come. Shared with whoever shows it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Rows to look at.
+    pub total: Cell<u64>,
+    /// Rows done.
+    pub done: Cell<u64>,
+    /// Bytes copied or verified.
+    pub bytes: Cell<u64>,
+}
+
+/// The spaces of an open pool.
+pub struct Spaces {
+    shared: Rc<Shared>,
+    spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
+    recovery: Recovery,
+    closing: Cell<bool>,
+}
+
+impl Spaces {
+    /// Recovers the spaces of a pool that was just opened. Nothing of them may be served before.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata makes no sense or cannot be read.
+    pub async fn start(opened: Opened) -> Result<Rc<Self>, SpaceError> {
+        let pool = Rc::clone(&opened.pool);
+        let shared = Shared::new(Rc::clone(&pool));
+        let mut spaces = BTreeMap::new();
+        for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
+            let (_, id, _) = keys::parts(&key);
+            let spec = SpaceSpec::parse(&value).ok_or_else(|| dolmen_pool::PoolError::Corrupt {
+                name: pool.name().clone(),
+                what: format!("an impossible space {id}"),
+            })?;
+            let space = Space::new(Rc::clone(&shared), SpaceId(id), spec)?;
+            let mut rows = 0;
+            space.for_each_record(|_, _| rows += 1).await?;
+            space.row_count.set(rows);
+            spaces.insert(SpaceId(id), space);
+        }
+        let mut recovery = Recovery::default();
+        if pool.state() == PoolState::Writable {
+            recovery = recover(&shared, &spaces, &opened.blocks).await?;
+            pool.set_table_owner(Rc::clone(&shared) as Rc<dyn dolmen_pool::TableOwner>);
+        }
+        let this = Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
+        pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
+        Ok(this)
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Rc<Pool> {
+        &self.shared.pool
+    }
+
+    /// What recovery did when the pool was opened.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// What was done since.
+    #[must_use]
+    pub fn counters(&self) -> SpaceCounters {
+        self.shared.counters.get()
+    }
+
+    /// Ranges that were damaged or taken as found since the pool was opened, oldest first.
+    #[must_use]
+    pub fn incidents(&self) -> Vec<Incident> {
+        self.shared.incidents.borrow().iter().cloned().collect()
+    }
+
+    /// All spaces, by id.
+    #[must_use]
+    pub fn list(&self) -> Vec<Rc<Space>> {
+        self.spaces.borrow().values().cloned().collect()
+    }
+
+    /// The space with this name.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSuchSpace`].
+    pub fn find(&self, name: &str) -> Result<Rc<Space>, SpaceError> {
+        let found = self.list().into_iter().find(|space| space.name().as_str() == name);
+        found.ok_or_else(|| SpaceError::NoSuchSpace { name: name.to_owned() })
+    }
+
+    /// Checks whether a space could be made, and changes nothing.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn check_create(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
+        let request = spec.check()?;
+        if self.find(spec.name.as_str()).is_ok() {
+            return Err(SpaceError::NameTaken { name: spec.name.clone() });
+        }
+        let room = self.pool().room();
+        let mut domains: Vec<_> = room.iter().filter(|room| room.state == dolmen_pool::DiskState::Present).map(|room| room.domain).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        let needed = request.resiliency().minimum_disks() * spec.columns.map_or(1, u32::from);
+        if (domains.len() as u64) < u64::from(needed) {
+            let what = spec.columns.map_or(format!("{}", spec.resiliency), |c| format!("{} with {c} columns", spec.resiliency));
+            return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
+        }
+        if spec.provisioning == Provisioning::Fixed {
+            let rows = spec.size.0.div_ceil(spec.row_bytes().0);
+            if self.rows_that_fit(&request) < rows {
+                return Err(SpaceError::Size { found: spec.size, why: "a fixed space has to fit the pool; make it smaller, thin, or add disks" });
+            }
+        }
+        Ok(request)
+    }
+
+    /// Rows of a request that the pool's free room holds.
+    #[must_use]
+    pub fn rows_that_fit(&self, request: &Request) -> u64 {
+        let offers = self.pool().offers(Purpose::Claim);
+        Placer::new(*request, slab_grains).usable(&offers).rows
+    }
+
+    /// Makes a space.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; nothing is left of it then.
+    pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
+        self.check_create(&spec)?;
+        let mut change = self.pool().change(Purpose::Claim).await;
+        let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
+        // Somebody may have taken the name while this waited for its turn.
+        if self.find(spec.name.as_str()).is_ok() {
+            return Err(SpaceError::NameTaken { name: spec.name });
+        }
+        let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
+        change.put(keys::space(id), spec.encode());
+        change.commit().await?;
+        self.spaces.borrow_mut().insert(id, Rc::clone(&space));
+        if spec.provisioning == Provisioning::Fixed
+            && let Err(error) = space.claim_all().await
+        {
+            self.delete(&space).await?;
+            return Err(error);
+        }
+        Ok(space)
+    }
+
+    /// Deletes a space and gives its rows back. What is killed half-way goes on at the next opening... by deleting again.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        space.gone.set(true);
+        let mut rows = Vec::new();
+        space.for_each_record(|index, _| rows.push(index)).await?;
+        for index in rows {
+            if let Some(row) = space.row(index).await? {
+                let range = crate::locks::Range { first: 0, count: row.shape.row_blocks() };
+                let _guard = row.locks.lock(range).await;
+                if !row.gone.get() {
+                    space.free_row(&row).await?;
+                }
+            }
+        }
+        let mut change = self.pool().change(Purpose::Release).await;
+        change.delete(keys::space(space.id()));
+        change.commit().await?;
+        self.spaces.borrow_mut().remove(&space.id());
+        Ok(())
+    }
+
+    /// Changes the size of a space: larger always, smaller where nothing is in the way.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], or what the pool says.
+    pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+        let mut spec = space.spec();
+        let before = spec.size;
+        spec.size = size;
+        // The length of rows was fixed when the space was made, whatever its size would ask for now.
+        spec.row = Some(Bytes(space.row_bytes()));
+        let request = spec.check()?;
+        if size < before
+            && let Some(used_end) = space.used_end(size.0).await?
+        {
+            return Err(SpaceError::NotEmpty { name: spec.name, wanted: size, used_end });
+        }
+        if spec.provisioning == Provisioning::Fixed {
+            let rows = size.0.div_ceil(space.row_bytes()).saturating_sub(before.0.div_ceil(space.row_bytes()));
+            if self.rows_that_fit(&request) < rows {
+                return Err(SpaceError::Size { found: size, why: "a fixed space has to fit the pool; add disks first" });
+            }
+        }
+        self.put_spec(space, spec.clone()).await?;
+        if size < before {
+            self.free_behind(space, size).await?;
+        } else if spec.provisioning == Provisioning::Fixed {
+            space.claim_all().await?;
+        }
+        Ok(())
+    }
+
+    async fn free_behind(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+        let first = size.0.div_ceil(space.row_bytes());
+        let mut rows = Vec::new();
+        space.for_each_record(|index, _| rows.push(index)).await?;
+        for index in rows.into_iter().filter(|index| *index >= first) {
+            if let Some(row) = space.row(index).await? {
+                let range = crate::locks::Range { first: 0, count: row.shape.row_blocks() };
+                let _guard = row.locks.lock(range).await;
+                space.free_row(&row).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a space another name.
+    ///
+    /// # Errors
+    /// [`SpaceError::NameTaken`] or what the pool says.
+    pub async fn rename(&self, space: &Rc<Space>, name: Name) -> Result<(), SpaceError> {
+        if self.find(name.as_str()).is_ok() {
+            return Err(SpaceError::NameTaken { name });
+        }
+        let mut spec = space.spec();
+        spec.name = name;
+        self.put_spec(space, spec).await
+    }
+
+    async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+        let mut change = self.pool().change(Purpose::Release).await;
+        change.put(keys::space(space.id()), spec.encode());
+        change.commit().await?;
+        *space.spec.borrow_mut() = spec;
+        Ok(())
+    }
+
+    /// Makes everything that was acknowledged before durable.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn flush(&self) -> Result<(), SpaceError> {
+        self.shared.flush().await
+    }
+
+    /// Rows with a stale slab.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn stale_rows(&self) -> Result<Vec<(SpaceId, u64)>, SpaceError> {
+        let found = self.pool().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+        let mut rows: Vec<(SpaceId, u64)> = found
+            .iter()
+            .map(|(key, _)| {
+                let (_, space, index) = keys::parts(key);
+                (SpaceId(space), index)
+            })
+            .collect();
+        rows.sort_unstable();
+        rows.dedup();
+        Ok(rows)
+    }
+
+    /// Brings every stale slab whose disk is here up to date.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
+    pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
+        let rows = self.stale_rows().await?;
+        progress.total.set(rows.len() as u64);
+        let mut result = Resynced::default();
+        for batch in rows.chunks(REFILL_ROWS) {
+            let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
+            for (id, index) in batch {
+                let Some(space) = self.spaces.borrow().get(id).cloned() else { continue };
+                let before = result.blocks;
+                if let Some(row) = space.refill_row(*index, &mut result).await? {
+                    refilled.push((space, row));
+                }
+                progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
+            }
+            self.pool().checkpoint().await?;
+            for (space, row) in &refilled {
+                self.shared.write_headers(&row.row).await?;
+                let _ = space;
+            }
+            self.pool().flush_disks().await?;
+            for (space, row) in &refilled {
+                space.trust(row, &mut result).await?;
+            }
+            progress.done.set(progress.done.get() + batch.len() as u64);
+        }
+        Ok(result)
+    }
+
+    /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
+    /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn move_slabs(&self, from: DiskSlot, to: DiskSlot, progress: &Progress) -> Result<bool, SpaceError> {
+        let rows = self.rows_on(from).await?;
+        for (space, index) in &rows {
+            if let Some(row) = space.row(*index).await? {
+                self.shared.gate().await?;
+                space.add_slab(&row, from, to).await?;
+            }
+        }
+        self.resync(progress).await?;
+        let mut all = true;
+        for (space, index) in &rows {
+            if let Some(row) = space.row(*index).await? {
+                all &= space.drop_slab(&row, from).await?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Rows with a slab on a disk.
+    async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let mut rows = Vec::new();
+        for space in self.list() {
+            let mut found = Vec::new();
+            space
+                .for_each_record(|index, record| {
+                    if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
+                        found.push(index);
+                    }
+                })
+                .await?;
+            rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
+        }
+        Ok(rows)
+    }
+
+    /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
+    /// disk is struck from the members once it holds none.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the pool goes on with what it had.
+    pub async fn replace(
+        &self,
+        old: &Rc<Disk>,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+        progress: &Progress,
+    ) -> Result<Rc<Disk>, SpaceError> {
+        let new = self.add(device, overwrite).await?;
+        if old.is_present() {
+            self.pool().set_member_state(old.slot(), MemberState::Retired).await?;
+        }
+        if self.move_slabs(old.slot(), new.slot(), progress).await? {
+            self.pool().strike(old.slot()).await?;
+        }
+        self.pool().tend_voters().await?;
+        Ok(new)
+    }
+
+    /// Adds a device to the pool.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; nothing was written to the device unless it was fit.
+    pub async fn add(&self, device: Rc<dyn BlockDevice>, overwrite: &[String]) -> Result<Rc<Disk>, SpaceError> {
+        Ok(self.pool().add_device(device, overwrite, 0).await?)
+    }
+
+    /// Takes a device that belongs to the pool and was away back in; [`resync`](Self::resync) brings it up to date.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
+        // Blocks that no flush had covered when it left are recorded again before it counts as a copy.
+        self.shared.force_flush().await?;
+        Ok(self.pool().readmit(device).await?)
+    }
+
+    /// Reads and verifies every block of every copy, and heals what can be healed. Returns (blocks verified, bytes of
+    /// each space that no copy can give).
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn verify(&self, progress: &Progress) -> Result<(u64, Vec<(Name, u64)>), SpaceError> {
+        let mut verified = 0;
+        let mut bad = Vec::new();
+        for space in self.list() {
+            let mut rows = Vec::new();
+            space.for_each_record(|index, _| rows.push(index)).await?;
+            progress.total.set(progress.total.get() + rows.len() as u64);
+            for index in rows {
+                let mut at = Vec::new();
+                let blocks = space.verify_row(index, &mut at).await?;
+                verified += blocks;
+                bad.extend(at.into_iter().map(|at| (space.name(), at)));
+                progress.done.set(progress.done.get() + 1);
+                progress.bytes.set(progress.bytes.get() + blocks * BLOCK_BYTES);
+            }
+        }
+        Ok((verified, bad))
+    }
+
+    /// Checks that the map is consistent: every grain of every disk belongs to one slab or is free, and every row fits
+    /// its space. Returns what is wrong, in words.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
+        let mut findings = Vec::new();
+        let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
+        for space in self.list() {
+            let limit = space.size().0.div_ceil(space.row_bytes());
+            let mut rows = 0;
+            let name = space.name();
+            space
+                .for_each_record(|index, record| {
+                    rows += 1;
+                    if index >= limit {
+                        findings.push(format!("row {index} of space {name} lies behind its end"));
+                    }
+                    for slab in record.columns.iter().flatten() {
+                        let owner = format!("row {index} of space {name}");
+                        let runs = slab.runs.iter().map(|run| (run.first, run.count, owner.clone()));
+                        used.entry(slab.disk).or_default().extend(runs);
+                    }
+                })
+                .await?;
+            if rows != space.row_count.get() {
+                findings.push(format!("space {name} has {rows} rows, and counted {}", space.row_count.get()));
+            }
+        }
+        for disk in self.pool().disks() {
+            let mut runs = used.remove(&disk.slot()).unwrap_or_default();
+            runs.extend(self.pool().free_runs(disk.slot()).into_iter().map(|run| (run.first, run.count, "free".to_owned())));
+            findings.extend(check_runs(&disk, runs));
+        }
+        findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
+        Ok(findings)
+    }
+
+    /// Closes the spaces and the pool.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the next opening recovers then, as after a crash.
+    pub async fn close(&self) -> Result<(), SpaceError> {
+        self.closing.set(true);
+        if self.pool().state() == PoolState::Writable {
+            self.flush().await?;
+        }
+        Ok(self.pool().close().await?)
+    }
+
+    /// Closes the spaces and gives the pool up, so that any host may open it.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn export(&self) -> Result<(), SpaceError> {
+        self.closing.set(true);
+        self.flush().await?;
+        Ok(self.pool().export().await?)
+    }
+}
+
+/// Whether runs cover the disk's grains exactly once.
+fn check_runs(disk: &Disk, mut runs: Vec<(u64, u64, String)>) -> Vec<String> {
+    let mut findings = Vec::new();
+    runs.sort_unstable();
+    let mut at = 0;
+    for (first, count, owner) in &runs {
+        if *first > at {
+            findings.push(format!("grains {at} to {first} of {} belong to nobody", disk.name()));
+        }
+        if *first < at {
+            findings.push(format!("grain {first} of {} belongs to {owner} and to another", disk.name()));
+        }
+        at = at.max(first + count);
+    }
+    if let Some(extent) = disk.extent().filter(|extent| extent.grain_count() != at) {
+        findings.push(format!("{} has {} grains, of which {at} are accounted for", disk.name(), extent.grain_count()));
+    }
+    findings
+}
+
+/// Keeps memory in bounds.
+async fn tend(weak: Weak<Spaces>) {
+    loop {
+        let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.closing.get()) else { return };
+        let clock = Rc::clone(&spaces.pool().seams().clock);
+        if spaces.shared.has_many_pages() {
+            spaces.list().iter().for_each(|space| space.trim_pages());
+        }
+        if spaces.shared.has_many_dirty_rows() && spaces.pool().state() == PoolState::Writable {
+            // A failure latches the pool, and everybody is told by that.
+            let _ = spaces.pool().checkpoint().await;
+        }
+        drop(spaces);
+        sleep(clock.as_ref(), TEND_EVERY).await;
+    }
+}
+
+impl fmt::Debug for Spaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Spaces({} of {:?})", self.spaces.borrow().len(), self.pool())
+    }
+}
+
+/// A member entry for a device that joins.
+#[must_use]
+pub fn new_member(disk: dolmen_units::DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
+    Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0) }
+}
+
+/// Words for a resiliency that people type.
+///
+/// # Errors
+/// [`SpaceError::Unsupported`] names what exists.
+pub fn parse_resiliency(text: &str, copies: Option<u8>) -> Result<Resiliency, SpaceError> {
+    match (text, copies) {
+        ("simple", None | Some(1)) => Ok(Resiliency::Simple),
+        ("span", None | Some(1)) => Ok(Resiliency::Span),
+        ("mirror", copies) => Ok(Resiliency::Mirror { copies: copies.unwrap_or(2) }),
+        ("simple" | "span", Some(_)) => {
+            Err(SpaceError::Unsupported { what: "more than one copy in a simple or span space", instead: "choose mirror" })
+        }
+        _ => Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" }),
+    }
+}

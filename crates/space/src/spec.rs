@@ -1,0 +1,243 @@
+//! What a space is to be, checked before anything is made.
+
+use std::fmt;
+
+use dolmen_placement::{Request, RequestError, Resiliency as Code, Width};
+use dolmen_units::{BLOCK_BYTES, Bytes, Name};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::error::SpaceError;
+use crate::format::{RawSpace, VERSION};
+
+/// Length of a row when nobody says otherwise.
+pub const ROW_BYTES: Bytes = Bytes::mib(64);
+/// Length of a row of a space above [`LARGE_SPACE_BYTES`].
+pub const LARGE_ROW_BYTES: Bytes = Bytes::mib(256);
+/// From here on rows are longer, so that the map stays small.
+pub const LARGE_SPACE_BYTES: Bytes = Bytes::gib(64 * 1024);
+/// Bytes written to one column before the next when nobody says otherwise.
+pub const INTERLEAVE_BYTES: Bytes = Bytes::kib(256);
+/// The interleaves that can be chosen.
+pub const INTERLEAVE_RANGE: (Bytes, Bytes) = (Bytes::kib(16), Bytes::mib(1));
+/// The shortest row: for small pools, and tests.
+pub const ROW_BYTES_MIN: Bytes = Bytes::mib(1);
+/// The largest space.
+pub const SPACE_BYTES_MAX: Bytes = Bytes::gib(4 * 1024 * 1024);
+
+/// How a space survives the loss of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resiliency {
+    /// Striped over disks, one copy.
+    Simple,
+    /// One disk after another, one copy.
+    Span,
+    /// 2 to 4 copies, striped.
+    Mirror {
+        /// Copies.
+        copies: u8,
+    },
+}
+
+impl Resiliency {
+    /// Copies of every block.
+    #[must_use]
+    pub fn copies(self) -> u8 {
+        match self {
+            Self::Simple | Self::Span => 1,
+            Self::Mirror { copies } => copies,
+        }
+    }
+
+    /// Disks that may be lost.
+    #[must_use]
+    pub fn redundancy(self) -> u8 {
+        self.copies() - 1
+    }
+
+    /// As placement calls it.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Simple => Code::Striped { copies: 1 },
+            Self::Span => Code::Span,
+            Self::Mirror { copies } => Code::Striped { copies: u32::from(copies) },
+        }
+    }
+}
+
+impl fmt::Display for Resiliency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Simple => f.pad("simple"),
+            Self::Span => f.pad("span"),
+            Self::Mirror { copies } => f.pad(&format!("mirror ({copies} copies)")),
+        }
+    }
+}
+
+/// Whether rows are claimed when they are first written, or all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provisioning {
+    /// When first written.
+    Thin,
+    /// All when the space is made.
+    Fixed,
+}
+
+/// What becomes of a block whose every copy was damaged while it was being overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integrity {
+    /// It is taken as found, counted and listed.
+    Relaxed,
+    /// Reads of it fail.
+    Strict,
+}
+
+/// What a space is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceSpec {
+    /// Its name.
+    pub name: Name,
+    /// Its size, a multiple of 4 KiB.
+    pub size: Bytes,
+    /// How it survives the loss of disks.
+    pub resiliency: Resiliency,
+    /// Data columns, or automatic.
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next.
+    pub interleave: Bytes,
+    /// Bytes of a row, or by the size.
+    pub row: Option<Bytes>,
+    /// Thin or fixed.
+    pub provisioning: Provisioning,
+    /// Relaxed or strict.
+    pub integrity: Integrity,
+    /// Logical sector: 512 or 4096.
+    pub sector: Bytes,
+}
+
+impl SpaceSpec {
+    /// A thin space with everything else as usual.
+    #[must_use]
+    pub fn usual(name: Name, size: Bytes, resiliency: Resiliency) -> Self {
+        Self {
+            name,
+            size,
+            resiliency,
+            columns: None,
+            interleave: INTERLEAVE_BYTES,
+            row: None,
+            provisioning: Provisioning::Thin,
+            integrity: Integrity::Relaxed,
+            sector: Bytes(BLOCK_BYTES),
+        }
+    }
+
+    /// Length of its rows.
+    #[must_use]
+    pub fn row_bytes(&self) -> Bytes {
+        let by_size = if self.size > LARGE_SPACE_BYTES { LARGE_ROW_BYTES } else { ROW_BYTES };
+        self.row.unwrap_or(by_size)
+    }
+
+    /// Checks it against the limits.
+    ///
+    /// # Errors
+    /// [`SpaceError`] names the first thing that cannot be.
+    pub fn check(&self) -> Result<Request, SpaceError> {
+        let size = |why| SpaceError::Size { found: self.size, why };
+        if self.size == Bytes::ZERO {
+            return Err(size("it holds nothing"));
+        }
+        if self.size > SPACE_BYTES_MAX {
+            return Err(size("the largest space has 4 PiB"));
+        }
+        if !self.size.0.is_multiple_of(BLOCK_BYTES) {
+            return Err(size("the size of a space is a multiple of 4 KiB"));
+        }
+        if !matches!(self.sector.0, 512 | 4096) {
+            return Err(SpaceError::Unsupported { what: "this sector size", instead: "choose 512 or 4096 bytes" });
+        }
+        let (min, max) = INTERLEAVE_RANGE;
+        if self.interleave < min || self.interleave > max || !self.interleave.0.is_power_of_two() {
+            let row = self.row_bytes();
+            return Err(RequestError::Interleave { found: self.interleave, row, block: min }.into());
+        }
+        if self.row_bytes() < ROW_BYTES_MIN {
+            return Err(RequestError::Row { found: self.row_bytes(), max: Bytes::gib(1) }.into());
+        }
+        if self.integrity == Integrity::Strict {
+            let instead = "make a relaxed space; it differs only for blocks in flight at a power cut that also lose their copies";
+            return Err(SpaceError::Unsupported { what: "a strict space", instead });
+        }
+        if let Resiliency::Mirror { copies } = self.resiliency
+            && !(2..=4).contains(&copies)
+        {
+            return Err(RequestError::Copies { found: u32::from(copies), max: 4 }.into());
+        }
+        let width = self.columns.map_or(Width::Auto, |columns| Width::Columns(u32::from(columns)));
+        Ok(Request::new(self.resiliency.code(), width, self.row_bytes(), self.interleave)?)
+    }
+
+    /// The value of the space's key.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut raw = RawSpace::new_zeroed();
+        raw.version = VERSION.into();
+        raw.resiliency = match self.resiliency {
+            Resiliency::Simple => 1,
+            Resiliency::Span => 2,
+            Resiliency::Mirror { .. } => 3,
+        };
+        raw.copies = self.resiliency.copies();
+        raw.columns = self.columns.unwrap_or(0);
+        raw.provisioning = if self.provisioning == Provisioning::Thin { 1 } else { 2 };
+        raw.integrity = if self.integrity == Integrity::Relaxed { 1 } else { 2 };
+        raw.sector_shift = if self.sector.0 == 512 { 9 } else { 12 };
+        raw.size = self.size.0.into();
+        raw.row_length = self.row_bytes().0.into();
+        raw.interleave = u32::try_from(self.interleave.0).unwrap_or(0).into();
+        for (to, from) in raw.name.iter_mut().zip(self.name.as_str().bytes()) {
+            *to = from;
+        }
+        raw.as_bytes().to_vec()
+    }
+
+    /// The space in the value of its key; `None` for what no version writes.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let raw = RawSpace::ref_from_bytes(bytes).ok()?;
+        if raw.version.get() != VERSION || raw.reserved != [0; 36] {
+            return None;
+        }
+        let resiliency = match (raw.resiliency, raw.copies) {
+            (1, 1) => Resiliency::Simple,
+            (2, 1) => Resiliency::Span,
+            (3, copies) => Resiliency::Mirror { copies },
+            _ => return None,
+        };
+        let name: Vec<u8> = raw.name.iter().copied().take_while(|byte| *byte != 0).collect();
+        let spec = Self {
+            name: String::from_utf8(name).ok()?.parse().ok()?,
+            size: Bytes(raw.size.get()),
+            resiliency,
+            columns: (raw.columns != 0).then_some(raw.columns),
+            interleave: Bytes(u64::from(raw.interleave.get())),
+            row: Some(Bytes(raw.row_length.get())),
+            provisioning: match raw.provisioning {
+                1 => Provisioning::Thin,
+                2 => Provisioning::Fixed,
+                _ => return None,
+            },
+            integrity: match raw.integrity {
+                1 => Integrity::Relaxed,
+                2 => Integrity::Strict,
+                _ => return None,
+            },
+            sector: Bytes(match raw.sector_shift {
+                9 => 512,
+                12 => 4096,
+                _ => return None,
+            }),
+        };
+        spec.check().is_ok().then_some(spec)
+    }
+}

@@ -1,0 +1,313 @@
+//! Tables in memory: what is known of each block of a column, page by page.
+//!
+//! A page on disk must say only what a flush has covered; else, after a power cut, it would promise data that never
+//! arrived and the record of what was there before would be gone. Writes go on while pages are written back, so a
+//! write-back begins with a ticket: writes with earlier tickets count in, a later one first leaves the page as it was
+//! behind as a *snapshot*. When all earlier writes have ended and were flushed, snapshot or page is what goes to disk.
+
+use std::cell::{Cell, RefCell};
+
+use dolmen_checksum::crc64;
+use dolmen_units::{PoolId, RowId};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::format::{PAGE_ENTRIES, PAGE_MAGIC, RawEntry, RawPage, VERSION};
+use crate::record::{BlockState, Stamp};
+use crate::tickets::Ticket;
+
+const WORDS: usize = PAGE_ENTRIES.div_ceil(64);
+
+type Entries = [RawEntry; PAGE_ENTRIES];
+
+/// How a block may be written; see docs/design/0002.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WriteClass {
+    /// Durably never written: data and record at once.
+    Fresh,
+    /// Written since the last flush, with nothing flushed below: record, then data.
+    Rewrite,
+    /// Flushed content below: durable record, then data.
+    Overwrite,
+}
+
+/// Blocks of a page that are special until the next flush.
+#[derive(Default)]
+struct Unflushed {
+    interval: u64,
+    /// Written, with nothing flushed below.
+    written: [u64; WORDS],
+    /// Discarded, with flushed content below.
+    discarded: [u64; WORDS],
+}
+
+/// A page of a table.
+pub(crate) struct Page {
+    entries: RefCell<Box<Entries>>,
+    snapshot: RefCell<Option<Box<Entries>>>,
+    generation: Cell<u64>,
+    dirty: Cell<bool>,
+    /// A write-back has all that it waits for and is about to take the page: from now on every change leaves a snapshot.
+    awaiting_seal: Cell<bool>,
+    unflushed: RefCell<Unflushed>,
+    used: Cell<bool>,
+}
+
+/// Which page this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageName {
+    pub(crate) pool: PoolId,
+    pub(crate) row: RowId,
+    pub(crate) column: u16,
+    pub(crate) index: u32,
+}
+
+impl Page {
+    /// A page of blocks that were never written.
+    pub(crate) fn blank() -> Self {
+        Self::with(Box::new([RawEntry::default(); PAGE_ENTRIES]), 0)
+    }
+
+    fn with(entries: Box<Entries>, generation: u64) -> Self {
+        Self {
+            entries: RefCell::new(entries),
+            snapshot: RefCell::new(None),
+            generation: Cell::new(generation),
+            dirty: Cell::new(false),
+            awaiting_seal: Cell::new(false),
+            unflushed: RefCell::default(),
+            used: Cell::new(true),
+        }
+    }
+
+    /// The page in the bytes of a slot, with its generation, if they hold this very page.
+    pub(crate) fn parse(bytes: &[u8], name: PageName) -> Option<(Self, u64)> {
+        let raw = RawPage::ref_from_bytes(bytes).ok()?;
+        let ours = raw.magic == PAGE_MAGIC
+            && raw.version.get() == VERSION
+            && raw.pool == name.pool.0
+            && raw.row.get() == name.row.0
+            && raw.column.get() == name.column
+            && raw.index.get() == name.index
+            && raw.reserved == [0; 12];
+        if !ours {
+            return None;
+        }
+        let mut copy = *raw;
+        copy.checksum = 0.into();
+        if crc64(copy.as_bytes()) != raw.checksum.get() {
+            return None;
+        }
+        let generation = raw.generation.get();
+        Some((Self::with(Box::new(raw.entries), generation), generation))
+    }
+
+    /// The bytes to write for the next generation, and that generation: the snapshot if there is one.
+    pub(crate) fn seal(&self, name: PageName, into: &mut [u8]) -> u64 {
+        let generation = self.generation.get() + 1;
+        self.generation.set(generation);
+        let snapshot = self.snapshot.borrow();
+        let live = self.entries.borrow();
+        encode(snapshot.as_ref().unwrap_or(&live), generation, name, into);
+        generation
+    }
+
+    /// The bytes of the generation that is on disk, for a copy that lost them. Only for a page that was just read.
+    pub(crate) fn copy_sealed(&self, name: PageName, into: &mut [u8]) -> u64 {
+        encode(&self.entries.borrow(), self.generation.get(), name, into);
+        self.generation.get()
+    }
+
+    /// Notes that what [`seal`](Self::seal) gave is on its way to the disks. Whatever came later is still dirty.
+    pub(crate) fn sealed(&self) {
+        self.awaiting_seal.set(false);
+        let newer = self.snapshot.borrow_mut().take().is_some();
+        self.dirty.set(newer);
+    }
+
+    /// Notes that a write-back has all that it waits for: what the page or its snapshot says now is to be written.
+    pub(crate) fn await_seal(&self) {
+        self.awaiting_seal.set(true);
+    }
+
+    /// Whether it says more than its disks.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.get()
+    }
+
+    /// Marks it for the next write-back.
+    pub(crate) fn set_dirty(&self) {
+        self.dirty.set(true);
+    }
+
+    /// Whether it was used since the last call.
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.replace(false)
+    }
+
+    /// What is known of a block.
+    pub(crate) fn state(&self, index: usize) -> BlockState {
+        self.used.set(true);
+        let entry = self.entries.borrow().get(index).copied().unwrap_or_default();
+        BlockState::from_parts(entry.state, entry.checksum.get())
+    }
+
+    /// When a block was written.
+    pub(crate) fn stamp(&self, index: usize) -> Stamp {
+        Stamp(self.entries.borrow().get(index).copied().unwrap_or_default().stamp)
+    }
+
+    /// Blocks that hold data or damage.
+    pub(crate) fn used_count(&self) -> usize {
+        self.entries.borrow().iter().filter(|entry| entry.state != 0).count()
+    }
+
+    /// How a block may be written in flush interval `interval`.
+    pub(crate) fn class(&self, index: usize, interval: u64) -> WriteClass {
+        let unflushed = self.unflushed.borrow();
+        let current = unflushed.interval == interval;
+        let never = self.state(index) == BlockState::Never;
+        match (never, current) {
+            (true, true) if bit(&unflushed.discarded, index) => WriteClass::Overwrite,
+            (true, _) => WriteClass::Fresh,
+            (false, true) if bit(&unflushed.written, index) => WriteClass::Rewrite,
+            (false, _) => WriteClass::Overwrite,
+        }
+    }
+
+    /// Changes what is known of a block. `frozen` is the ticket of a write-back in progress: a write that began later
+    /// leaves a snapshot behind, one that began earlier counts in.
+    pub(crate) fn set(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {
+        self.note_unflushed(index, state, now.interval);
+        let (state, checksum) = state.parts();
+        let entry = RawEntry { checksum: checksum.into(), stamp: stamp.0, state };
+        let mut snapshot = self.snapshot.borrow_mut();
+        if self.awaiting_seal.get() || now.frozen.is_some_and(|limit| now.ticket >= limit) {
+            snapshot.get_or_insert_with(|| self.entries.borrow().clone());
+        } else if let Some(place) = snapshot.as_mut().and_then(|snapshot| snapshot.get_mut(index)) {
+            *place = entry;
+        }
+        drop(snapshot);
+        if let Some(place) = self.entries.borrow_mut().get_mut(index) {
+            *place = entry;
+        }
+        self.dirty.set(true);
+        self.used.set(true);
+    }
+
+    fn note_unflushed(&self, index: usize, state: BlockState, interval: u64) {
+        let class = self.class(index, interval);
+        let mut unflushed = self.unflushed.borrow_mut();
+        if unflushed.interval != interval {
+            *unflushed = Unflushed { interval, ..Unflushed::default() };
+        }
+        let nothing_below = class != WriteClass::Overwrite;
+        let never = state == BlockState::Never;
+        set_bit(&mut unflushed.written, index, nothing_below && !never);
+        set_bit(&mut unflushed.discarded, index, !nothing_below && never);
+    }
+}
+
+fn encode(entries: &Entries, generation: u64, name: PageName, into: &mut [u8]) {
+    let mut raw = RawPage {
+        magic: PAGE_MAGIC,
+        version: VERSION.into(),
+        column: name.column.into(),
+        pool: name.pool.0,
+        row: name.row.0.into(),
+        generation: generation.into(),
+        index: name.index.into(),
+        reserved: [0; 12],
+        checksum: 0.into(),
+        entries: *entries,
+    };
+    raw.checksum = crc64(raw.as_bytes()).into();
+    into.copy_from_slice(raw.as_bytes());
+}
+
+/// The circumstances of a change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// The ticket of the write.
+    pub(crate) ticket: Ticket,
+    /// The flush interval: counts the flushes that have begun.
+    pub(crate) interval: u64,
+    /// The first ticket that a write-back in progress leaves out.
+    pub(crate) frozen: Option<Ticket>,
+}
+
+fn bit(words: &[u64; WORDS], index: usize) -> bool {
+    words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+}
+
+fn set_bit(words: &mut [u64; WORDS], index: usize, value: bool) {
+    if let Some(word) = words.get_mut(index / 64) {
+        let mask = 1 << (index % 64);
+        *word = if value { *word | mask } else { *word & !mask };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_units::Epoch;
+
+    const NAME: PageName = PageName { pool: PoolId([1; 16]), row: RowId(5), column: 2, index: 3 };
+
+    fn now(ticket: u64, interval: u64, frozen: Option<u64>) -> Now {
+        Now { ticket: Ticket(ticket), interval, frozen: frozen.map(Ticket) }
+    }
+
+    fn sealed(page: &Page) -> Page {
+        let mut bytes = vec![0; 4096];
+        page.seal(NAME, &mut bytes);
+        Page::parse(&bytes, NAME).unwrap().0
+    }
+
+    #[test]
+    fn a_page_is_believed_only_where_it_belongs() {
+        let page = Page::blank();
+        page.set(7, BlockState::Valid(9), Stamp::of(Epoch(3)), now(0, 1, None));
+        let mut bytes = vec![0; 4096];
+        assert_eq!(page.seal(NAME, &mut bytes), 1);
+        let (read, generation) = Page::parse(&bytes, NAME).unwrap();
+        assert_eq!((read.state(7), generation), (BlockState::Valid(9), 1));
+        assert!(Page::parse(&bytes, PageName { row: RowId(6), ..NAME }).is_none());
+        assert!(Page::parse(&bytes, PageName { index: 2, ..NAME }).is_none());
+        for bit in (0..4096 * 8).step_by(37) {
+            let mut torn = bytes.clone();
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert!(Page::parse(&torn, NAME).is_none(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_write_back_takes_earlier_writes_and_leaves_later_ones() {
+        let page = Page::blank();
+        let stamp = Stamp::of(Epoch(1));
+        page.set(0, BlockState::Valid(1), stamp, now(1, 1, None));
+        page.set(0, BlockState::Valid(2), stamp, now(6, 1, Some(5)));
+        page.set(1, BlockState::Valid(3), stamp, now(4, 1, Some(5)));
+        let on_disk = sealed(&page);
+        assert_eq!((on_disk.state(0), on_disk.state(1)), (BlockState::Valid(1), BlockState::Valid(3)));
+        page.sealed();
+        assert!(page.is_dirty(), "the later write is still to be written back");
+        assert_eq!(sealed(&page).state(0), BlockState::Valid(2));
+        page.sealed();
+        assert!(!page.is_dirty());
+    }
+
+    #[test]
+    fn the_class_of_a_write_follows_what_a_flush_covered() {
+        let page = Page::blank();
+        let stamp = Stamp::of(Epoch(1));
+        assert_eq!(page.class(0, 1), WriteClass::Fresh);
+        page.set(0, BlockState::Valid(1), stamp, now(1, 1, None));
+        assert_eq!(page.class(0, 1), WriteClass::Rewrite);
+        assert_eq!(page.class(0, 2), WriteClass::Overwrite, "a flush has begun");
+        page.set(0, BlockState::Valid(2), stamp, now(2, 2, None));
+        assert_eq!(page.class(0, 2), WriteClass::Overwrite, "something flushed is below");
+        page.set(0, BlockState::Never, stamp, now(3, 2, None));
+        assert_eq!(page.class(0, 2), WriteClass::Overwrite, "the discard is not flushed");
+        assert_eq!(page.class(0, 3), WriteClass::Fresh, "the discard is flushed");
+    }
+}

@@ -1,0 +1,352 @@
+//! Writing: see docs/design/0002 for the three classes and why their orders differ.
+
+use std::rc::Rc;
+
+use dolmen_block_io::{DeviceError, Durability};
+use dolmen_buffer::Shared as Bytes_;
+use dolmen_checksum::crc32c;
+use dolmen_journal::Wait;
+use dolmen_pool::ExcludeReason;
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot};
+use smallvec::SmallVec;
+
+use crate::error::SpaceError;
+use crate::locks::Range;
+use crate::record::BlockState;
+use crate::row::Row;
+use crate::shared::{place_in_page, push_stretch};
+use crate::space::Space;
+use crate::table::{Page, WriteClass};
+use crate::tickets::Held;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Bytes of the record of a write of 1 MiB that lies in one column; longer ones spill to the heap.
+type Body = SmallVec<[u8; 1088]>;
+
+/// A part of a write that lies in one piece in one column.
+struct Part {
+    column: usize,
+    range: Range,
+    /// Offset in the payload.
+    offset: usize,
+    states: SmallVec<[BlockState; 64]>,
+}
+
+type Parts = SmallVec<[Part; 2]>;
+type Pages = SmallVec<[(usize, usize, Rc<Page>); 4]>;
+
+/// What became of the data writes.
+struct Written {
+    /// Disks that failed, and how.
+    failed: SmallVec<[(DiskSlot, DeviceError); 2]>,
+    /// Whether every part is on at least one slab that holds everything else too.
+    complete: bool,
+}
+
+impl Space {
+    /// Writes `data` from byte `at` on. Acknowledged data survives the death of the daemon; durable data, and what a
+    /// later flush covers, the loss of power.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; each block of the range then has its old or its new content.
+    pub async fn write(&self, at: u64, data: &Bytes_, durability: Durability) -> Result<(), SpaceError> {
+        self.check_range(at, data.len() as u64)?;
+        self.shared.gate().await?;
+        let mut done = 0;
+        while done < data.len() {
+            let (index, within) = ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
+            let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
+            let part = data.slice(done..done + room.min(data.len() - done));
+            done += part.len();
+            self.write_in_row(index, within, part).await?;
+        }
+        if durability == Durability::Durable {
+            self.shared.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
+        let end = within + data.len() as u64;
+        let range = blocks_of(within, end);
+        loop {
+            let row = self.row_for_write(index).await?;
+            let _guard = row.locks.lock(range).await;
+            if row.gone.get() {
+                continue;
+            }
+            self.shared.settle_absences(&row).await?;
+            if within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES) {
+                return self.write_blocks(&row, range.first, &data).await;
+            }
+            return self.write_sectors(&row, within, &data).await;
+        }
+    }
+
+    /// Writes sectors that are no whole blocks: the blocks at the ends are read, verified, changed and written whole.
+    async fn write_sectors(&self, row: &Rc<Row>, within: u64, data: &Bytes_) -> Result<(), SpaceError> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = within + done as u64;
+            let block = u32::try_from(at / BLOCK_BYTES).unwrap_or(0);
+            let skip = usize::try_from(at % BLOCK_BYTES).unwrap_or(0);
+            let whole = (data.len() - done) / BLOCK * BLOCK;
+            if skip == 0 && whole > 0 {
+                self.write_blocks(row, block, &data.slice(done..done + whole)).await?;
+                done += whole;
+                continue;
+            }
+            let length = (BLOCK - skip).min(data.len() - done);
+            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+            self.read_block_locked(row, block, &mut buffer).await?;
+            if let (Some(to), Some(from)) = (buffer.get_mut(skip..skip + length), data.get(done..done + length)) {
+                to.copy_from_slice(from);
+            }
+            self.write_blocks(row, block, &buffer.freeze()).await?;
+            done += length;
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks of a row. The caller holds their lock.
+    pub(crate) async fn write_blocks(&self, row: &Rc<Row>, first: u32, data: &Bytes_) -> Result<(), SpaceError> {
+        let mut parts = split(row, first, data);
+        let pages = self.pages_of(row, &parts).await?;
+        let class = self.class_of(&parts, &pages);
+        let held = self.shared.tickets.begin();
+        for part in &mut parts {
+            let bytes = data.get(part.offset..).unwrap_or_default();
+            let blocks = bytes.chunks_exact(BLOCK).take(part.range.count as usize);
+            part.states.extend(blocks.map(|block| BlockState::Valid(crc32c(block))));
+        }
+        let written = self.write_in_order(row, &parts, data, class).await?;
+        if !written.complete {
+            return self.undo(row, &parts, &pages, &written).await;
+        }
+        self.apply(row, &parts, &pages, &held);
+        if written.failed.is_empty() {
+            return Ok(());
+        }
+        for (slot, _) in &written.failed {
+            self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
+        }
+        self.shared.settle_absences(row).await?;
+        for part in &parts {
+            self.shared.record_again(row, part.column, part.range, held.ticket()).await?;
+        }
+        Ok(())
+    }
+
+    /// Record and data in the order that the class demands.
+    async fn write_in_order(
+        &self,
+        row: &Rc<Row>,
+        parts: &Parts,
+        data: &Bytes_,
+        class: WriteClass,
+    ) -> Result<Written, SpaceError> {
+        let body = self.body(row, parts, class);
+        let pool = &self.shared.pool;
+        let append = |wait| pool.append_blocks(&body, wait);
+        match class {
+            WriteClass::Fresh => {
+                self.shared.count(|counters| counters.fresh_writes += 1);
+                self.write_data(row, parts, data, Some(append(Wait::Written))).await
+            }
+            WriteClass::Rewrite => {
+                self.shared.count(|counters| counters.rewrites += 1);
+                if cfg!(feature = "bug-rewrite-in-parallel") {
+                    return self.write_data(row, parts, data, Some(append(Wait::Written))).await;
+                }
+                append(Wait::Written).await?;
+                self.write_data(row, parts, data, None::<std::future::Ready<_>>).await
+            }
+            WriteClass::Overwrite => {
+                self.shared.count(|counters| counters.overwrites += 1);
+                if cfg!(feature = "bug-intent-not-waited") {
+                    return self.write_data(row, parts, data, Some(append(Wait::Written))).await;
+                }
+                append(Wait::Durable).await?;
+                self.write_data(row, parts, data, None::<std::future::Ready<_>>).await
+            }
+        }
+    }
+
+    /// The record of a write.
+    fn body(&self, row: &Rc<Row>, parts: &Parts, class: WriteClass) -> Body {
+        let mut body = Body::new();
+        let stamp = self.shared.stamp();
+        for part in parts {
+            let mut stretch = self.shared.stretch(row, part.column, part.range, stamp);
+            stretch.intent = class == WriteClass::Overwrite;
+            push_stretch(&mut body, stretch, &part.states);
+        }
+        body
+    }
+
+    /// Starts the writes of every part to every slab that is here, waits for the record if one is given, then for them.
+    async fn write_data(
+        &self,
+        row: &Rc<Row>,
+        parts: &Parts,
+        data: &Bytes_,
+        record: Option<impl Future<Output = Result<dolmen_units::Lsn, dolmen_pool::PoolError>>>,
+    ) -> Result<Written, SpaceError> {
+        let mut writes: SmallVec<[_; 4]> = SmallVec::new();
+        let mut failed: SmallVec<[(DiskSlot, DeviceError); 2]> = SmallVec::new();
+        let mut good: SmallVec<[bool; 8]> = SmallVec::from_elem(false, parts.len());
+        for (number, part) in parts.iter().enumerate() {
+            let start = u64::from(part.range.first) * BLOCK_BYTES;
+            let bytes = data.slice(part.offset..part.offset + part.range.count as usize * BLOCK);
+            row.with_slabs(part.column, |slabs| {
+                for slab in slabs {
+                    let Some(disk) = slab.present(&self.shared.pool) else { continue };
+                    for piece in slab.pieces(start, bytes.len()) {
+                        let from = bytes.slice(piece.offset..piece.offset + piece.length);
+                        let write = disk.write(piece.at, from, Durability::Cached);
+                        writes.push((number, disk.slot(), slab.stale.is_none(), write));
+                    }
+                }
+            });
+        }
+        let recorded = match record {
+            Some(record) => record.await.map(drop),
+            None => Ok(()),
+        };
+        for (number, slot, trusted, write) in writes {
+            match write.await {
+                Ok(()) if trusted => good.get_mut(number).into_iter().for_each(|good| *good = true),
+                Ok(()) => {}
+                Err(error) => failed.push((slot, error)),
+            }
+        }
+        // A slab in two pieces of which one failed is not good; with another copy it is excluded, without the write failed.
+        recorded?;
+        let mut complete = good.iter().all(|good| *good);
+        let sole_loss = failed.iter().any(|(_, error)| *error == DeviceError::NoSpace);
+        if sole_loss || !self.survives(row, parts, &failed) {
+            complete = false;
+        }
+        Ok(Written { failed, complete })
+    }
+
+    /// Whether every part is on some trusted slab whose disk did not fail.
+    fn survives(&self, row: &Row, parts: &Parts, failed: &[(DiskSlot, DeviceError)]) -> bool {
+        parts.iter().all(|part| {
+            row.with_slabs(part.column, |slabs| {
+                slabs.iter().any(|slab| {
+                    let here = slab.stale.is_none() && slab.present(&self.shared.pool).is_some();
+                    here && !failed.iter().any(|(slot, _)| *slot == slab.disk)
+                })
+            })
+        })
+    }
+
+    /// Takes the record of a write that failed back, so that nothing believes in data that did not arrive.
+    async fn undo(
+        &self,
+        row: &Rc<Row>,
+        parts: &Parts,
+        pages: &Pages,
+        written: &Written,
+    ) -> Result<(), SpaceError> {
+        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        let stamp = self.shared.stamp();
+        for part in parts {
+            for block in part.range.first..part.range.first + part.range.count {
+                let state = find(pages, part.column, block).map(|(page, entry)| page.state(entry)).unwrap_or_default();
+                let stretch = self.shared.stretch(row, part.column, Range { first: block, count: 1 }, stamp);
+                push_stretch(&mut body, stretch, &[state]);
+            }
+        }
+        self.shared.pool.append_blocks(&body, Wait::Durable).await?;
+        let errors = || written.failed.iter().map(|(_, error)| *error);
+        if errors().any(|error| error == DeviceError::NoSpace) {
+            return Err(SpaceError::NoSpaceBelow { name: self.name() });
+        }
+        let part = parts.first();
+        let block = part.map_or(0, |part| row.shape.row_block(part.column, part.range.first));
+        let blocks: u64 = parts.iter().map(|part| u64::from(part.range.count)).sum();
+        Err(SpaceError::Unwritable {
+            name: self.name(),
+            at: row.index * self.row_bytes() + u64::from(block) * BLOCK_BYTES,
+            length: Bytes(blocks * BLOCK_BYTES),
+            source: errors().next().unwrap_or(DeviceError::Gone),
+        })
+    }
+
+    /// Changes the tables in memory and remembers that no flush has covered the blocks.
+    fn apply(&self, row: &Rc<Row>, parts: &Parts, pages: &Pages, held: &Held) {
+        let (stamp, now) = (self.shared.stamp(), self.shared.now(held.ticket()));
+        for part in parts {
+            for (block, state) in (part.range.first..).zip(&part.states) {
+                if let Some((page, entry)) = find(pages, part.column, block) {
+                    page.set(entry, *state, stamp, now);
+                }
+            }
+            self.shared.note_unsettled(held.ticket(), row, part.column, part.range);
+        }
+        self.shared.note_dirty(row);
+    }
+
+    async fn pages_of(&self, row: &Rc<Row>, parts: &Parts) -> Result<Pages, SpaceError> {
+        let mut pages = Pages::new();
+        for part in parts {
+            let (first, _) = place_in_page(part.range.first);
+            let (last, _) = place_in_page(part.range.first + part.range.count - 1);
+            for index in first..=last {
+                pages.push((part.column, index, self.shared.page(row, part.column, index).await?));
+            }
+        }
+        Ok(pages)
+    }
+
+    fn class_of(&self, parts: &Parts, pages: &Pages) -> WriteClass {
+        let interval = self.shared.interval();
+        let blocks = parts.iter().flat_map(|part| {
+            (part.range.first..part.range.first + part.range.count).map(move |block| (part.column, block))
+        });
+        blocks
+            .filter_map(|(column, block)| find(pages, column, block))
+            .map(|(page, entry)| page.class(entry, interval))
+            .max()
+            .unwrap_or(WriteClass::Overwrite)
+    }
+}
+
+/// The page of a block among those that were loaded, and its entry there.
+fn find(pages: &Pages, column: usize, block: u32) -> Option<(&Rc<Page>, usize)> {
+    let (index, entry) = place_in_page(block);
+    let (_, _, page) = pages.iter().find(|(c, i, _)| *c == column && *i == index)?;
+    Some((page, entry))
+}
+
+/// The blocks of a row that a range of bytes touches.
+pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
+    let first = start / BLOCK_BYTES;
+    let last = end.div_ceil(BLOCK_BYTES);
+    Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
+}
+
+/// Cuts a write into parts that lie in one piece in one column.
+fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
+    let mut parts = Parts::new();
+    let mut block = first;
+    let mut offset = 0;
+    while offset < data.len() {
+        let spot = row.shape.locate(block);
+        let left = u32::try_from((data.len() - offset) / BLOCK).unwrap_or(u32::MAX);
+        let count = spot.contiguous.min(left);
+        let first = if cfg!(feature = "bug-row-off-by-one") && block % 1024 == 1023 && spot.block > 0 {
+            spot.block - 1
+        } else {
+            spot.block
+        };
+        let range = Range { first, count };
+        parts.push(Part { column: spot.column, range, offset, states: SmallVec::new() });
+        block += count;
+        offset += count as usize * BLOCK;
+    }
+    parts
+}

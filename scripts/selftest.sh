@@ -1,0 +1,156 @@
+#!/bin/sh
+# Proves what state.sh promises: a run killed at any moment is cleared by the next one, and nothing else is touched.
+#
+# It starts fake runs that make processes, folders, loop devices and mounts, kills them with -9 at moments drawn by
+# chance, lets the next run go through, and then looks at the system, not at the record, for what is left.
+root=$(cd "$(dirname "$0")/.." && pwd)
+self=$root/scripts/selftest.sh
+rounds=${DOLMEN_SELFTEST_ROUNDS:-6}
+
+# --- the fake run ------------------------------------------------------------------------------------------------
+
+fake_devices() {
+    note dir files
+    mkdir -p "$state/files/mnt"
+    truncate -s 16M "$state/files/image"
+    attend -- mkfs.ext4 -q -F "$state/files/image"
+    attend loop "$state/files/image" -- losetup -f "$state/files/image" || return 1
+    fake_loop=$(loops_of "$state/files/image" "$state/files/image/")
+    attend mount "$state/files/mnt" -- mount "$fake_loop" "$state/files/mnt" || return 1
+    # A file held open below the mount, as a copy that was interrupted holds it.
+    # shellcheck disable=SC2016 # the inner shell expands it
+    begin -- sh -c 'exec 7>"$1/open"; sleep 600' sh "$state/files/mnt"
+    attend mount "$state/files/mnt" -- umount -l "$state/files/mnt"
+    attend mount "$state/files/mnt" -- mount "$fake_loop" "$state/files/mnt"
+}
+
+# fake_run STAY DEVICES: makes things, stays for a while, ends.
+fake_run() {
+    . "$root/scripts/lib.sh"
+    take_state
+    begin -- sh -c 'sleep 600 & sleep 600 & wait'
+    begin -- sleep 600
+    [ "$2" = no ] || fake_devices || die 1 'cannot make loop devices'
+    attend -- sleep "$1"
+    exit 0
+}
+
+if [ "${1:-}" = fake ]; then
+    fake_run "$2" "$3"
+fi
+
+# --- the test ----------------------------------------------------------------------------------------------------
+
+. "$root/scripts/lib.sh"
+proof=$(mktemp -d)
+trap 'rm -rf "$proof"' EXIT
+trap 'exit 130' INT TERM HUP
+export DOLMEN_STATE="$proof/state of it"
+passed=0
+failed=0
+
+check() {
+    if [ "$2" = "$3" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        say "FAILED $1: found '$2', expected '$3'"
+    fi
+}
+
+# What of the fake runs is on the system: their processes carry the name of the state directory.
+remains() {
+    grep -lsxzF "DOLMEN_MARK=$proof" /proc/[0-9]*/environ
+    grep -F "$proof" /proc/self/mountinfo | sed 's/^/mount /'
+    grep -lF "$proof" /sys/block/loop*/loop/backing_file 2>/dev/null
+    [ ! -e "$DOLMEN_STATE/files" ] || say "folder $DOLMEN_STATE/files"
+    [ ! -s "$DOLMEN_STATE/record" ] || say 'record'
+    [ ! -e "$DOLMEN_STATE/owner" ] || say 'owner'
+}
+
+# fake STAY DEVICES: starts one in the background; its pid is in $!.
+fake() { DOLMEN_MARK=$proof sh "$self" fake "$@" >>"$proof/log" 2>&1 & }
+
+# wait_for_record PATTERN: until the record has a line with it.
+wait_for_record() {
+    for wait_try in $(seq 1 100); do
+        ! grep -q "$1" "$DOLMEN_STATE/record" 2>/dev/null || return 0
+        sleep 0.05
+    done
+}
+
+devices=no
+if [ "$(id -u)" -ne 0 ] && ! can_root; then
+    say 'skipped: killing a run that has loop devices and mounts: not root'
+elif [ ! -e /dev/loop-control ] || ! have mkfs.ext4 || [ "$(id -u)" -ne 0 ]; then
+    say 'skipped: killing a run that has loop devices and mounts: needs root, /dev/loop-control and mkfs.ext4'
+else
+    devices=yes
+fi
+
+# A stranger that happens to have a recorded pid, with another start time, and one that the record does not name.
+sleep 600 &
+stranger=$!
+
+for round in $(seq 1 "$rounds"); do
+    if [ $((round % 2)) -eq 1 ]; then
+        # Twice at a moment within the first half second: the second one dies while it makes things or clears.
+        for try in 1 2; do
+            fake 600 "$devices"
+            victim=$!
+            sleep "0.$(od -An -N1 -tu1 /dev/urandom | awk '{ printf "%02d", $1 % 50 }')"
+            kill -9 "$victim"
+            wait "$victim" 2>/dev/null
+        done
+    else
+        fake 600 "$devices"
+        victim=$!
+        wait_for_record 'session'
+        sleep 0.6
+        kill -9 "$victim"
+        wait "$victim" 2>/dev/null
+    fi
+    mkdir -p "$DOLMEN_STATE"
+    printf 'session %s 1\n' "$stranger" >>"$DOLMEN_STATE/record"
+    fake 0 "$devices"
+    wait $!
+    check "the run after a kill -9 (round $round) succeeds" $? 0
+    check "nothing is left after round $round" "$(remains)" ''
+done
+
+for signal in HUP:129 INT:130 TERM:143; do
+    status=${signal#*:}
+    signal=${signal%:*}
+    # A shell gives its background children a deaf ear for INT, which a script cannot lift; env can.
+    DOLMEN_MARK=$proof env --default-signal=INT sh "$self" fake 600 "$devices" >>"$proof/log" 2>&1 &
+    victim=$!
+    wait_for_record 'session'
+    sleep 0.3
+    kill -s "$signal" "$victim"
+    wait "$victim"
+    check "a run that got $signal says so" $? "$status"
+    check "nothing is left after $signal" "$(remains)" ''
+done
+
+fake 600 no
+victim=$!
+wait_for_record 'session'
+fake 0 no
+wait $!
+check 'a second run beside a living one is refused' $? "$EX_TEMPFAIL"
+kill -s TERM "$victim"
+wait "$victim"
+check 'nothing is left after the last' "$(remains)" ''
+
+# A record of another boot: its numbers belong to strangers now, its folders are still ours.
+mkdir -p "$DOLMEN_STATE/files"
+printf 'boot another\ndir files\nsession %s %s\n' "$stranger" "$(start_time "$stranger")" >"$DOLMEN_STATE/record"
+fake 0 no
+wait $!
+check 'the folders of an earlier boot are removed' "$(remains)" ''
+check 'a process that only shares a recorded number lives' "$(kill -0 "$stranger" 2>/dev/null && echo yes)" yes
+kill "$stranger"
+
+[ "$failed" -eq 0 ] || cat "$proof/log"
+say "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
