@@ -6,7 +6,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Bytes of the status line and all headers, at most.
@@ -21,12 +21,8 @@ const SHOWN_CHARS_MAX: usize = 80;
 pub(crate) enum Method {
     /// Look.
     Get,
-    /// Make, or do.
+    /// Do.
     Post,
-    /// Change.
-    Patch,
-    /// Take away.
-    Delete,
 }
 
 impl Method {
@@ -35,8 +31,6 @@ impl Method {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
         }
     }
 }
@@ -326,11 +320,3 @@ impl Reader<'_> {
         HttpError::TooLong { socket: self.peer.socket.clone(), what, limit_bytes }
     }
 }
-
-/// The socket as a person wrote it, or the usual one.
-pub(crate) fn socket_or_usual(given: Option<&Path>) -> PathBuf {
-    given.map_or_else(|| PathBuf::from(USUAL_SOCKET), Path::to_path_buf)
-}
-
-/// Where the daemon listens when nobody says otherwise.
-pub(crate) const USUAL_SOCKET: &str = "/run/dolmen/api.sock";

@@ -1,2 +1,128 @@
-//! The command `dolmen`.
-fn main() {}
+//! The command `dolmen`: asks the daemon, shows its answers.
+//!
+//! `args` is the one definition that parser, help, manual and completion come from; `command` turns each command into
+//! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
+//! jobs to wait for (`jobs`). The rest shows documents as text.
+//!
+//! Invariants:
+//! - Everything is shown through `out`.
+//! - A dry run is marked as one in the request itself, in one place.
+//! - Nothing is destroyed whose name was not typed.
+//! - The process ends with one of the exit codes of `dolmen_api::ExitCode`.
+
+mod args;
+mod change;
+mod client;
+mod command;
+mod confirm;
+mod error;
+mod http;
+mod jobs;
+mod manual;
+mod out;
+mod paint;
+mod pools;
+mod room;
+mod spaces;
+mod status;
+mod table;
+mod values;
+mod words;
+
+use args::{Arguments, Command, Format, ResiliencyWord, SpaceCommand};
+use change::Session;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use client::Client;
+use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
+use error::CliError;
+use http::Peer;
+use jobs::Pace;
+use out::Out;
+
+fn main() -> std::process::ExitCode {
+    let arguments = match parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
+    Out::with_process_streams(|out| run(arguments, out, Pace::USUAL)).into()
+}
+
+/// Reads the command line, with what its definition alone cannot say.
+fn parse<T: Into<std::ffi::OsString> + Clone>(line: impl IntoIterator<Item = T>) -> Result<Arguments, clap::Error> {
+    let arguments = Arguments::try_parse_from(line)?;
+    if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
+        && create.resiliency != ResiliencyWord::Mirror
+        && create.copies.is_some()
+    {
+        let what = "--copies goes with --resiliency mirror only; simple and span spaces have one copy";
+        return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
+    }
+    Ok(arguments)
+}
+
+/// Carries out a command and says how the process ends.
+fn run(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> ExitCode {
+    let format = arguments.common.output;
+    match carry_out(arguments, out, pace) {
+        Ok(code) => code,
+        Err(error) => {
+            tell_error(&error, format, out);
+            error.exit()
+        }
+    }
+}
+
+fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<ExitCode, CliError> {
+    let common = arguments.common;
+    match arguments.command.unwrap_or(Command::Status) {
+        Command::Completion(arguments) => {
+            out.show(&manual::completion(arguments.shell));
+            Ok(ExitCode::Ok)
+        }
+        Command::Man(arguments) => {
+            manual::write_pages(&arguments.folder)?;
+            Ok(ExitCode::Ok)
+        }
+        command => {
+            let client = Client::new(Peer { socket: common.socket, limit: common.timeout });
+            command::run(&mut Session { client, out, format: common.output, pace }, command)
+        }
+    }
+}
+
+/// Errors go to the messages, for people; programs get a document where they look for one.
+fn tell_error(error: &CliError, format: Format, out: &mut Out<'_>) {
+    if format == Format::Json {
+        let document = ErrorDocument::from(error_body(error));
+        // A document of texts can always be written down; were it otherwise, the message below says all of it.
+        if let Ok(text) = serde_json::to_string(&document) {
+            out.line(text);
+        }
+    }
+    out.tell(format_args!("dolmen: {}", error.in_one_line()));
+    if let Some(hint) = error.hint() {
+        out.tell(format_args!("hint: {hint}"));
+    }
+}
+
+/// An error of this side in the form of the daemon's.
+fn error_body(error: &CliError) -> ErrorBody {
+    if let CliError::Daemon { body } = error {
+        return body.as_ref().clone();
+    }
+    let code = match error.exit() {
+        ExitCode::Usage => ErrorCode::BadRequest,
+        ExitCode::Missing => ErrorCode::Missing,
+        ExitCode::Refused => ErrorCode::NeedsConfirmation,
+        ExitCode::Io => ErrorCode::Io,
+        ExitCode::Busy => ErrorCode::Busy,
+        ExitCode::Permission => ErrorCode::Permission,
+        ExitCode::Config => ErrorCode::Config,
+        ExitCode::Ok | ExitCode::Unhealthy | ExitCode::Internal => ErrorCode::Internal,
+    };
+    let mut body = ErrorBody::new(code, error.to_string());
+    body.causes = error.causes();
+    body.hint = error.hint();
+    body
+}

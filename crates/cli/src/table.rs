@@ -39,6 +39,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// Names and values, one pair a line.
+    pub(crate) fn facts() -> Self {
+        Self::new(&[("", Align::Left), ("", Align::Left)])
+    }
+
     /// A table with these headings.
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new() }
@@ -61,7 +66,8 @@ impl Table {
         let mut lines = String::new();
         let headings: Vec<Cell> =
             self.columns.iter().map(|(heading, _)| Cell::toned(*heading, Tone::Heading)).collect();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        let has_headings = self.columns.iter().any(|(heading, _)| !heading.is_empty());
+        for row in std::iter::once(&headings).filter(|_| has_headings).chain(&self.rows) {
             let mut line = " ".repeat(indent);
             for (place, at) in shown.iter().enumerate() {
                 let (Some(cell), Some((_, align))) = (row.get(*at), self.columns.get(*at)) else { continue };

@@ -211,9 +211,9 @@ impl Pool {
         Ok(self.voters().contains(&id))
     }
 
-    /// Installs the epoch that `plan` makes of the one in force: labels of every voter, then the arbiter, then the log goes
-    /// on under it. A voter whose label cannot be written is left out and a further epoch is tried. The caller holds the
-    /// epoch turn.
+    /// Installs the epoch that `plan` makes of the one in force: pending on every voter, then the arbiter, then settled on
+    /// every voter, then the log goes on under it. A voter whose label cannot be written is left out by a further epoch.
+    /// The caller holds the epoch turn.
     async fn change_epoch(self: &Rc<Self>, plan: impl Fn(&Generation, Epoch) -> Plan) -> Result<(), PoolError> {
         let log = Rc::clone(self.writable_log()?);
         let result = log.change_epoch(async |first: Lsn| self.install(&plan, first).await).await;
@@ -241,11 +241,27 @@ impl Pool {
             let record = self.successor(&current, &plan, first)?;
             self.highest.set(record.number());
             let generation = Generation { epoch: record, members: plan.members };
-            match self.pend(&current, &generation, first).await {
-                Ok(()) => return self.enter(generation, plan.owner).await,
+            if let Err(id) = self.pend(&current, &generation).await {
+                lost.push(id);
+                continue;
+            }
+            let entered = self.enter(generation, plan.owner).await?;
+            match self.settle_labels().await {
+                Ok(()) => return Ok(entered),
                 Err(id) => lost.push(id),
             }
         }
+    }
+
+    /// Writes the epoch that is on record as the one in force to all its voters; the voter that failed otherwise. Before
+    /// this, nothing is acknowledged under it.
+    async fn settle_labels(&self) -> Result<(), DiskId> {
+        let now = self.now.borrow().clone();
+        for voter in now.epoch.voters() {
+            let disk = self.disks().into_iter().find(|disk| disk.id() == *voter).ok_or(*voter)?;
+            self.write_one_label(&disk, &now, None).await.map_err(|_| *voter)?;
+        }
+        Ok(())
     }
 
     fn successor(&self, current: &Generation, plan: &Plan, first: Lsn) -> Result<EpochRecord, PoolError> {
@@ -263,7 +279,7 @@ impl Pool {
     }
 
     /// Writes the pending epoch to all its voters, new ones' logs first; the voter that failed otherwise.
-    async fn pend(&self, current: &Generation, pending: &Generation, _first: Lsn) -> Result<(), DiskId> {
+    async fn pend(&self, current: &Generation, pending: &Generation) -> Result<(), DiskId> {
         for voter in pending.epoch.voters() {
             let disk = self.disks().into_iter().find(|disk| disk.id() == *voter).ok_or(*voter)?;
             let device = disk.device().ok_or(*voter)?;

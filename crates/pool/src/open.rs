@@ -200,10 +200,6 @@ impl Opening<'_> {
     async fn write(mut self) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
         let blocks = replay(&read)?;
-        let host = self.arbiter.host();
-        if self.build_on.owner() == Owner::Host(host) && !self.confirmed {
-            self.arbiter.record(self.pool_id(), self.build_on.id()).await?;
-        }
         let healthy = self.heal(&read).await;
         let generation = self.install(&read, healthy).await?;
         let id = generation.epoch.id();
@@ -225,7 +221,7 @@ impl Opening<'_> {
     }
 
     fn label_lengths(&self) -> (dolmen_units::Bytes, dolmen_units::Bytes) {
-        let label = self.sources().first().map(|candidate| (candidate.label.log, candidate.label.pages));
+        let label = self.candidates.first().map(|candidate| (candidate.label.log, candidate.label.pages));
         label.unwrap_or_default()
     }
 
@@ -277,24 +273,36 @@ impl Opening<'_> {
             let number = record.number();
             let mut pending = Generation { epoch: record, members: read.generation.members.clone() };
             self.see_who_is_here(&mut pending, number);
-            match self.pend(&read.generation, &pending).await {
-                Ok(()) => {
-                    self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
-                    return Ok(pending);
-                }
-                Err(failed) => voters.retain(|voter| *voter != failed),
+            // A confirmed opening is in force at once: its labels never speak of an epoch that may not have been.
+            let (base, next) = if self.confirmed { (&pending, None) } else { (&read.generation, Some(&pending)) };
+            if let Err(failed) = self.label(&pending, base, next).await {
+                voters.retain(|voter| *voter != failed);
+                continue;
             }
+            self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
+            if !self.confirmed
+                && let Err(disk) = self.label(&pending, &pending, None).await
+            {
+                return Err(OpenError::Unsettled { name, disk });
+            }
+            return Ok(pending);
         }
     }
 
-    async fn pend(&mut self, base: &Generation, pending: &Generation) -> Result<(), DiskId> {
+    /// Writes labels to the voters of `pending`; the one that failed otherwise.
+    async fn label(
+        &mut self,
+        pending: &Generation,
+        base: &Generation,
+        next: Option<&Generation>,
+    ) -> Result<(), DiskId> {
         for candidate in &mut self.candidates {
             if !pending.epoch.voters().contains(&candidate.label.disk) {
                 continue;
             }
             candidate.label.sequence += 1;
             candidate.label.base = base.clone();
-            candidate.label.pending = Some(pending.clone());
+            candidate.label.pending = next.cloned();
             let written = write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await;
             if let Err(error) = written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "a voter could not take the new epoch");

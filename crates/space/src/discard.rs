@@ -85,7 +85,8 @@ impl Space {
             if page.state(entry) == BlockState::Never {
                 continue;
             }
-            match found.last_mut().filter(|(column, run)| *column == spot.column && run.first + run.count == spot.block) {
+            let joins = |run: &Range| run.first + run.count == spot.block && entry != 0;
+            match found.last_mut().filter(|(column, run)| *column == spot.column && joins(run)) {
                 Some((_, run)) => run.count += 1,
                 None => found.push((spot.column, Range { first: spot.block, count: 1 })),
             }
@@ -100,7 +101,9 @@ impl Space {
         for pieces in found.chunks(1000) {
             let mut body: SmallVec<[u8; 256]> = SmallVec::new();
             for (column, run) in pieces {
-                push_stretch(&mut body, self.shared.stretch(row, *column, *run, stamp), &[BlockState::Never]);
+                let page = self.shared.page(row, *column, place_in_page(run.first).0).await?;
+                let stretch = self.shared.stretch(row, *column, *run, stamp);
+                push_stretch(&mut body, stretch, &[BlockState::Never], page.durable_generation());
             }
             self.shared.pool.append_blocks(&body, Wait::Written).await?;
         }

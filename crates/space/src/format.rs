@@ -187,8 +187,8 @@ pub(crate) struct RawStretch {
     pub(crate) column: u8,
     /// 1 if the record was durable before the data was touched.
     pub(crate) intent: u8,
-    /// Zero.
-    pub(crate) reserved: [u8; 2],
+    /// Low bits of the generation that the table page of these blocks had on disk: an older page is not believed.
+    pub(crate) generation: U16,
 }
 
 const _: () = assert!(size_of::<RawSpace>() == 128);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_block_io::Durability;
 use dolmen_buffer::Buffer;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
-use dolmen_units::{BLOCK_BYTES, DiskSlot, GRAIN_BYTES, Lsn};
+use dolmen_units::{BLOCK_BYTES, Bytes, GRAIN_BYTES, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
 
 use dolmen_checksum::crc64;
@@ -13,7 +13,7 @@ use dolmen_checksum::crc64;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::row::{Row, Slab};
-use crate::shared::Shared;
+use crate::shared::{Incident, IncidentKind, Shared};
 use crate::table::{Page, PageName};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
@@ -21,18 +21,44 @@ const PAGES_MAX: usize = 16 * 1024;
 /// Dirty rows above which tables are written back although the log has room.
 const DIRTY_ROWS_MAX: usize = 512;
 
-/// Both slots of a page, as they are on a disk.
-struct Slots {
-    bytes: Buffer,
+/// A copy of a page as it was found on a disk.
+struct FoundPage {
+    disk: Rc<Disk>,
+    slab: Slab,
+    /// The newer of its valid slots.
+    newest: Option<(Page, u64)>,
+    /// Whether both slots are valid. One that is not was either being written when power failed, or has rotted; and if it
+    /// was the newer one, the other is out of date.
+    whole: bool,
 }
 
-impl Slots {
-    /// The newer of the two valid slots.
-    fn newest(&self, name: PageName) -> Option<(Page, u64)> {
-        let (a, b) = self.bytes.split_at(PAGE_BYTES);
-        let pages = [Page::parse(a, name), Page::parse(b, name)];
-        pages.into_iter().flatten().max_by_key(|(_, generation)| *generation)
+impl FoundPage {
+    fn generation(&self) -> Option<u64> {
+        self.newest.as_ref().map(|(_, generation)| *generation)
     }
+
+    /// Whether its newest slot can be believed to be the newest that was ever flushed.
+    fn is_believed(&self, knowledge: Knowledge) -> bool {
+        match (knowledge, self.generation()) {
+            (_, None) => false,
+            (Knowledge::Quiet, Some(_)) => self.whole,
+            // Low bits are enough: a page is not written 32,768 times between two trims of the log.
+            (Knowledge::AtLeast(floor), Some(found)) => {
+                let [low, high, ..] = found.to_le_bytes();
+                u16::from_le_bytes([low, high]).wrapping_sub(floor) < 1 << 15
+            }
+        }
+    }
+}
+
+/// What is known of a page beside its slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Knowledge {
+    /// No write-back was under way when the pool was opened: a slot that is not valid has rotted.
+    Quiet,
+    /// The log speaks of the page, which has at least the generation with these low bits: a slot that is not valid may be
+    /// one that was being written.
+    AtLeast(u16),
 }
 
 impl Shared {
@@ -45,37 +71,68 @@ impl Shared {
         }
     }
 
-    /// A page of a row's tables.
+    /// A page of a row's tables. If no copy of it can be believed, a page that calls every block damaged.
     ///
     /// # Errors
-    /// [`SpaceError::Unreadable`] when no copy of it can be read.
+    /// [`SpaceError::Unreadable`] when the disks that hold it are absent.
     pub(crate) async fn page(&self, row: &Rc<Row>, column: usize, index: usize) -> Result<Rc<Page>, SpaceError> {
+        self.page_knowing(row, column, index, Knowledge::Quiet).await
+    }
+
+    /// As [`page`](Self::page), with what recovery knows of it.
+    pub(crate) async fn page_knowing(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        knowledge: Knowledge,
+    ) -> Result<Rc<Page>, SpaceError> {
         if let Some(page) = row.page(column, index) {
             return Ok(page);
         }
         if !row.is_formatted() {
             return Ok(self.keep(row, column, index, Page::blank()));
         }
-        let slabs = row.with_slabs(column, <[Slab]>::to_vec);
-        let name = self.page_name(row, column, index);
-        let mut bad: Vec<(DiskSlot, Slab)> = Vec::new();
-        let mut absent = true;
-        for slab in slabs {
-            let Some(disk) = slab.readable(&self.pool) else { continue };
-            absent = false;
-            if let Some((page, _)) = self.read_slots(&disk, &slab, row, column, index).await.newest(name) {
-                if !bad.is_empty() {
-                    let _turn = self.table_turn.take().await;
-                    if !row.gone.get() {
-                        self.heal_page(&bad, row, column, index, &page).await;
-                    }
-                }
-                return Ok(self.keep(row, column, index, page));
+        let mut found = self.find_page(row, column, index).await;
+        let believed = |copy: &&mut FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
+        let newest = found.iter_mut().filter(believed).max_by_key(|copy| copy.generation());
+        let Some((page, generation)) = newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true)) else {
+            return self.no_page(row, column, index, &found);
+        };
+        // Its own copy has given its page away. The others are as good if they have the same one and both slots; a copy
+        // that was torn in a write-back is mended by the next one, which recovery asks for.
+        let quiet = knowledge == Knowledge::Quiet;
+        let chosen = |copy: &FoundPage| copy.whole && copy.newest.is_none();
+        let as_good = |copy: &FoundPage| copy.generation() == Some(generation) && (copy.whole || !quiet);
+        found.retain(|copy| !chosen(copy) && !as_good(copy));
+        if !found.is_empty() {
+            let _turn = self.table_turn.take().await;
+            if !row.gone.get() {
+                self.heal_page(&found, row, column, index, &page).await;
             }
-            bad.push((disk.slot(), slab));
         }
-        let why = if absent { UnreadableReason::Absent } else { UnreadableReason::NoTable };
-        Err(self.unreadable(row, column, crate::format::PAGE_ENTRIES * index, why))
+        Ok(self.keep(row, column, index, page))
+    }
+
+    /// No copy of a page can be believed.
+    fn no_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        found: &[FoundPage],
+    ) -> Result<Rc<Page>, SpaceError> {
+        if row.gone.get() || !found.iter().any(|copy| copy.slab.stale.is_none()) {
+            return Err(self.unreadable(row, column, crate::format::PAGE_ENTRIES * index, UnreadableReason::Absent));
+        }
+        let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
+        let block = u32::try_from(crate::format::PAGE_ENTRIES * index).unwrap_or(0);
+        let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
+        let length = Bytes(crate::format::PAGE_ENTRIES as u64 * BLOCK_BYTES);
+        self.count(|counters| counters.lost_pages += 1);
+        self.note_incident(Incident { space: row.space, at, length, kind: IncidentKind::TableLost });
+        self.note_dirty(row);
+        Ok(self.keep(row, column, index, Page::lost(generation)))
     }
 
     fn keep(&self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {
@@ -86,78 +143,56 @@ impl Shared {
         page
     }
 
-    /// Reads both slots of a page; zeros where the disk fails, which no page looks like.
-    async fn read_slots(&self, disk: &Rc<Disk>, slab: &Slab, row: &Row, column: usize, index: usize) -> Slots {
+    /// Reads both slots of a page from every slab whose disk is here.
+    async fn find_page(&self, row: &Rc<Row>, column: usize, index: usize) -> Vec<FoundPage> {
         self.count(|counters| counters.page_reads += 1);
-        let mut bytes = self.pool.seams().metadata.take(2 * PAGE_BYTES).await;
-        bytes.fill(0);
-        // Two slots never straddle runs: both are 4 KiB, and 16 pairs fill a grain, but data may end off a pair's border.
-        for generation in 0..2 {
-            let at = row.map(column).page_at(index, generation);
-            for piece in slab.pieces(at, PAGE_BYTES) {
-                let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
-                let (buffer, result) = disk.read(piece.at, buffer).await;
-                let start = if generation == 0 { 0 } else { PAGE_BYTES };
-                if let (Ok(()), Some(into)) = (result, bytes.get_mut(start..start + PAGE_BYTES)) {
-                    into.copy_from_slice(&buffer);
-                }
-            }
-        }
-        Slots { bytes }
-    }
-
-    /// Gives a page to copies that had none. It is not sealed anew: same content, same generation, same slot.
-    async fn heal_page(&self, bad: &[(DiskSlot, Slab)], row: &Rc<Row>, column: usize, index: usize, page: &Page) {
-        for (slot, slab) in bad {
-            let Some(disk) = self.pool.disk(*slot) else { continue };
-            disk.note(|counters| counters.checksum_errors += 1);
-            let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
-            let generation = page.copy_sealed(self.page_name(row, column, index), &mut buffer);
-            let at = row.map(column).page_at(index, generation);
-            let frozen = buffer.freeze();
-            for piece in slab.pieces(at, PAGE_BYTES) {
-                if disk.write(piece.at, frozen.clone(), Durability::Cached).await.is_ok() {
-                    disk.note(|counters| counters.healed_blocks += 1);
-                }
-            }
-        }
-    }
-
-    /// A page for recovery: the newest that any trusted copy has, given to all copies that are here and lack it, so that
-    /// the next generation never overwrites the only good slot of a copy.
-    pub(crate) async fn page_for_recovery(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        index: usize,
-    ) -> Result<Rc<Page>, SpaceError> {
-        if row.page(column, index).is_some() || !row.is_formatted() {
-            return self.page(row, column, index).await;
-        }
         let name = self.page_name(row, column, index);
-        let mut newest: Option<(Page, u64)> = None;
-        let mut found = Vec::new();
+        let mut reads = Vec::new();
         for slab in row.with_slabs(column, <[Slab]>::to_vec) {
             let Some(disk) = slab.present(&self.pool) else { continue };
-            let read = self.read_slots(&disk, &slab, row, column, index).await.newest(name);
-            let generation = read.as_ref().map(|(_, generation)| *generation);
-            let trusted = slab.stale.is_none();
-            found.push((disk.slot(), slab, generation));
-            if trusted && generation > newest.as_ref().map(|(_, generation)| *generation) {
-                newest = read;
+            let mut slots = Vec::with_capacity(2);
+            for generation in 0..2 {
+                let at = row.map(column).page_at(index, generation);
+                for piece in slab.pieces(at, PAGE_BYTES) {
+                    let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                    slots.push(disk.read(piece.at, buffer));
+                }
+            }
+            reads.push((disk, slab, slots));
+        }
+        let mut found = Vec::with_capacity(reads.len());
+        for (disk, slab, slots) in reads {
+            let mut valid = Vec::with_capacity(2);
+            for slot in slots {
+                let (bytes, result) = slot.await;
+                valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
+            }
+            let whole = valid.len() == 2;
+            let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
+            found.push(FoundPage { disk, slab, newest, whole });
+        }
+        found
+    }
+
+    /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
+    /// sound again.
+    async fn heal_page(&self, lacking: &[FoundPage], row: &Rc<Row>, column: usize, index: usize, page: &Page) {
+        for copy in lacking {
+            if copy.slab.stale.is_none() {
+                copy.disk.note(|counters| counters.checksum_errors += 1);
+            }
+            for back in [1, 0] {
+                let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let generation = page.copy_sealed(self.page_name(row, column, index), back, &mut buffer);
+                let at = row.map(column).page_at(index, generation);
+                let frozen = buffer.freeze();
+                for piece in copy.slab.pieces(at, PAGE_BYTES) {
+                    if copy.disk.write(piece.at, frozen.clone(), Durability::Cached).await.is_ok() {
+                        copy.disk.note(|counters| counters.healed_blocks += 1);
+                    }
+                }
             }
         }
-        let Some((page, generation)) = newest else {
-            let why = if found.is_empty() { UnreadableReason::Absent } else { UnreadableReason::NoTable };
-            return Err(self.unreadable(row, column, crate::format::PAGE_ENTRIES * index, why));
-        };
-        let lacking: Vec<(DiskSlot, Slab)> = found
-            .into_iter()
-            .filter(|(_, _, found)| *found != Some(generation))
-            .map(|(slot, slab, _)| (slot, slab))
-            .collect();
-        self.heal_page(&lacking, row, column, index, &page).await;
-        Ok(self.keep(row, column, index, page))
     }
 
     /// Writes a buffer to one place of every slab of a column whose disk is here. A disk that fails is excluded.
@@ -192,7 +227,7 @@ impl Shared {
     }
 
     /// Writes every dirty page of a row; of a row without tables on its disks, every page and the slabs' headers.
-    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    async fn write_row_tables(&self, row: &Rc<Row>, written: &mut Vec<Rc<Page>>) -> Result<(), SpaceError> {
         let formatting = !row.is_formatted();
         if formatting {
             for column in 0..row.shape.columns() {
@@ -206,14 +241,21 @@ impl Shared {
             if !page.is_dirty() && !formatting {
                 continue;
             }
-            let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
-            let generation = page.seal(self.page_name(row, column, index), &mut buffer);
-            page.sealed();
+            // While a page is being sealed, changes leave a snapshot: both slots of an unpaired one get the same.
+            let times = if page.is_unpaired() { 2 } else { 1 };
+            for time in 1..=times {
+                let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let generation = page.seal(self.page_name(row, column, index), &mut buffer);
+                if time == times {
+                    page.sealed();
+                }
+                self.count(|counters| counters.page_writes += 1);
+                self.write_to_slabs(row, column, row.map(column).page_at(index, generation), buffer).await?;
+            }
             if page.is_dirty() {
                 self.note_dirty(row);
             }
-            self.count(|counters| counters.page_writes += 1);
-            self.write_to_slabs(row, column, row.map(column).page_at(index, generation), buffer).await?;
+            written.push(page);
         }
         Ok(())
     }
@@ -272,15 +314,17 @@ impl Shared {
         }
         self.frozen.set(None);
         let epoch = self.pool.epoch();
+        let mut written = Vec::new();
         for row in &rows {
             let _turn = self.table_turn.take().await;
             if !row.gone.get() {
-                self.write_row_tables(row).await?;
+                self.write_row_tables(row, &mut written).await?;
             }
         }
         if !cfg!(feature = "bug-table-not-flushed") {
             self.pool.flush_disks().await?;
         }
+        written.iter().for_each(|page| page.note_durable());
         for row in rows.iter().filter(|row| !row.gone.get()) {
             if self.pool.epoch() != epoch {
                 // A disk left on the way and lacks pages: its slabs are stale from here on.
@@ -317,7 +361,7 @@ impl Shared {
         SpaceError::Unreadable {
             name: self.pool_name().clone(),
             at: row.index * row.bytes() + u64::from(block) * BLOCK_BYTES,
-            length: dolmen_units::Bytes(BLOCK_BYTES),
+            length: Bytes(BLOCK_BYTES),
             why,
         }
     }

@@ -77,6 +77,8 @@ pub(crate) struct Stretch {
     pub(crate) stamp: Stamp,
     pub(crate) state: u8,
     pub(crate) intent: bool,
+    /// Low bits of the generation that the page of these blocks has on its disks for certain.
+    pub(crate) generation: u16,
 }
 
 impl Stretch {
@@ -92,7 +94,7 @@ impl Stretch {
             state: self.state,
             column: self.column,
             intent: u8::from(self.intent),
-            reserved: [0; 2],
+            generation: self.generation.into(),
         };
         let mut bytes = [0; 40];
         bytes.copy_from_slice(raw.as_bytes());
@@ -143,8 +145,9 @@ fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
         stamp: Stamp(raw.stamp),
         state: raw.state,
         intent: raw.intent == 1,
+        generation: raw.generation.get(),
     };
-    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 1 && raw.reserved == [0; 2];
+    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 1;
     if !known || stretch.count == 0 || stretch.first.checked_add(stretch.count).is_none() {
         return None;
     }
@@ -191,6 +194,7 @@ mod tests {
             stamp: Stamp::of(Epoch(0x0102_0304)),
             state: STATE_VALID,
             intent: true,
+            generation: 0x1234,
         };
         let mut body = stretch.head().to_vec();
         body.extend([1, 0, 0, 0, 2, 0, 0, 0]);

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
+use crate::pages::Knowledge;
 use crate::read::{Copy, matches_state};
 use crate::record::{BlockState, Stamp, stretches};
 use crate::row::Row;
@@ -27,6 +28,8 @@ struct Claim {
     state: BlockState,
     stamp: Stamp,
     intent: bool,
+    /// Low bits of the generation that the block's page had on disk at least.
+    generation: u16,
 }
 
 /// Everything that the log says of one row.
@@ -86,8 +89,13 @@ fn collect(
         let row = by_row.entry((stretch.space, stretch.row_index, stretch.row)).or_default();
         for number in 0..stretch.count {
             let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
-            let claim =
-                Claim { settled: record.settled, state: read.state(number), stamp: stretch.stamp, intent: stretch.intent };
+            let claim = Claim {
+                settled: record.settled,
+                state: read.state(number),
+                stamp: stretch.stamp,
+                intent: stretch.intent,
+                generation: stretch.generation,
+            };
             // What a flush has covered replaces everything before it.
             if record.settled {
                 claims.clear();
@@ -107,12 +115,14 @@ async fn recover_row(
 ) -> Result<(), SpaceError> {
     shared.settle_absences(row).await?;
     let held = shared.tickets.begin();
+    let floors = floors_of(claims);
     for ((column, block), claims) in claims {
         if *column >= row.shape.columns() || *block >= row.shape.column_blocks(*column) {
             continue;
         }
         let (index, entry) = place_in_page(*block);
-        let page = match shared.page_for_recovery(row, *column, index).await {
+        let floor = floors.get(&(*column, index)).copied().unwrap_or_default();
+        let page = match shared.page_knowing(row, *column, index, Knowledge::AtLeast(floor)).await {
             Ok(page) => page,
             Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => {
                 recovery.out_of_reach += 1;
@@ -132,12 +142,27 @@ async fn recover_row(
         page.set(entry, decided, stamp, shared.now(held.ticket()));
         let range = Range { first: *block, count: 1 };
         let mut body: SmallVec<[u8; 64]> = SmallVec::new();
-        push_stretch(&mut body, shared.stretch(row, *column, range, stamp), &[decided]);
+        push_stretch(&mut body, shared.stretch(row, *column, range, stamp), &[decided], page.durable_generation());
         shared.pool.append_blocks(&body, Wait::Written).await?;
         shared.note_unsettled(held.ticket(), row, *column, range);
     }
     shared.note_dirty(row);
     Ok(())
+}
+
+/// The generation that each page must have at least: the latest that a record of one of its blocks names.
+fn floors_of(claims: &RowClaims) -> BTreeMap<(usize, usize), u16> {
+    let mut floors: BTreeMap<(usize, usize), u16> = BTreeMap::new();
+    for ((column, block), claims) in claims {
+        let floor = floors.entry((*column, place_in_page(*block).0)).or_insert_with(|| claims.first().map_or(0, |claim| claim.generation));
+        for claim in claims {
+            // Which of two is later shows in their difference, since a page is not written 32,768 times in between.
+            if claim.generation.wrapping_sub(*floor) < 1 << 15 {
+                *floor = claim.generation;
+            }
+        }
+    }
+    floors
 }
 
 /// The state of a block in flight, given to all copies that are here.

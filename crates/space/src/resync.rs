@@ -86,11 +86,20 @@ impl Space {
                 self.resync_block(row, column, block, slab, result).await?;
             }
         }
-        // All of the column's pages go to their next generation on every copy, this one included.
+        // All of the column's pages go to their next generation on every copy, this one included. A record for one block of
+        // each announces that: recovery then knows that a slot may be half-written.
         for index in 0..row.map(column).pages() {
-            self.shared.page(row, column, index).await?.set_dirty();
+            let first = u32::try_from(index * crate::format::PAGE_ENTRIES).unwrap_or(0);
+            let row_block = row.shape.row_block(column, first);
+            let _guard = row.locks.lock(Range { first: row_block, count: 1 }).await;
+            if row.gone.get() {
+                return Ok(());
+            }
+            let held = self.shared.tickets.begin();
+            let range = Range { first, count: 1 };
+            self.shared.record_again(row, column, range, held.ticket()).await?;
+            self.shared.note_unsettled(held.ticket(), row, column, range);
         }
-        self.shared.note_dirty(row);
         Ok(())
     }
 

@@ -44,6 +44,8 @@ pub enum IncidentKind {
     TakenAsFound,
     /// No copy matched its checksum.
     Lost,
+    /// No copy of its table could be believed; what it held is unknown.
+    TableLost,
 }
 
 /// What the engine did since the pool was opened.
@@ -71,6 +73,8 @@ pub struct SpaceCounters {
     pub taken_as_found: u64,
     /// Blocks that no copy could give.
     pub lost_blocks: u64,
+    /// Table pages that no copy could give.
+    pub lost_pages: u64,
     /// Blocks copied to a disk that had missed them.
     pub resynced_blocks: u64,
 }
@@ -251,7 +255,8 @@ impl Shared {
             let page = self.page(row, column, index).await?;
             let state = page.state(entry);
             page.set(entry, state, stamp, self.now(ticket));
-            push_stretch(&mut body, self.stretch(row, column, Range { first: block, count: 1 }, stamp), &[state]);
+            let stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
+            push_stretch(&mut body, stretch, &[state], page.durable_generation());
         }
         self.note_dirty(row);
         self.pool.append_blocks(&body, Wait::Written).await?;
@@ -270,6 +275,7 @@ impl Shared {
             stamp,
             state: STATE_VALID,
             intent: false,
+            generation: 0,
         }
     }
 
@@ -334,6 +340,22 @@ pub(crate) fn place_in_page(block: u32) -> (usize, usize) {
     (block / crate::format::PAGE_ENTRIES, block % crate::format::PAGE_ENTRIES)
 }
 
+/// Cuts a range of a column where its table pages end.
+pub(crate) fn by_page(range: Range) -> impl Iterator<Item = Range> {
+    let end = range.first + range.count;
+    let mut first = range.first;
+    std::iter::from_fn(move || {
+        if first == end {
+            return None;
+        }
+        let entries = u32::try_from(crate::format::PAGE_ENTRIES).unwrap_or(1);
+        let to = end.min((first / entries + 1) * entries);
+        let part = Range { first, count: to - first };
+        first = to;
+        Some(part)
+    })
+}
+
 /// The smallest range of the row that holds a range of a column.
 pub(crate) fn row_range(row: &Row, column: usize, range: Range) -> Option<Range> {
     let first = row.shape.row_block(column, range.first);
@@ -341,10 +363,18 @@ pub(crate) fn row_range(row: &Row, column: usize, range: Range) -> Option<Range>
     Some(Range { first, count: last - first + 1 })
 }
 
-/// Appends a stretch with the states of its blocks to a record. All states are alike but for checksums.
-pub(crate) fn push_stretch<const N: usize>(body: &mut SmallVec<[u8; N]>, mut stretch: Stretch, states: &[BlockState]) {
+/// Appends a stretch with the states of its blocks to a record. All states are alike but for checksums, and all blocks are
+/// of one page, whose durable generation is given.
+pub(crate) fn push_stretch<const N: usize>(
+    body: &mut SmallVec<[u8; N]>,
+    mut stretch: Stretch,
+    states: &[BlockState],
+    generation: u64,
+) {
     let (state, _) = states.first().copied().unwrap_or_default().parts();
     stretch.state = state;
+    let [low, high, ..] = generation.to_le_bytes();
+    stretch.generation = u16::from_le_bytes([low, high]);
     body.extend_from_slice(&stretch.head());
     if state == STATE_VALID {
         for state in states {

@@ -45,6 +45,10 @@ pub(crate) struct Page {
     entries: RefCell<Box<Entries>>,
     snapshot: RefCell<Option<Box<Entries>>>,
     generation: Cell<u64>,
+    /// The generation that a flush has covered.
+    durable: Cell<u64>,
+    /// Whether both slots have to be written, because nobody knows what the other one holds.
+    unpaired: Cell<bool>,
     dirty: Cell<bool>,
     /// A write-back has all that it waits for and is about to take the page: from now on every change leaves a snapshot.
     awaiting_seal: Cell<bool>,
@@ -72,11 +76,23 @@ impl Page {
             entries: RefCell::new(entries),
             snapshot: RefCell::new(None),
             generation: Cell::new(generation),
+            durable: Cell::new(generation),
+            unpaired: Cell::new(generation == 0),
             dirty: Cell::new(false),
             awaiting_seal: Cell::new(false),
             unflushed: RefCell::default(),
             used: Cell::new(true),
         }
+    }
+
+    /// A page of which nothing is known any more: every block is damaged until it is written. `generation` is the highest
+    /// that was seen of it.
+    pub(crate) fn lost(generation: u64) -> Self {
+        let entry = RawEntry { state: crate::format::STATE_DAMAGED, ..RawEntry::default() };
+        let page = Self::with(Box::new([entry; PAGE_ENTRIES]), generation);
+        page.unpaired.set(true);
+        page.dirty.set(true);
+        page
     }
 
     /// The page in the bytes of a slot, with its generation, if they hold this very page.
@@ -111,10 +127,11 @@ impl Page {
         generation
     }
 
-    /// The bytes of the generation that is on disk, for a copy that lost them. Only for a page that was just read.
-    pub(crate) fn copy_sealed(&self, name: PageName, into: &mut [u8]) -> u64 {
-        encode(&self.entries.borrow(), self.generation.get(), name, into);
-        self.generation.get()
+    /// The bytes for a slot of a copy that lost them, `back` generations ago. Only for a page that was just read.
+    pub(crate) fn copy_sealed(&self, name: PageName, back: u64, into: &mut [u8]) -> u64 {
+        let generation = self.generation.get().saturating_sub(back);
+        encode(&self.entries.borrow(), generation, name, into);
+        generation
     }
 
     /// Notes that what [`seal`](Self::seal) gave is on its way to the disks. Whatever came later is still dirty.
@@ -127,6 +144,22 @@ impl Page {
     /// Notes that a write-back has all that it waits for: what the page or its snapshot says now is to be written.
     pub(crate) fn await_seal(&self) {
         self.awaiting_seal.set(true);
+    }
+
+    /// Whether [`seal`](Self::seal) has to be called twice in a row, for both slots.
+    pub(crate) fn is_unpaired(&self) -> bool {
+        self.unpaired.get()
+    }
+
+    /// Notes that a flush has covered what was sealed.
+    pub(crate) fn note_durable(&self) {
+        self.durable.set(self.generation.get());
+        self.unpaired.set(false);
+    }
+
+    /// The generation that its disks have for certain.
+    pub(crate) fn durable_generation(&self) -> u64 {
+        self.durable.get()
     }
 
     /// Whether it says more than its disks.

@@ -14,7 +14,7 @@ use crate::error::SpaceError;
 use crate::locks::Range;
 use crate::record::BlockState;
 use crate::row::Row;
-use crate::shared::{place_in_page, push_stretch};
+use crate::shared::{by_page, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::table::{Page, WriteClass};
 use crate::tickets::Held;
@@ -120,7 +120,7 @@ impl Space {
             let blocks = bytes.chunks_exact(BLOCK).take(part.range.count as usize);
             part.states.extend(blocks.map(|block| BlockState::Valid(crc32c(block))));
         }
-        let written = self.write_in_order(row, &parts, data, class).await?;
+        let written = self.write_in_order(row, &parts, &pages, data, class).await?;
         if !written.complete {
             return self.undo(row, &parts, &pages, &written).await;
         }
@@ -143,10 +143,11 @@ impl Space {
         &self,
         row: &Rc<Row>,
         parts: &Parts,
+        pages: &Pages,
         data: &Bytes_,
         class: WriteClass,
     ) -> Result<Written, SpaceError> {
-        let body = self.body(row, parts, class);
+        let body = self.body(row, parts, pages, class);
         let pool = &self.shared.pool;
         let append = |wait| pool.append_blocks(&body, wait);
         match class {
@@ -174,13 +175,18 @@ impl Space {
     }
 
     /// The record of a write.
-    fn body(&self, row: &Rc<Row>, parts: &Parts, class: WriteClass) -> Body {
+    fn body(&self, row: &Rc<Row>, parts: &Parts, pages: &Pages, class: WriteClass) -> Body {
         let mut body = Body::new();
         let stamp = self.shared.stamp();
         for part in parts {
-            let mut stretch = self.shared.stretch(row, part.column, part.range, stamp);
-            stretch.intent = class == WriteClass::Overwrite;
-            push_stretch(&mut body, stretch, &part.states);
+            for range in by_page(part.range) {
+                let mut stretch = self.shared.stretch(row, part.column, range, stamp);
+                stretch.intent = class == WriteClass::Overwrite;
+                let from = (range.first - part.range.first) as usize;
+                let states = part.states.get(from..from + range.count as usize).unwrap_or_default();
+                let page = find(pages, part.column, range.first);
+                push_stretch(&mut body, stretch, states, page.map_or(0, |(page, _)| page.durable_generation()));
+            }
         }
         body
     }
@@ -255,9 +261,9 @@ impl Space {
         let stamp = self.shared.stamp();
         for part in parts {
             for block in part.range.first..part.range.first + part.range.count {
-                let state = find(pages, part.column, block).map(|(page, entry)| page.state(entry)).unwrap_or_default();
+                let Some((page, entry)) = find(pages, part.column, block) else { continue };
                 let stretch = self.shared.stretch(row, part.column, Range { first: block, count: 1 }, stamp);
-                push_stretch(&mut body, stretch, &[state]);
+                push_stretch(&mut body, stretch, &[page.state(entry)], page.durable_generation());
             }
         }
         self.shared.pool.append_blocks(&body, Wait::Durable).await?;

@@ -4,6 +4,7 @@ use dolmen_units::DiskId;
 
 use crate::bitmap::Bitmap;
 use crate::error::Finding;
+use crate::fill::FILL_MIN_BYTES;
 use crate::page::{Page, Shape};
 use crate::replica::{Port, Replica};
 use crate::store::{Pin, Store};
@@ -30,7 +31,7 @@ impl Store {
         self.check_blocks(&port, &pin, &replicas, &mut seen).await;
         let mut walk = Walk::new(self, &pin);
         while let Some(group) = walk.group() {
-            self.check_group(&port, &replicas, &group, &mut walk, &mut seen).await;
+            self.check_group(&pin, &replicas, &group, &mut walk, &mut seen).await;
         }
         self.check_space(&pin, &mut seen);
         seen.findings
@@ -51,12 +52,13 @@ impl Store {
 
     async fn check_group(
         &self,
-        port: &Port,
+        pin: &Pin,
         replicas: &[Replica],
         group: &[Step],
         walk: &mut Walk,
         seen: &mut Seen,
     ) {
+        let port = self.port();
         let expected: Vec<_> = group.iter().map(|step| step.expect).collect();
         let mut sound: Vec<Option<Page>> = group.iter().map(|_| None).collect();
         for replica in replicas {
@@ -72,11 +74,11 @@ impl Store {
             }
         }
         for (step, page) in group.iter().zip(sound) {
-            self.check_page(step, page.as_ref(), walk, seen);
+            self.check_page(pin, step, page.as_ref(), walk, seen);
         }
     }
 
-    fn check_page(&self, step: &Step, page: Option<&Page>, walk: &mut Walk, seen: &mut Seen) {
+    fn check_page(&self, pin: &Pin, step: &Step, page: Option<&Page>, walk: &mut Walk, seen: &mut Seen) {
         let (pool, number) = (self.pool, step.expect.at.page);
         let Some(page) = page else {
             seen.complete = false;
@@ -90,6 +92,11 @@ impl Store {
         }
         if let Some(key) = step.upper.and_then(|upper| page.last_key().filter(|last| *last >= upper)) {
             seen.findings.push(Finding::KeyOutOfPlace { pool, page: number, key });
+        }
+        let is_root = pin.tree().root.is_some_and(|root| root.child.at == step.expect.at);
+        let in_tree = matches!(step.expect.shape, Shape::Tree { .. });
+        if in_tree && !is_root && page.body().len() < FILL_MIN_BYTES {
+            seen.findings.push(Finding::Thin { pool, page: number, used_bytes: page.body().len() });
         }
         if step.expect.shape == (Shape::Tree { level: 0 }) {
             seen.entries += page.count() as u64;

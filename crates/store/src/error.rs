@@ -401,6 +401,16 @@ pub enum Finding {
         /// Said.
         expected: u64,
     },
+    /// A page that is not the root holds less than a third of what fits: room is wasted, nothing is wrong.
+    #[error("S9: metadata page {page} of pool {pool} holds only {used_bytes} bytes")]
+    Thin {
+        /// The pool.
+        pool: PoolId,
+        /// The page.
+        page: u64,
+        /// What it holds.
+        used_bytes: usize,
+    },
     /// A replica lacks the newest checkpoint.
     #[error("S8: disk {disk} of pool {pool} lacks the newest metadata checkpoint, {expected}")]
     Stale {

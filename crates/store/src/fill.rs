@@ -13,7 +13,7 @@ use crate::key::{Key, Value};
 use crate::page::{CHILD_BYTES, Child, Draft, ENTRY_EXTRA_BYTES, LEVELS_MAX};
 
 /// Less than this in a page, and it takes in a neighbour.
-const FILL_MIN_BYTES: usize = BODY_BYTES / 3;
+pub(crate) const FILL_MIN_BYTES: usize = BODY_BYTES / 3;
 /// So much gathered, and a full page leaves: what remains can still be cut into two even pages or more.
 const GATHERED_MAX_BYTES: usize = 3 * BODY_BYTES;
 

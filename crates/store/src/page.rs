@@ -384,6 +384,25 @@ mod tests {
         bytes
     }
 
+    #[test]
+    fn whatever_a_parent_does_not_name_is_told_apart() {
+        let page = Draft::leaf([(Key([3; 24]), &b"x"[..])].into_iter()).seal(POOL, 5, 7);
+        let good = expect(&page);
+        let judge = |expect: Expect| Page::parse(page.bytes(), &expect).unwrap_err();
+        assert!(matches!(judge(Expect { pool: PoolId([1; 16]), ..good }), Defect::Pool { .. }));
+        let at = |change: fn(&mut Pointer)| {
+            let mut other = good;
+            change(&mut other.at);
+            other
+        };
+        assert!(matches!(judge(at(|at| at.page = 6)), Defect::Place { found: 5, expected: 6 }));
+        assert!(matches!(judge(at(|at| at.sequence = 6)), Defect::Sequence { found: 7, expected: 6 }));
+        assert!(matches!(judge(at(|at| at.checksum = 6)), Defect::NotNamed { expected: 6, .. }));
+        let shape = Shape::Tree { level: 1 };
+        assert!(matches!(judge(Expect { shape, ..good }), Defect::Shape { found_level: 0, .. }));
+        assert!(matches!(judge(Expect { key: Some(Key::MIN), ..good }), Defect::Order { entry: 0 }));
+    }
+
     proptest! {
         #[test]
         fn a_leaf_reads_back_and_no_flipped_bit_is_believed(

@@ -146,6 +146,10 @@ fn a_tree_of_three_levels_grows_and_shrinks_to_nothing() {
         }
     }
     assert_eq!(store.stats().height, 3);
+    (0..2500).step_by(97).for_each(|number| store.put(row(number), &value(number, 9, 10)));
+    world.checkpoint(&store, 1);
+    assert_eq!((store.stats().entries, world.check(&store)), (2500, vec![]));
+    assert_eq!(world.get(&store, row(970)).unwrap(), Some(value(970, 9, 10)));
     for range in [0..900, 1600..2500, 901..1599] {
         range.for_each(|number| store.delete(row(number)));
         world.checkpoint(&store, 2);

@@ -78,6 +78,7 @@ fn changes_during_a_checkpoint_are_visible_and_belong_to_the_next() {
     let store = world.open();
     store.put(row(1), b"first");
     store.put(row(2), b"doomed");
+    store.put(row(5), b"merging");
     *world.disks[0].held.borrow_mut() = Some(Vec::new());
     let running = Rc::clone(&store);
     let task = async move { running.checkpoint(anchor(1)).await.unwrap() };
@@ -86,13 +87,20 @@ fn changes_during_a_checkpoint_are_visible_and_belong_to_the_next() {
     store.put(row(1), b"second");
     store.delete(row(2));
     store.put(row(3), b"third");
-    let expected: Content = [(row(1), b"second".to_vec()), (row(3), b"third".to_vec())].into_iter().collect();
+    let expected: Content =
+        [(row(1), b"second".to_vec()), (row(3), b"third".to_vec()), (row(5), b"merging".to_vec())]
+            .into_iter()
+            .collect();
     assert_eq!(world.content(&store).unwrap(), expected);
+    assert_eq!(world.get(&store, row(5)).unwrap(), Some(b"merging".to_vec()));
     world.disks[0].release();
     while world.executor.run_one(|_| 0) {}
     assert_eq!(store.stats().checkpoints, 1);
     assert_eq!(world.content(&store).unwrap(), expected);
-    let old: Content = [(row(1), b"first".to_vec()), (row(2), b"doomed".to_vec())].into_iter().collect();
+    let old: Content =
+        [(row(1), b"first".to_vec()), (row(2), b"doomed".to_vec()), (row(5), b"merging".to_vec())]
+            .into_iter()
+            .collect();
     assert_eq!(world.content(&world.open()).unwrap(), old);
     world.checkpoint(&store, 2);
     assert_eq!(world.content(&world.open()).unwrap(), expected);
@@ -152,17 +160,76 @@ fn a_caller_that_gives_up_waiting_cancels_nothing() {
     world.format();
     let store = world.open();
     store.put(row(1), b"one");
+    *world.disks[0].held.borrow_mut() = Some(Vec::new());
     let running = Rc::clone(&store);
     world.run(async move {
-        let mut wait = Box::pin(running.checkpoint(anchor(1)));
+        let mut started = Box::pin(running.checkpoint(anchor(1)));
         std::future::poll_fn(|cx| {
-            let _ = wait.as_mut().poll(cx);
+            let _ = started.as_mut().poll(cx);
             std::task::Poll::Ready(())
         })
         .await;
     });
     while world.executor.run_one(|_| 0) {}
+    world.disks[0].release();
+    while world.executor.run_one(|_| 0) {}
     assert_eq!((store.stats().checkpoints, store.overlay_bytes()), (1, 0));
+}
+
+#[test]
+fn changes_during_a_checkpoint_that_fails_win_over_those_it_gives_back() {
+    let world = World::blank(1, 64);
+    world.format();
+    let store = world.open();
+    store.put(row(1), b"first");
+    store.put(row(2), b"kept");
+    *world.disks[0].held.borrow_mut() = Some(Vec::new());
+    let running = Rc::clone(&store);
+    let task = async move { running.checkpoint(anchor(1)).await.unwrap_err() };
+    world.executor.spawn("checkpoint", Box::pin(async move { drop(task.await) }));
+    while world.executor.run_one(|_| 0) {}
+    store.put(row(1), b"second");
+    world.disks[0].fail_in.set(Some((0, DeviceError::Medium { errno: 5 })));
+    world.disks[0].release();
+    while world.executor.run_one(|_| 0) {}
+    let expected: Content = [(row(1), b"second".to_vec()), (row(2), b"kept".to_vec())].into_iter().collect();
+    assert_eq!(world.content(&store).unwrap(), expected);
+    world.checkpoint(&store, 2);
+    assert_eq!(world.content(&world.open()).unwrap(), expected);
+}
+
+#[test]
+fn a_scan_across_a_checkpoint_misses_nothing() {
+    // Scenario: a scan waits for a page while a checkpoint freezes, merges and publishes what was in the overlay.
+    for steps in 0..12 {
+        let world = World::blank(1, 64);
+        world.format();
+        let content = fill(&world, &world.open(), 1);
+        let store = world.open();
+        let mut content = content;
+        for (key, value) in content.iter_mut().step_by(3) {
+            *value = b"changed".to_vec();
+            store.put(*key, value);
+        }
+        let (scanner, running) = (Rc::clone(&store), Rc::clone(&store));
+        let found = Rc::new(std::cell::RefCell::new(None));
+        let into = Rc::clone(&found);
+        let scan = async move { *into.borrow_mut() = Some(crate::world::content(&scanner).await.unwrap()) };
+        world.disks[0].slow_reads.set(true);
+        world.executor.spawn("scan", Box::pin(scan));
+        world
+            .executor
+            .spawn("checkpoint", Box::pin(async move { running.checkpoint(anchor(2)).await.unwrap() }));
+        let mut turn = 0;
+        while found.borrow().is_none() || store.stats().checkpoints == 0 {
+            if !world.executor.run_one(|_| 0) {
+                // The oldest read first for a while, then the newest: whoever waits then, waits through the other's work.
+                turn += 1;
+                world.disks[0].finish_one_read(if turn < steps { 0 } else { usize::MAX });
+            }
+        }
+        assert!(found.take().unwrap() == content, "schedule {steps}");
+    }
 }
 
 #[test]

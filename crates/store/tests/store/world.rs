@@ -34,6 +34,9 @@ pub(crate) struct TestDisk {
     /// The write or flush, counted from now, that fails, and how; later ones fail as well while `lasting`.
     pub(crate) fail_in: Cell<Option<(u64, DeviceError)>>,
     pub(crate) lasting: Cell<bool>,
+    /// Whether reads wait for [`finish_one_read`](Self::finish_one_read).
+    pub(crate) slow_reads: Cell<bool>,
+    waiting: RefCell<Vec<(dolmen_block_io::CompletionKey, Command)>>,
     pub(crate) reads_fail: Cell<Option<DeviceError>>,
     pub(crate) held: RefCell<Option<Vec<(dolmen_block_io::CompletionKey, Command)>>>,
     counters: Cell<IoCounters>,
@@ -50,6 +53,8 @@ impl TestDisk {
             events: Rc::clone(events),
             fail_in: Cell::default(),
             lasting: Cell::default(),
+            slow_reads: Cell::default(),
+            waiting: RefCell::default(),
             reads_fail: Cell::default(),
             held: RefCell::default(),
             counters: Cell::default(),
@@ -113,6 +118,15 @@ impl TestDisk {
         Outcome { result, payload }
     }
 
+    /// Lets one of the reads that wait happen.
+    pub(crate) fn finish_one_read(&self, pick: usize) {
+        let count = self.waiting.borrow().len();
+        assert!(count > 0, "nothing can move any more");
+        let (key, command) = self.waiting.borrow_mut().remove(pick.min(count - 1));
+        let outcome = self.perform(command.action);
+        self.completions.complete(key, outcome);
+    }
+
     /// Lets the writes that were held back happen, in order.
     pub(crate) fn release(&self) {
         for (key, command) in self.held.take().unwrap_or_default() {
@@ -135,6 +149,11 @@ impl BlockDevice for TestDisk {
         if let (Some(held), false) = (self.held.borrow_mut().as_mut(), reads) {
             let (key, submission) = self.completions.begin();
             held.push((key, command));
+            return submission;
+        }
+        if reads && self.slow_reads.get() {
+            let (key, submission) = self.completions.begin();
+            self.waiting.borrow_mut().push((key, command));
             return submission;
         }
         let outcome = self.perform(command.action);

@@ -1,0 +1,535 @@
+//! The one definition of the command line: parser, help, manual pages and completion are made of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use dolmen_api::{SOCKET_PATH, SOCKET_VARIABLE};
+use dolmen_units::{Bytes, Name};
+
+use crate::client::Intent;
+use crate::values::{SpaceName, parse_seconds, parse_size, parse_space_size};
+
+/// Pooled, resilient storage: any mix of disks as one pool, spaces on it that survive the loss of disks.
+///
+/// Without a command: tells whether all is well, and if not, why and what to do.
+#[derive(Debug, Parser)]
+#[command(name = "dolmen", version, propagate_version = false, disable_help_subcommand = true)]
+#[command(after_long_help = crate::manual::exit_codes())]
+pub(crate) struct Arguments {
+    /// What goes for every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// How answers are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// The documents of the API as they are, one a line
+    Json,
+}
+
+/// What goes for every command.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// How to write answers
+    #[arg(short, long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: Format,
+    /// The daemon's socket
+    #[arg(long, global = true, env = SOCKET_VARIABLE, default_value = SOCKET_PATH, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// Seconds that the daemon may take for an answer
+    #[arg(long, global = true, default_value = "120", value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
+    pub timeout: Duration,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Tell whether all is well, and if not, why and what to do
+    Status,
+    /// Make, look at, move and destroy pools
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Look at disks, exchange them, take them back in
+    #[command(subcommand)]
+    Disk(DiskCommand),
+    /// Make, look at, change, attach and delete spaces
+    #[command(subcommand)]
+    Space(SpaceCommand),
+    /// Serve a space over NBD on a Unix socket, and print its address
+    Serve(ServeArguments),
+    /// Stop serving a space
+    Unserve(SpaceTarget),
+    /// Tell where the bytes of pools are, and what still fits at each protection level
+    Df(PoolFilter),
+    /// List jobs, or watch one
+    Jobs(JobsArguments),
+    /// Read and verify everything that a pool holds, and heal what can be healed
+    Scrub(ScrubArguments),
+    /// Check a pool on its disks, without the daemon and without changing anything
+    Check(CheckArguments),
+    /// Run the daemon in the foreground
+    Daemon(DaemonArguments),
+    /// End the daemon; pools are closed, spaces in use keep it from ending
+    Stop(StopArguments),
+    /// Print the completion script for a shell
+    Completion(CompletionArguments),
+    /// Write the manual pages into a folder
+    Man(ManArguments),
+    /// Print the versions of this command and of the daemon
+    Version,
+}
+
+/// `dolmen pool …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make a pool of disks, partitions or files
+    Create(PoolCreate),
+    /// List pools
+    List,
+    /// Show a pool with its disks and spaces
+    Show(PoolTarget),
+    /// Close a pool and give it up, so that any host may import it
+    Export(PoolChange),
+    /// Open a pool that is on disks of this host
+    Import(PoolImport),
+    /// Destroy a pool and all that it holds
+    Destroy(PoolDestroy),
+    /// Add disks to a pool
+    Add(PoolAdd),
+}
+
+/// `dolmen disk …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum DiskCommand {
+    /// List the disks of a pool, or of all pools and the devices that belong to none
+    List(PoolFilter),
+    /// Put a disk in the place of another, and restore redundancy
+    Replace(DiskReplace),
+    /// Take a disk back in that was away, and bring it up to date
+    Online(DiskOnline),
+}
+
+/// `dolmen space …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum SpaceCommand {
+    /// Make a space
+    Create(SpaceCreate),
+    /// List spaces
+    List(PoolFilter),
+    /// Show a space
+    Show(SpaceTarget),
+    /// Change a setting of a space
+    Set(SpaceSet),
+    /// Change the size of a space
+    Resize(SpaceResize),
+    /// Delete a space and all that it holds
+    Delete(SpaceDelete),
+    /// Attach a space as a block device, and print its path
+    Attach(SpaceChange),
+    /// Detach a space
+    Detach(SpaceChange),
+}
+
+/// Whether to change anything.
+#[derive(Debug, Args)]
+pub(crate) struct DryRun {
+    /// Change nothing; print usable space before and after, bytes moved, and whether it can be undone
+    #[arg(short = 'n', long = "dry-run")]
+    pub dry_run: bool,
+}
+
+impl DryRun {
+    /// What is meant.
+    pub(crate) fn intent(&self) -> Intent {
+        if self.dry_run { Intent::DryRun } else { Intent::Act }
+    }
+}
+
+/// The consent to destroy something that has a name.
+#[derive(Debug, Args)]
+pub(crate) struct DestroyName {
+    /// The name of what is to be lost, again; without it, it is asked for at the terminal
+    #[arg(long, value_name = "NAME")]
+    pub destroy: Option<String>,
+    /// Answer yes to questions; the loss of data is none of them and wants the name
+    #[arg(short, long, hide_short_help = true)]
+    pub yes: bool,
+}
+
+/// The consent to overwrite disks.
+#[derive(Debug, Args)]
+pub(crate) struct DestroyDisks {
+    /// A disk, named as among the disks, whose present content may be lost; may be repeated
+    #[arg(long, value_name = "DISK")]
+    pub destroy: Vec<PathBuf>,
+    /// Answer yes to questions; the loss of data is none of them and wants the disk's name
+    #[arg(short, long, hide_short_help = true)]
+    pub yes: bool,
+}
+
+/// Whether to wait for a job.
+#[derive(Debug, Args)]
+pub(crate) struct Waiting {
+    /// Do not wait for the job to end
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// A pool.
+#[derive(Debug, Args)]
+pub(crate) struct PoolTarget {
+    /// The pool
+    pub pool: Name,
+}
+
+/// A pool, or all.
+#[derive(Debug, Args)]
+pub(crate) struct PoolFilter {
+    /// The pool; all of them when left out
+    pub pool: Option<Name>,
+}
+
+/// A change of a pool that says no more.
+#[derive(Debug, Args)]
+pub(crate) struct PoolChange {
+    /// The pool
+    pub pool: Name,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool create`
+#[derive(Debug, Args)]
+pub(crate) struct PoolCreate {
+    /// The name of the pool
+    pub pool: Name,
+    /// Disks, partitions or files; all that they hold is lost
+    #[arg(required = true, value_name = "DISK")]
+    pub disks: Vec<PathBuf>,
+    /// A number for each disk, in order: disks with the same one may fail together; 0 for a disk by itself
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", hide_short_help = true)]
+    pub fault_domains: Vec<u32>,
+    /// What may be overwritten.
+    #[command(flatten)]
+    pub consent: DestroyDisks,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool add`
+#[derive(Debug, Args)]
+pub(crate) struct PoolAdd {
+    /// The pool
+    pub pool: Name,
+    /// Disks, partitions or files; all that they hold is lost
+    #[arg(required = true, value_name = "DISK")]
+    pub disks: Vec<PathBuf>,
+    /// What may be overwritten.
+    #[command(flatten)]
+    pub consent: DestroyDisks,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool import`
+#[derive(Debug, Args)]
+pub(crate) struct PoolImport {
+    /// Disks, files, or folders of them, to look at beside all disks of the system
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The pool, by name or id, when there is more than one
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
+    /// Open it for reading only
+    #[arg(long, conflicts_with = "confirmed")]
+    pub read_only: bool,
+    /// Open it for writing although disks are missing and another host used it last: whoever says so knows that those
+    /// disks are not in use elsewhere
+    #[arg(long)]
+    pub confirmed: bool,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool destroy`
+#[derive(Debug, Args)]
+pub(crate) struct PoolDestroy {
+    /// The pool
+    pub pool: Name,
+    /// The name again.
+    #[command(flatten)]
+    pub consent: DestroyName,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen disk replace`
+#[derive(Debug, Args)]
+pub(crate) struct DiskReplace {
+    /// The pool
+    pub pool: Name,
+    /// The disk to be replaced: its path, its id (the first digits will do) or its number in the pool
+    #[arg(value_name = "OLD")]
+    pub old: String,
+    /// The disk, partition or file that takes its place
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+    /// What may be overwritten.
+    #[command(flatten)]
+    pub consent: DestroyDisks,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen disk online`
+#[derive(Debug, Args)]
+pub(crate) struct DiskOnline {
+    /// The pool
+    pub pool: Name,
+    /// The disk: its path, its id (the first digits will do) or its number in the pool
+    pub disk: String,
+    /// Where the disk is now, if that is not where it was
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// A space.
+#[derive(Debug, Args)]
+pub(crate) struct SpaceTarget {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+}
+
+/// A change of a space that says no more.
+#[derive(Debug, Args)]
+pub(crate) struct SpaceChange {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// How a space survives the loss of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ResiliencyWord {
+    /// Striped over disks, one copy: the loss of any disk loses data
+    Simple,
+    /// One disk after another, one copy: the loss of any disk loses data
+    Span,
+    /// 2 to 4 copies on different disks: all but one of them may be lost
+    Mirror,
+}
+
+/// When room is claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProvisioningWord {
+    /// When it is first written
+    Thin,
+    /// All when the space is made
+    Fixed,
+}
+
+/// The logical sector of a space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SectorWord {
+    /// 512 bytes, for software that knows no other
+    #[value(name = "512")]
+    Small,
+    /// 4096 bytes
+    #[value(name = "4096")]
+    Large,
+}
+
+impl SectorWord {
+    /// As a number.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::Small => 512,
+            Self::Large => 4096,
+        }
+    }
+}
+
+/// `dolmen space create`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceCreate {
+    /// The name of the space, behind the pool that it is to lie on
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// Its size, a multiple of 4 KiB, such as 10G
+    #[arg(short, long, value_parser = parse_space_size, allow_hyphen_values = true)]
+    pub size: Bytes,
+    /// How it survives the loss of disks
+    #[arg(short, long, value_enum, default_value = "mirror", value_name = "KIND")]
+    pub resiliency: ResiliencyWord,
+    /// Copies of a mirror, 2 to 4; usually 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
+    pub copies: Option<u8>,
+    /// Data columns; usually as many as the disks allow, row by row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=240))]
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next: a power of two, 16K to 1M; usually 256K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub interleave: Option<Bytes>,
+    /// When room is claimed
+    #[arg(long, value_enum, default_value = "thin", value_name = "WHEN")]
+    pub provisioning: ProvisioningWord,
+    /// Logical sector in bytes; usually 4096
+    #[arg(long, value_enum, value_name = "BYTES")]
+    pub sector: Option<SectorWord>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen space set`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceSet {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// Another name
+    #[arg(long, value_name = "NAME")]
+    pub name: Name,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen space resize`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceResize {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// The size wanted, a multiple of 4 KiB; smaller only where nothing is cut off
+    #[arg(value_parser = parse_space_size, allow_hyphen_values = true)]
+    pub size: Bytes,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen space delete`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceDelete {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// The name again.
+    #[command(flatten)]
+    pub consent: DestroyName,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen serve`
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// Take no changes from clients
+    #[arg(long)]
+    pub read_only: bool,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen jobs`
+#[derive(Debug, Args)]
+pub(crate) struct JobsArguments {
+    /// The number of a job; all of them when left out
+    pub job: Option<u64>,
+    /// Watch the job until it ends
+    #[arg(short, long, requires = "job")]
+    pub wait: bool,
+}
+
+/// `dolmen scrub`
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArguments {
+    /// The pool
+    pub pool: Name,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// The disks of one pool: disks, partitions or files
+    #[arg(required = true, value_name = "DISK")]
+    pub disks: Vec<PathBuf>,
+    /// Check labels, metadata and the map, and do not read the content of spaces
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// `dolmen daemon`
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArguments {
+    /// Where the daemon keeps what it has to remember
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/dolmen")]
+    pub state: PathBuf,
+    /// Where it keeps sockets and locks
+    #[arg(long, value_name = "FOLDER")]
+    pub run: Option<PathBuf>,
+}
+
+/// `dolmen stop`
+#[derive(Debug, Args)]
+pub(crate) struct StopArguments {
+    /// Leave attached spaces for the next daemon: their I/O pauses, and goes on with it
+    #[arg(long)]
+    pub hand_over: bool,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen completion`
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `dolmen man`
+#[derive(Debug, Args)]
+pub(crate) struct ManArguments {
+    /// The folder; it is made if need be
+    pub folder: PathBuf,
+}

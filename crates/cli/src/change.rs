@@ -1,0 +1,195 @@
+//! Changes: asked for, confirmed where data would be lost, and told about.
+
+use std::path::PathBuf;
+
+use dolmen_api::{Change, ErrorCode, Plan};
+use dolmen_units::Bytes;
+use serde::Serialize;
+
+use crate::args::{Format, Waiting};
+use crate::client::{Client, Document, Intent};
+use crate::confirm::{Consent, Danger, Refusal, ask, judge};
+use crate::error::CliError;
+use crate::jobs::{Pace, watch};
+use crate::out::Out;
+use crate::paint::Tone;
+
+/// What a command works with.
+pub(crate) struct Session<'a, 'o> {
+    /// Whom to ask.
+    pub client: Client,
+    /// Where to show answers.
+    pub out: &'a mut Out<'o>,
+    /// How to write them.
+    pub format: Format,
+    /// How often jobs are looked at.
+    pub pace: Pace,
+}
+
+impl Session<'_, '_> {
+    /// Shows a document as it is, or as text.
+    pub(crate) fn show<T>(&mut self, document: &Document<T>, text: impl FnOnce(&T, &mut Out<'_>)) {
+        match self.format {
+            Format::Json => self.out.line(document.raw.trim_end()),
+            Format::Text => text(&document.value, self.out),
+        }
+    }
+
+    /// Asks for a change and tells what came of it.
+    pub(crate) fn change(
+        &mut self,
+        path: &str,
+        request: &impl Serialize,
+        intent: Intent,
+    ) -> Result<Change, CliError> {
+        let document = self.client.change(path, request, intent)?;
+        Ok(self.tell(document, intent, |change| Some(change.message.clone())))
+    }
+
+    /// Tells what came of a change; `result` is the line that programs read of it, if there is one.
+    pub(crate) fn tell(
+        &mut self,
+        document: Document<Change>,
+        intent: Intent,
+        result: impl FnOnce(&Change) -> Option<String>,
+    ) -> Change {
+        self.show(&document, |change, out| match intent {
+            Intent::DryRun => show_plan(out, change),
+            Intent::Act => result(change).iter().for_each(|line| out.line(line)),
+        });
+        document.value.warnings.iter().for_each(|warning| self.out.tell(format_args!("warning: {warning}")));
+        document.value
+    }
+
+    /// Waits for the job that carries a change on, unless told otherwise.
+    pub(crate) fn wait_for(&mut self, change: &Change, waiting: &Waiting) -> Result<(), CliError> {
+        let Some(job) = &change.job else { return Ok(()) };
+        if waiting.no_wait {
+            if self.format == Format::Text {
+                self.out.tell(format_args!("job {} goes on with it; `dolmen jobs {} --wait` watches it", job.id, job.id));
+            }
+            return Ok(());
+        }
+        watch(self, job.id)
+    }
+
+    /// Asks for a change that destroys something with a name, after that name was given or typed.
+    pub(crate) fn destroy<R: Serialize>(
+        &mut self,
+        path: &str,
+        danger: &Danger<'_>,
+        given: Option<&str>,
+        request: impl Fn(Option<String>) -> R,
+        intent: Intent,
+    ) -> Result<Change, CliError> {
+        if intent == Intent::DryRun {
+            return self.change(path, &request(None), intent);
+        }
+        if judge(self.out, danger, given)? == Consent::ToBeAsked {
+            let plan = self.client.change(path, &request(None), Intent::DryRun)?;
+            plan.value.plan.steps.iter().for_each(|step| self.out.tell(format_args!("  {step}")));
+            plan.value.warnings.iter().for_each(|warning| self.out.tell(format_args!("warning: {warning}")));
+            ask(self.out, danger)?;
+        }
+        let name = danger.name.rsplit('/').next().unwrap_or(danger.name);
+        self.change(path, &request(Some(name.to_owned())), intent)
+    }
+
+    /// Asks for a change that takes disks in. The daemon refuses disks with content before it writes anything; each of
+    /// them is asked about, and the change is asked for again with what was consented to.
+    pub(crate) fn take_in<R: Serialize>(
+        &mut self,
+        path: &str,
+        disks: &Disks,
+        request: impl Fn(&[String]) -> R,
+        intent: Intent,
+    ) -> Result<Change, CliError> {
+        let mut consented = disks.consented.clone();
+        loop {
+            let body = match self.client.change(path, &request(&consented), intent) {
+                Ok(document) => {
+                    return Ok(self.tell(document, intent, |change| Some(change.message.clone())));
+                }
+                Err(CliError::Daemon { body }) => body,
+                Err(error) => return Err(error),
+            };
+            let held = matches!(body.code, ErrorCode::ForeignData | ErrorCode::NeedsConfirmation);
+            let disk = body.object.as_ref().filter(|_| held && intent == Intent::Act);
+            let disk = disk.and_then(|object| disks.given_as(object));
+            let Some((absolute, as_given)) = disk.filter(|(absolute, _)| !consented.contains(absolute)) else {
+                return Err(CliError::Daemon { body });
+            };
+            if !self.out.can_ask() {
+                return Err(CliError::Daemon { body: Box::new(body.hint(format!("if nobody needs what it holds any more, say --destroy={as_given}"))) });
+            }
+            self.out.tell(&body);
+            let object = format!("disk {as_given}");
+            ask(self.out, &Danger { object: &object, name: &as_given, alias: Some(&absolute) })?;
+            consented.push(absolute);
+        }
+    }
+}
+
+/// Disks of a command line, with the consent to overwrite some of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Disks {
+    /// All of them, absolute.
+    pub absolute: Vec<String>,
+    /// As they were given.
+    given: Vec<String>,
+    /// Those that may be overwritten, absolute.
+    consented: Vec<String>,
+}
+
+impl Disks {
+    /// Reads them; consent to a disk that is none of them is refused, because somebody meant another disk.
+    pub(crate) fn read(disks: &[PathBuf], consent: &[PathBuf]) -> Result<Self, CliError> {
+        let absolute = disks.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+        let consented = consent.iter().map(absolute_of).collect::<Result<Vec<_>, _>>()?;
+        if let Some(found) = consented.iter().find(|disk| !absolute.contains(disk)) {
+            return Err(Refusal::NoneOfThese { found: found.clone() }.into());
+        }
+        let given = disks.iter().map(|disk| disk.display().to_string()).collect();
+        Ok(Self { absolute, given, consented })
+    }
+
+    /// The disk that the daemon speaks of: as the daemon and as the person call it.
+    fn given_as(&self, object: &str) -> Option<(String, String)> {
+        let pairs = self.absolute.iter().zip(&self.given);
+        pairs.map(|(absolute, given)| (absolute.clone(), given.clone())).find(|(absolute, _)| absolute == object)
+    }
+}
+
+fn absolute_of(path: &PathBuf) -> Result<String, CliError> {
+    absolute(path)
+}
+
+/// The path from the root, links and all: the daemon has another working folder.
+pub(crate) fn absolute(path: &PathBuf) -> Result<String, CliError> {
+    let unusable = |source| CliError::Path { path: path.clone(), source };
+    let absolute = std::path::absolute(path).map_err(unusable)?;
+    let text = absolute.into_os_string().into_string();
+    text.map_err(|_| unusable(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not UTF-8, which the API cannot carry")))
+}
+
+/// Shows what would happen.
+fn show_plan(out: &mut Out<'_>, change: &Change) {
+    let paint = out.paint_results;
+    out.show(&plan_text(&change.plan, |text| paint.tone(text, Tone::Caution)));
+}
+
+fn plan_text(plan: &Plan, warn: impl Fn(&str) -> String) -> String {
+    let mut text = String::from("dry run, nothing was changed; this would happen:\n");
+    for (at, step) in plan.steps.iter().enumerate() {
+        text.push_str(&format!("  {}. {step}\n", at + 1));
+    }
+    if plan.steps.is_empty() {
+        text.push_str("  nothing\n");
+    }
+    let undone = if plan.is_reversible { "yes".to_owned() } else { warn("no") };
+    text.push_str(&format!("usable before  {}\n", Bytes(plan.usable_before_bytes)));
+    text.push_str(&format!("usable after   {}\n", Bytes(plan.usable_after_bytes)));
+    text.push_str(&format!("bytes moved    {}\n", Bytes(plan.moved_bytes)));
+    text.push_str(&format!("can be undone  {undone}\n"));
+    text
+}

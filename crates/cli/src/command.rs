@@ -1,0 +1,340 @@
+//! Each command as what it asks of the daemon.
+
+use dolmen_api::{
+    AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
+    ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
+    ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
+};
+
+use crate::args::{
+    Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd, PoolCommand, PoolCreate,
+    PoolDestroy, PoolFilter, PoolImport, ProvisioningWord, ResiliencyWord, ScrubArguments, ServeArguments,
+    SpaceChange, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
+};
+use crate::change::{Disks, Session, absolute};
+use crate::client::{Document, segment};
+use crate::confirm::Danger;
+use crate::error::CliError;
+use crate::jobs::{show_job, show_jobs, watch};
+use crate::pools::{show_devices, show_disks, show_pool, show_pools};
+use crate::room::show_df;
+use crate::spaces::{show_space, show_spaces};
+use crate::status::show_status;
+use crate::values::SpaceName;
+
+/// Carries out a command that needs the daemon.
+pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Status => return status(session),
+        Command::Pool(command) => pool(session, command)?,
+        Command::Disk(command) => disk(session, command)?,
+        Command::Space(command) => space(session, command)?,
+        Command::Serve(arguments) => serve(session, &arguments)?,
+        Command::Unserve(target) => {
+            let path = format!("{}/unserve", space_path(&target.space));
+            session.change(&path, &Simple::default(), crate::client::Intent::Act)?;
+        }
+        Command::Df(filter) => df(session, &filter)?,
+        Command::Jobs(arguments) => jobs(session, &arguments)?,
+        Command::Scrub(arguments) => scrub(session, &arguments)?,
+        Command::Stop(arguments) => stop(session, &arguments)?,
+        Command::Version => return version(session),
+        Command::Check(_) | Command::Daemon(_) | Command::Completion(_) | Command::Man(_) => {
+            unreachable!("commands that need no daemon are carried out before there is a session")
+        }
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn pool_path(pool: &dolmen_units::Name) -> String {
+    format!("/pools/{pool}")
+}
+
+fn space_path(name: &SpaceName) -> String {
+    format!("/pools/{}/spaces/{}", name.pool, name.space)
+}
+
+/// The exit code answers for scripts what the first word answers for people; a warning is no failure.
+fn status(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
+    let document: Document<Status> = session.client.get("/status")?;
+    session.show(&document, show_status);
+    Ok(match document.value.health {
+        Health::Healthy | Health::Warning => ExitCode::Ok,
+        Health::Unhealthy => ExitCode::Unhealthy,
+    })
+}
+
+fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliError> {
+    match command {
+        PoolCommand::Create(arguments) => pool_create(session, &arguments),
+        PoolCommand::List => {
+            let document: Document<Pools> = session.client.get("/pools")?;
+            session.show(&document, show_pools);
+            Ok(())
+        }
+        PoolCommand::Show(target) => {
+            let document: Document<PoolDocument> = session.client.get(&pool_path(&target.pool))?;
+            if session.format == Format::Json {
+                session.show(&document, |_, _| {});
+                return Ok(());
+            }
+            let spaces: Document<Spaces> = session.client.get(&format!("{}/spaces", pool_path(&target.pool)))?;
+            show_pool(&document.value, &spaces.value, session.out);
+            Ok(())
+        }
+        PoolCommand::Export(arguments) => {
+            let path = format!("{}/export", pool_path(&arguments.pool));
+            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+        PoolCommand::Import(arguments) => pool_import(session, &arguments),
+        PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
+        PoolCommand::Add(arguments) => pool_add(session, &arguments),
+    }
+}
+
+fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<(), CliError> {
+    let disks = Disks::read(&arguments.disks, &arguments.consent.destroy)?;
+    let request = |destroy: &[String]| CreatePool {
+        name: arguments.pool.to_string(),
+        disks: disks.absolute.clone(),
+        destroy: destroy.to_vec(),
+        fault_domains: arguments.fault_domains.clone(),
+        dry_run: false,
+    };
+    session.take_in("/pools", &disks, request, arguments.dry.intent()).map(drop)
+}
+
+fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), CliError> {
+    let disks = Disks::read(&arguments.disks, &arguments.consent.destroy)?;
+    let request = |destroy: &[String]| AddDisks {
+        disks: disks.absolute.clone(),
+        destroy: destroy.to_vec(),
+        dry_run: false,
+    };
+    let path = format!("{}/disks", pool_path(&arguments.pool));
+    session.take_in(&path, &disks, request, arguments.dry.intent()).map(drop)
+}
+
+fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<(), CliError> {
+    let mode = match (arguments.read_only, arguments.confirmed) {
+        (true, _) => ImportMode::Read,
+        (false, true) => ImportMode::Confirmed,
+        (false, false) => ImportMode::Write,
+    };
+    let request = ImportPool {
+        pool: arguments.pool.clone(),
+        paths: arguments.paths.iter().map(absolute).collect::<Result<_, _>>()?,
+        mode,
+        dry_run: false,
+    };
+    session.change("/pools/import", &request, arguments.dry.intent()).map(drop)
+}
+
+fn pool_destroy(session: &mut Session<'_, '_>, arguments: &PoolDestroy) -> Result<(), CliError> {
+    let object = format!("pool {}", arguments.pool);
+    let danger = Danger { object: &object, name: arguments.pool.as_str(), alias: None };
+    let path = format!("{}/destroy", pool_path(&arguments.pool));
+    let given = arguments.consent.destroy.as_deref();
+    let request = |destroy| Destroy { destroy, dry_run: false };
+    session.destroy(&path, &danger, given, request, arguments.dry.intent()).map(drop)
+}
+
+fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliError> {
+    match command {
+        DiskCommand::List(filter) => disk_list(session, &filter),
+        DiskCommand::Replace(arguments) => disk_replace(session, &arguments),
+        DiskCommand::Online(arguments) => disk_online(session, &arguments),
+    }
+}
+
+fn disk_list(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), CliError> {
+    if let Some(pool) = &filter.pool {
+        if session.format == Format::Json {
+            let document: Document<DiskList> = session.client.get(&format!("{}/disks", pool_path(pool)))?;
+            session.show(&document, |_, _| {});
+            return Ok(());
+        }
+        let document: Document<PoolDocument> = session.client.get(&pool_path(pool))?;
+        show_disks(std::iter::once(&document.value.pool), session.out);
+        return Ok(());
+    }
+    let pools: Document<Pools> = session.client.get("/pools")?;
+    let devices: Document<Devices> = session.client.get("/devices")?;
+    session.show(&pools, |pools, out| show_disks(pools.pools.iter(), out));
+    session.show(&devices, show_devices);
+    Ok(())
+}
+
+fn disk_path(pool: &dolmen_units::Name, disk: &str) -> String {
+    // A path is meant from here, where the person is, not from the daemon's working folder.
+    let is_relative_path = disk.contains('/') && !disk.starts_with('/');
+    let absolute = is_relative_path.then(|| absolute(&disk.into()).ok()).flatten();
+    format!("{}/disks/{}", pool_path(pool), segment(absolute.as_deref().unwrap_or(disk)))
+}
+
+fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Result<(), CliError> {
+    let disks = Disks::read(std::slice::from_ref(&arguments.new), &arguments.consent.destroy)?;
+    let with = disks.absolute.concat();
+    let request =
+        |destroy: &[String]| ReplaceDisk { with: with.clone(), destroy: destroy.to_vec(), dry_run: false };
+    let path = format!("{}/replace", disk_path(&arguments.pool, &arguments.old));
+    let change = session.take_in(&path, &disks, request, arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
+}
+
+fn disk_online(session: &mut Session<'_, '_>, arguments: &DiskOnline) -> Result<(), CliError> {
+    let path = arguments.path.as_ref().map(absolute).transpose()?;
+    let request = OnlineDisk { path, dry_run: false };
+    let path = format!("{}/online", disk_path(&arguments.pool, &arguments.disk));
+    let change = session.change(&path, &request, arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
+}
+
+fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), CliError> {
+    match command {
+        SpaceCommand::Create(arguments) => space_create(session, &arguments),
+        SpaceCommand::List(filter) => {
+            let path = filter.pool.map_or("/spaces".to_owned(), |pool| format!("{}/spaces", pool_path(&pool)));
+            let document: Document<Spaces> = session.client.get(&path)?;
+            session.show(&document, show_spaces);
+            Ok(())
+        }
+        SpaceCommand::Show(target) => {
+            let document: Document<SpaceDocument> = session.client.get(&space_path(&target.space))?;
+            session.show(&document, show_space);
+            Ok(())
+        }
+        SpaceCommand::Set(arguments) => {
+            let request = RenameSpace { name: arguments.name.to_string(), dry_run: false };
+            let path = format!("{}/rename", space_path(&arguments.space));
+            session.change(&path, &request, arguments.dry.intent()).map(drop)
+        }
+        SpaceCommand::Resize(arguments) => {
+            let request = ResizeSpace { size_bytes: arguments.size.0, dry_run: false };
+            let path = format!("{}/resize", space_path(&arguments.space));
+            session.change(&path, &request, arguments.dry.intent()).map(drop)
+        }
+        SpaceCommand::Delete(arguments) => space_delete(session, &arguments),
+        SpaceCommand::Attach(arguments) => attach(session, &arguments),
+        SpaceCommand::Detach(arguments) => {
+            let path = format!("{}/detach", space_path(&arguments.space));
+            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+    }
+}
+
+fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Result<(), CliError> {
+    let request = CreateSpace {
+        name: arguments.space.space.to_string(),
+        size_bytes: arguments.size.0,
+        resiliency: match arguments.resiliency {
+            ResiliencyWord::Simple => ResiliencyKind::Simple,
+            ResiliencyWord::Span => ResiliencyKind::Span,
+            ResiliencyWord::Mirror => ResiliencyKind::Mirror,
+        },
+        copies: arguments.copies,
+        columns: arguments.columns,
+        interleave_bytes: arguments.interleave.map(|size| size.0),
+        row_bytes: None,
+        provisioning: match arguments.provisioning {
+            ProvisioningWord::Thin => Provisioning::Thin,
+            ProvisioningWord::Fixed => Provisioning::Fixed,
+        },
+        integrity: dolmen_api::Integrity::default(),
+        sector_bytes: arguments.sector.map(|sector| sector.bytes()),
+        dry_run: false,
+    };
+    let path = format!("{}/spaces", pool_path(&arguments.space.pool));
+    session.change(&path, &request, arguments.dry.intent()).map(drop)
+}
+
+fn space_delete(session: &mut Session<'_, '_>, arguments: &SpaceDelete) -> Result<(), CliError> {
+    let full = arguments.space.to_string();
+    let object = format!("space {full}");
+    let danger = Danger { object: &object, name: &full, alias: Some(arguments.space.space.as_str()) };
+    let path = format!("{}/delete", space_path(&arguments.space));
+    let given = arguments.consent.destroy.as_deref();
+    let request = |destroy| Destroy { destroy, dry_run: false };
+    session.destroy(&path, &danger, given, request, arguments.dry.intent()).map(drop)
+}
+
+/// Prints the path alone, for scripts, and tells the rest as messages.
+fn attach(session: &mut Session<'_, '_>, arguments: &SpaceChange) -> Result<(), CliError> {
+    let (path, intent) = (format!("{}/attach", space_path(&arguments.space)), arguments.dry.intent());
+    let document = session.client.change(&path, &Simple::default(), intent)?;
+    let change = session.tell(document, intent, |change| {
+        change.attachment.as_ref().map(|attachment| attachment.path.clone())
+    });
+    let limits = change.attachment.iter().flat_map(|attachment| &attachment.limits);
+    limits.for_each(|limit| session.out.tell(format_args!("warning: {limit}")));
+    Ok(())
+}
+
+/// Prints the address alone, for scripts.
+fn serve(session: &mut Session<'_, '_>, arguments: &ServeArguments) -> Result<(), CliError> {
+    let (path, intent) = (format!("{}/serve", space_path(&arguments.space)), arguments.dry.intent());
+    let request = ServeSpace { read_only: arguments.read_only, dry_run: false };
+    let document = session.client.change(&path, &request, intent)?;
+    session.tell(document, intent, |change| change.export.as_ref().map(|export| export.uri.clone()));
+    Ok(())
+}
+
+fn df(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), CliError> {
+    let pools = match &filter.pool {
+        Some(pool) => vec![pool.to_string()],
+        None => {
+            let document: Document<Pools> = session.client.get("/pools")?;
+            let open = document.value.pools.into_iter();
+            open.filter(|pool| pool.state != dolmen_api::PoolState::Closed).map(|pool| pool.name).collect()
+        }
+    };
+    if pools.is_empty() && session.format == Format::Text {
+        session.out.line("no pool is open");
+    }
+    for (at, pool) in pools.iter().enumerate() {
+        let document: Document<Df> = session.client.get(&format!("/pools/{}/df", segment(pool)))?;
+        if at > 0 && session.format == Format::Text {
+            session.out.line("");
+        }
+        session.show(&document, show_df);
+    }
+    Ok(())
+}
+
+fn jobs(session: &mut Session<'_, '_>, arguments: &JobsArguments) -> Result<(), CliError> {
+    match arguments.job {
+        Some(job) if arguments.wait => watch(session, job)?,
+        Some(job) => {
+            let document: Document<JobDocument> = session.client.get(&format!("/jobs/{job}"))?;
+            session.show(&document, |document, out| show_job(&document.job, out));
+        }
+        None => {
+            let document: Document<Jobs> = session.client.get("/jobs")?;
+            session.show(&document, show_jobs);
+        }
+    }
+    Ok(())
+}
+
+fn scrub(session: &mut Session<'_, '_>, arguments: &ScrubArguments) -> Result<(), CliError> {
+    let path = format!("{}/scrub", pool_path(&arguments.pool));
+    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
+}
+
+fn stop(session: &mut Session<'_, '_>, arguments: &StopArguments) -> Result<(), CliError> {
+    let request = Shutdown { hand_over: arguments.hand_over, dry_run: false };
+    session.change("/shutdown", &request, arguments.dry.intent()).map(drop)
+}
+
+/// The version of the command is told also when no daemon answers.
+fn version(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
+    if session.format == Format::Text {
+        session.out.line(format_args!("dolmen {}, API {}", env!("CARGO_PKG_VERSION"), dolmen_api::API_VERSION));
+    }
+    let document = session.client.version_document()?;
+    session.show(&document, |version, out| {
+        out.line(format_args!("daemon {}, API {}", version.daemon, version.api));
+    });
+    Ok(ExitCode::Ok)
+}

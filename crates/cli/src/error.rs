@@ -1,0 +1,188 @@
+//! What a command can fail with, how it is said, and how the process ends then.
+
+use std::io;
+use std::path::PathBuf;
+
+use dolmen_api::{ErrorBody, ExitCode};
+
+use crate::confirm::Refusal;
+use crate::http::HttpError;
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The daemon gave no answer.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The daemon said no.
+    #[error("{}", body.message)]
+    Daemon {
+        /// What it said.
+        body: Box<ErrorBody>,
+    },
+    /// The daemon said no in a way that this version has no word for.
+    #[error("{message}")]
+    Unfamiliar {
+        /// What it said.
+        message: String,
+        /// Why, from the nearest cause to the first.
+        causes: Vec<String>,
+        /// What it advised.
+        hint: Option<String>,
+        /// How to end, by the HTTP status.
+        exit: ExitCode,
+    },
+    /// The daemon is of another version, and the two do not understand each other.
+    #[error("this dolmen {} and the daemon{daemon} do not understand each other: {found}", env!("CARGO_PKG_VERSION"))]
+    Skew {
+        /// What the daemon says of itself, with a space in front; empty when it says nothing.
+        daemon: String,
+        /// What made that plain.
+        found: String,
+    },
+    /// The answer is no document of this API.
+    #[error("the daemon's answer to {asked} cannot be read")]
+    Answer {
+        /// What was asked.
+        asked: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Only the plan was wanted, and the daemon says that it did more.
+    #[error("asked for {asked} as a dry run, the daemon answers that it changed something")]
+    DryRunChanged {
+        /// What was asked.
+        asked: String,
+    },
+    /// A name was not confirmed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A job ended badly.
+    #[error("job {id} ({what}) of pool {pool} failed: {result}; what it had done stays done")]
+    JobFailed {
+        /// Its number.
+        id: u64,
+        /// What it was doing.
+        what: String,
+        /// On which pool.
+        pool: String,
+        /// What it says.
+        result: String,
+    },
+    /// The daemon was gone while a job was watched.
+    #[error("lost sight of job {id} of pool {pool}")]
+    JobUnseen {
+        /// Its number.
+        id: u64,
+        /// On which pool.
+        pool: String,
+        /// What happened.
+        source: Box<CliError>,
+    },
+    /// A path of the command line cannot be used.
+    #[error("using {path:?} as a path failed")]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("writing {} failed", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A request could not be written down.
+    #[error("the request for {asked} cannot be written down")]
+    Request {
+        /// What was to be asked.
+        asked: String,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+impl CliError {
+    /// How the process ends.
+    pub(crate) fn exit(&self) -> ExitCode {
+        match self {
+            Self::Http(HttpError::NoDaemon { .. } | HttpError::Timeout { .. }) => ExitCode::Busy,
+            Self::Http(HttpError::Denied { .. }) => ExitCode::Permission,
+            Self::Http(HttpError::Socket { .. } | HttpError::Malformed { .. }) | Self::Skew { .. } => {
+                ExitCode::Config
+            }
+            Self::Http(HttpError::HungUp { .. } | HttpError::TooLong { .. })
+            | Self::Answer { .. }
+            | Self::JobFailed { .. } => ExitCode::Io,
+            Self::Daemon { body } => body.code.exit(),
+            Self::Unfamiliar { exit, .. } => *exit,
+            Self::Refused(_) => ExitCode::Refused,
+            Self::JobUnseen { source, .. } => source.exit(),
+            Self::Path { .. } => ExitCode::Usage,
+            Self::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ExitCode::Permission,
+            Self::Write { .. } => ExitCode::Io,
+            Self::DryRunChanged { .. } | Self::Request { .. } => ExitCode::Internal,
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Http(error) => http_hint(error).map(str::to_owned),
+            Self::Daemon { body } => body.hint.clone(),
+            Self::Unfamiliar { hint, .. } => hint.clone(),
+            Self::Skew { .. } | Self::DryRunChanged { .. } => {
+                Some("use the command that was installed with the daemon, or restart the daemon after an upgrade".to_owned())
+            }
+            Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
+            Self::Refused(refusal) => Some(refusal.hint()),
+            Self::JobFailed { .. } => Some("`dolmen` tells how the pool is now and what to do".to_owned()),
+            Self::JobUnseen { .. } => {
+                Some("the job needs nobody to watch it; `dolmen jobs` lists what runs, and what was cut short goes on when it is asked for again".to_owned())
+            }
+            Self::Path { .. } | Self::Write { .. } | Self::Request { .. } => None,
+        }
+    }
+
+    /// The causes, from the nearest to the first.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        if let Self::Daemon { body } = self {
+            return body.causes.clone();
+        }
+        if let Self::Unfamiliar { causes, .. } = self {
+            return causes.clone();
+        }
+        let mut causes = Vec::new();
+        let mut next = std::error::Error::source(self);
+        while let Some(cause) = next {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        causes
+    }
+
+    /// All of it as one line, without the hint.
+    pub(crate) fn in_one_line(&self) -> String {
+        std::iter::once(self.to_string()).chain(self.causes()).collect::<Vec<_>>().join(": ")
+    }
+}
+
+fn http_hint(error: &HttpError) -> Option<&'static str> {
+    match error {
+        HttpError::NoDaemon { .. } => Some(
+            "start it with `systemctl start dolmen` or, in a terminal of its own, `dolmen daemon`; another socket is named by --socket or DOLMEN_SOCKET",
+        ),
+        HttpError::Denied { .. } => Some("run as root, or as the user that the daemon runs as"),
+        HttpError::Socket { .. } | HttpError::Malformed { .. } => {
+            Some("name the daemon's socket with --socket or DOLMEN_SOCKET")
+        }
+        HttpError::Timeout { .. } => {
+            Some("`dolmen` shows whether the daemon answers at all; --timeout waits longer")
+        }
+        HttpError::HungUp { .. } => Some("see what the daemon logs, then look with `dolmen` what was done"),
+        HttpError::TooLong { .. } => None,
+    }
+}

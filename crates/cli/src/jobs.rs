@@ -1,0 +1,202 @@
+//! Jobs: listed, and watched until they end.
+
+use std::time::Duration;
+
+use dolmen_api::{Eta, Job, JobDocument, JobKind, JobState, Jobs};
+use dolmen_units::Bytes;
+
+use crate::change::Session;
+use crate::error::CliError;
+use crate::out::{Kind, Out};
+use crate::paint::Tone;
+use crate::table::{Align, Cell, Table};
+use crate::words::{duration, percent};
+
+/// Lines of progress that are not on a terminal come this many per cent apart, so that a log stays short.
+const LINE_PERCENT: u64 = 5;
+/// Looks at a job between two lines of progress that are not on a terminal, at most: silence looks like a hang.
+const LOOKS_BETWEEN_LINES_MAX: u32 = 20;
+
+/// How often a job is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// The pause between two looks.
+    pub pause: Duration,
+}
+
+impl Pace {
+    /// Twice a second: a line that moves, and nothing to notice for the daemon.
+    pub(crate) const USUAL: Self = Self { pause: Duration::from_millis(500) };
+
+    // There is nothing to wait for but time, and this process has no other work.
+    #[allow(clippy::disallowed_methods)]
+    fn wait(self) {
+        std::thread::sleep(self.pause);
+    }
+}
+
+/// Shows all jobs.
+pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
+    if jobs.jobs.is_empty() {
+        return out.line("no jobs");
+    }
+    let mut table = Table::new(&[
+        ("JOB", Align::Right),
+        ("POOL", Align::Left),
+        ("WHAT", Align::Left),
+        ("STATE", Align::Left),
+        ("DONE", Align::Right),
+        ("RATE", Align::Right),
+        ("STILL TAKES", Align::Left),
+        ("RESULT", Align::Left),
+    ]);
+    for job in &jobs.jobs {
+        table.row(vec![
+            job.id.to_string().into(),
+            job.pool.as_str().into(),
+            what(job).into(),
+            state_cell(job.state),
+            percent(job.rows_done, job.rows_total).into(),
+            rate(job).into(),
+            job.eta.map(eta).unwrap_or_default().into(),
+            job.result.clone().unwrap_or_default().into(),
+        ]);
+    }
+    let paint = out.paint_results;
+    out.show(&table.render(0, paint));
+}
+
+/// Shows one job.
+pub(crate) fn show_job(job: &Job, out: &mut Out<'_>) {
+    out.line(format_args!("job {} of pool {}: {}", job.id, job.pool, what(job)));
+    out.line(progress(job));
+    if let Some(result) = &job.result {
+        out.line(result);
+    }
+}
+
+/// Watches a job until it ends.
+pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64) -> Result<(), CliError> {
+    let path = format!("/jobs/{id}");
+    let mut teller = Teller::default();
+    let mut pool = String::new();
+    loop {
+        let document = session.client.get::<JobDocument>(&path);
+        let document = document.map_err(|error| {
+            teller.end_line(session.out);
+            // The first look tells whether there is such a job at all; later ones only lose sight of it.
+            if pool.is_empty() { error } else { CliError::JobUnseen { id, pool: pool.clone(), source: Box::new(error) } }
+        })?;
+        let job = &document.value.job;
+        pool.clone_from(&job.pool);
+        teller.tell(job, session.out);
+        match job.state {
+            JobState::Waiting | JobState::Running => session.pace.wait(),
+            JobState::Done => {
+                teller.end_line(session.out);
+                session.show(&document, |shown, out| {
+                    shown.job.result.iter().for_each(|result| out.line(result));
+                });
+                return Ok(());
+            }
+            JobState::Failed => {
+                teller.end_line(session.out);
+                let result = job.result.clone().unwrap_or_else(|| "it does not say why".to_owned());
+                return Err(CliError::JobFailed { id, what: what(job), pool, result });
+            }
+        }
+    }
+}
+
+/// Tells progress: one line that moves on a terminal, a line now and then elsewhere.
+#[derive(Default)]
+struct Teller {
+    shown_step: Option<(JobState, u64)>,
+    looks: u32,
+    is_line_open: bool,
+}
+
+impl Teller {
+    fn tell(&mut self, job: &Job, out: &mut Out<'_>) {
+        let line = format!("{}: {}", what(job), progress(job));
+        if out.messages_kind == Kind::Terminal {
+            out.overwrite_line(&line);
+            self.is_line_open = true;
+            return;
+        }
+        let step = (job.state, done_percent(job) / LINE_PERCENT);
+        self.looks += 1;
+        if self.shown_step != Some(step) || self.looks > LOOKS_BETWEEN_LINES_MAX {
+            self.shown_step = Some(step);
+            self.looks = 0;
+            out.tell(line);
+        }
+    }
+
+    fn end_line(&mut self, out: &mut Out<'_>) {
+        if std::mem::take(&mut self.is_line_open) {
+            out.tell("");
+        }
+    }
+}
+
+/// What a job does, in words.
+pub(crate) fn what(job: &Job) -> String {
+    let verb = match job.kind {
+        JobKind::Resync => "resync",
+        JobKind::Replace => "replace",
+        JobKind::Scrub => "scrub",
+    };
+    if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
+}
+
+fn state_cell(state: JobState) -> Cell {
+    match state {
+        JobState::Waiting => "waiting".into(),
+        JobState::Running => "running".into(),
+        JobState::Done => Cell::toned("done", Tone::Good),
+        JobState::Failed => Cell::toned("failed", Tone::Bad),
+    }
+}
+
+/// A job that has ended well is complete, also when there was nothing to do.
+fn done_percent(job: &Job) -> u64 {
+    if job.state == JobState::Done {
+        return 100;
+    }
+    let done = u128::from(job.rows_done) * 100 / u128::from(job.rows_total.max(1));
+    u64::try_from(done).unwrap_or(100).min(100)
+}
+
+/// Bytes, rate and remaining time of a job as one line.
+pub(crate) fn progress(job: &Job) -> String {
+    let done = Bytes(job.done_bytes);
+    let mut line = format!("{:>3} %  {done}", done_percent(job));
+    if job.total_bytes > job.done_bytes {
+        line.push_str(&format!(" of {}", Bytes(job.total_bytes)));
+    }
+    match job.state {
+        JobState::Waiting => line.push_str(", waiting for another job of the pool"),
+        JobState::Running => {
+            if job.rate_bytes_per_s > 0 {
+                line.push_str(&format!(", {}", rate(job)));
+            }
+            if let Some(range) = job.eta {
+                line.push_str(&format!(", still takes {}", eta(range)));
+            }
+        }
+        JobState::Done => line.push_str(&format!(", done in {}", duration(job.elapsed_s))),
+        JobState::Failed => line.push_str(", failed"),
+    }
+    line
+}
+
+fn rate(job: &Job) -> String {
+    if job.rate_bytes_per_s == 0 { String::new() } else { format!("{}/s", Bytes(job.rate_bytes_per_s)) }
+}
+
+/// A range of time, as short as it can be said.
+fn eta(range: Eta) -> String {
+    let (earliest, latest) = (duration(range.earliest_s), duration(range.latest_s.max(range.earliest_s)));
+    if earliest == latest { earliest } else { format!("{earliest} to {latest}") }
+}

@@ -1,0 +1,97 @@
+//! Pools and disks as people see them.
+
+use dolmen_api::{Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces};
+use dolmen_units::Bytes;
+
+use crate::out::Out;
+use crate::paint::Tone;
+use crate::status::{disk_count, disk_table, pool_table, space_table};
+use crate::table::{Align, Cell, Table};
+use crate::words::{health, health_tone, pool_state_cell};
+
+/// Shows all pools.
+pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
+    if pools.pools.is_empty() {
+        out.line("no pools; make one with: dolmen pool create NAME DISK...");
+        return;
+    }
+    let paint = out.paint_results;
+    out.show(&pool_table(&pools.pools.iter().collect::<Vec<_>>()).render(0, paint));
+}
+
+/// Shows a pool with its disks and spaces.
+pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<'_>) {
+    let (pool, paint) = (&document.pool, out.paint_results);
+    out.line(format_args!("pool {}: {}", pool.name, paint.tone(health(pool.health), health_tone(pool.health))));
+    for reason in &pool.why {
+        out.line(format_args!("  why    {reason}"));
+    }
+    let mut facts = Table::facts();
+    facts.row(vec!["id".into(), pool.id.as_str().into()]);
+    facts.row(vec!["state".into(), pool_state_cell(pool.state)]);
+    if let Some(cause) = &pool.state_cause {
+        facts.row(vec!["because".into(), cause.as_str().into()]);
+    }
+    facts.row(vec!["epoch".into(), pool.epoch.as_str().into()]);
+    facts.row(vec!["size".into(), format!("{} on {}", Bytes(pool.data_bytes), disk_count(pool.disks.len())).into()]);
+    facts.row(vec!["used".into(), Bytes(pool.used_bytes).to_string().into()]);
+    facts.row(vec!["free".into(), Bytes(pool.free_bytes).to_string().into()]);
+    out.show(&facts.render(2, paint));
+    let disks: Vec<(&Pool, &Disk)> = pool.disks.iter().map(|disk| (pool, disk)).collect();
+    for table in [disk_table(&disks), space_table(&spaces.spaces.iter().collect::<Vec<_>>())] {
+        if !table.is_empty() {
+            out.show(&format!("\n{}", table.render(0, paint)));
+        }
+    }
+}
+
+/// Shows the disks of pools.
+pub(crate) fn show_disks<'a>(pools: impl Iterator<Item = &'a Pool>, out: &mut Out<'_>) {
+    let disks: Vec<(&Pool, &Disk)> =
+        pools.flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk))).collect();
+    if disks.is_empty() {
+        return out.line("no disks");
+    }
+    let paint = out.paint_results;
+    out.show(&disk_table(&disks).render(0, paint));
+}
+
+/// Shows devices that belong to no open pool.
+pub(crate) fn show_devices(devices: &Devices, out: &mut Out<'_>) {
+    let mut table = Table::new(&[
+        ("OTHER DEVICE", Align::Left),
+        ("SIZE", Align::Right),
+        ("STATE", Align::Left),
+        ("WHAT", Align::Left),
+    ]);
+    for device in &devices.devices {
+        table.row(vec![
+            device.path.as_str().into(),
+            device.size_bytes.map(|size| Bytes(size).to_string()).unwrap_or_default().into(),
+            device_state_cell(device.state),
+            device_content(device).into(),
+        ]);
+    }
+    if !table.is_empty() {
+        let paint = out.paint_results;
+        out.show(&format!("\n{}", table.render(0, paint)));
+    }
+}
+
+fn device_content(device: &Device) -> String {
+    match &device.pool {
+        Some(pool) if !device.what.contains(pool.as_str()) => format!("{} (pool {pool})", device.what),
+        _ => device.what.clone(),
+    }
+}
+
+fn device_state_cell(state: DeviceState) -> Cell {
+    match state {
+        DeviceState::Empty => Cell::toned("empty", Tone::Good),
+        DeviceState::Foreign => "holds data".into(),
+        DeviceState::Member => "of a pool".into(),
+        DeviceState::Unusable => Cell::toned("damaged", Tone::Caution),
+        DeviceState::InUse => "in use".into(),
+        DeviceState::Unfit => "unfit".into(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the bytes of a pool are, and what still fits.
+
+use dolmen_api::{Df, ResiliencyKind};
+use dolmen_units::Bytes;
+
+use crate::out::Out;
+use crate::paint::{Paint, Tone};
+use crate::table::{Align, Cell, Table};
+use crate::words::{count, percent, resiliency};
+
+/// Shows the room of a pool.
+pub(crate) fn show_df(df: &Df, out: &mut Out<'_>) {
+    let paint = out.paint_results;
+    out.line(format_args!("pool {}", df.pool));
+    out.show(&bytes_table(df).render(2, paint));
+    out.show(&format!("\n{}", fits_text(df, paint)));
+    if !df.disks.is_empty() {
+        out.show(&format!("\n{}", disks_table(df).render(2, paint)));
+    }
+}
+
+/// The tree of figures: what is indented is part of what stands above it.
+fn bytes_table(df: &Df) -> Table {
+    let mut table = Table::new(&[
+        ("WHERE", Align::Left),
+        ("BYTES", Align::Right),
+        ("OF RAW", Align::Right),
+        ("WHAT", Align::Left),
+    ]);
+    for (place, bytes, what) in [
+        ("raw", df.raw_bytes, "the disks themselves"),
+        ("  metadata", df.metadata_bytes, "labels, log and the pool's metadata"),
+        ("  tail", df.tail_bytes, "left empty, so that a disk may be a little smaller"),
+        ("  data", df.data_bytes, "room for slabs"),
+        ("    used", df.used_bytes, "taken by slabs"),
+        ("      claimed", df.claimed_bytes, "addresses of spaces"),
+        ("      redundancy", df.redundancy_bytes, "their further copies"),
+        ("      tables", df.tables_bytes, "checksums, states and rounding up"),
+        ("    free", df.free_bytes, "not used"),
+        ("      reserve", df.reserve_bytes, "kept for moves and repairs"),
+        ("promised", df.promised_bytes, "sizes of thin spaces beyond what is claimed"),
+    ] {
+        let share = percent(bytes, df.raw_bytes);
+        table.row(vec![place.into(), Bytes(bytes).to_string().into(), share.into(), what.into()]);
+    }
+    table
+}
+
+fn fits_text(df: &Df, paint: Paint) -> String {
+    let mut table =
+        Table::new(&[("STILL FITS", Align::Left), ("AS", Align::Left), ("SURVIVES", Align::Left)]);
+    for fits in &df.fits {
+        let survives = match fits.survives {
+            0 => Cell::toned("no lost disk", Tone::Caution),
+            lost => count(u64::from(lost), "lost disk", "lost disks").into(),
+        };
+        let copies = if fits.resiliency == ResiliencyKind::Mirror { fits.copies } else { 1 };
+        table.row(vec![
+            Bytes(fits.usable_bytes).to_string().into(),
+            resiliency(fits.resiliency, copies).into(),
+            survives,
+        ]);
+    }
+    table.render(2, paint)
+}
+
+fn disks_table(df: &Df) -> Table {
+    let mut table = Table::new(&[
+        ("DISK", Align::Right),
+        ("RAW", Align::Right),
+        ("DATA", Align::Right),
+        ("FREE", Align::Right),
+        ("USE", Align::Right),
+        ("RESERVE", Align::Right),
+        ("PATH", Align::Left),
+    ]);
+    for disk in &df.disks {
+        let used = disk.data_bytes.saturating_sub(disk.free_bytes);
+        table.row(vec![
+            disk.slot.to_string().into(),
+            Bytes(disk.raw_bytes).to_string().into(),
+            Bytes(disk.data_bytes).to_string().into(),
+            Bytes(disk.free_bytes).to_string().into(),
+            percent(used, disk.data_bytes).into(),
+            Bytes(disk.reserve_bytes).to_string().into(),
+            disk.name.as_str().into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,219 @@
+//! The answer to "am I fine?", on one screen: a sentence, why, what is being done, what to do; then pools and spaces.
+
+use dolmen_api::{DiskState, Health, Pool, Space, Status, Version};
+use dolmen_units::Bytes;
+
+use crate::out::Out;
+use crate::paint::{Paint, Tone};
+use crate::table::{Align, Cell, Table};
+use crate::words::{count, disk_state_cell, health_cell, health_tone, percent, pool_state_cell, provisioning, resiliency};
+
+/// Reasons, doings and advices shown, at most, each.
+const LINES_MAX: usize = 4;
+/// Pools shown, at most.
+const POOLS_MAX: usize = 4;
+/// Disks shown, at most, of those that are not as they should be.
+const DISKS_MAX: usize = 3;
+/// Spaces shown, at most.
+const SPACES_MAX: usize = 6;
+/// Lines of a screen. All parts at their most, with headings and blank lines, stay on it.
+const SCREEN_LINES: usize = 36;
+const _: () = assert!(
+    1 + 3 * (LINES_MAX + 1) + (POOLS_MAX + 3) + (DISKS_MAX + 3) + (SPACES_MAX + 3) <= SCREEN_LINES + 2,
+    "the status stays on one screen"
+);
+
+/// Shows the state of everything.
+pub(crate) fn show_status(status: &Status, out: &mut Out<'_>) {
+    let paint = out.paint_results;
+    out.line(headline(status, paint));
+    for (label, lines) in [("why", &status.why), ("doing", &status.doing), ("to do", &status.todo)] {
+        out.show(&labelled(label, lines));
+    }
+    out.show(&version_note(&status.version));
+    let sick = sick_disks(&status.pools);
+    let parts = [
+        some_of(pool_table, &worst_first(&status.pools, |pool| pool.health), POOLS_MAX, "pools", "dolmen pool list", paint),
+        some_of(disk_table, &sick, DISKS_MAX, "disks", "dolmen disk list", paint),
+        some_of(space_table, &worst_first(&status.spaces, |space| space.health), SPACES_MAX, "spaces", "dolmen space list", paint),
+    ];
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        out.show(&format!("\n{part}"));
+    }
+}
+
+/// The word for the health, then the daemon's sentence unless that begins with the word itself.
+fn headline(status: &Status, paint: Paint) -> String {
+    let word = crate::words::health(status.health);
+    let painted = paint.tone(word, health_tone(status.health));
+    let rest = status.summary.strip_prefix(word).unwrap_or(&status.summary);
+    let rest = rest.trim_start_matches([':', ',', ' ']);
+    if rest.is_empty() { painted } else { format!("{painted}: {rest}") }
+}
+
+/// Lines behind a label that stands in front of the first; beyond the limit, how many more there are.
+fn labelled(label: &str, lines: &[String]) -> String {
+    let mut text = String::new();
+    for (at, line) in lines.iter().take(LINES_MAX).enumerate() {
+        let label = if at == 0 { label } else { "" };
+        text.push_str(&format!("  {label:<5}  {line}\n"));
+    }
+    if lines.len() > LINES_MAX {
+        text.push_str(&format!("         and {} more; -o json has all\n", lines.len() - LINES_MAX));
+    }
+    text
+}
+
+/// A daemon of another version is worth a line: an upgrade may wait for its restart.
+fn version_note(version: &Version) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    if version.daemon == own {
+        return String::new();
+    }
+    format!("  note   the daemon is version {}, this command {own}; restart the daemon after an upgrade\n", version.daemon)
+}
+
+fn worst_first<T>(all: &[T], health: impl Fn(&T) -> Health) -> Vec<&T> {
+    let mut sorted: Vec<&T> = all.iter().collect();
+    // Stable: among equals the order of the daemon, by name, stays.
+    sorted.sort_by_key(|one| std::cmp::Reverse(health(one)));
+    sorted
+}
+
+/// The first of many, and how to see the others.
+fn some_of<T: Copy>(
+    table: impl Fn(&[T]) -> Table,
+    all: &[T],
+    limit: usize,
+    nouns: &str,
+    command: &str,
+    paint: Paint,
+) -> String {
+    let shown = all.get(..limit.min(all.len())).unwrap_or_default();
+    let table = table(shown);
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut text = table.render(0, paint);
+    if all.len() > limit {
+        text.push_str(&format!("and {} more {nouns}: {command}\n", all.len() - limit));
+    }
+    text
+}
+
+/// Pools, one a line.
+pub(crate) fn pool_table(pools: &[&Pool]) -> Table {
+    let mut table = Table::new(&[
+        ("POOL", Align::Left),
+        ("HEALTH", Align::Left),
+        ("STATE", Align::Left),
+        ("SIZE", Align::Right),
+        ("USED", Align::Right),
+        ("FREE", Align::Right),
+        ("USE", Align::Right),
+        ("DISKS", Align::Left),
+        ("SPACES", Align::Right),
+    ]);
+    for pool in pools {
+        table.row(vec![
+            pool.name.as_str().into(),
+            health_cell(pool.health),
+            pool_state_cell(pool.state),
+            Bytes(pool.data_bytes).to_string().into(),
+            Bytes(pool.used_bytes).to_string().into(),
+            Bytes(pool.free_bytes).to_string().into(),
+            percent(pool.used_bytes, pool.data_bytes).into(),
+            disks_cell(pool),
+            pool.space_count.to_string().into(),
+        ]);
+    }
+    table
+}
+
+/// How many disks there are, and how many of them are not here.
+fn disks_cell(pool: &Pool) -> Cell {
+    let absent = pool.disks.iter().filter(|disk| disk.state == DiskState::Absent).count();
+    match absent {
+        0 => pool.disks.len().to_string().into(),
+        absent => Cell::toned(format!("{}, {absent} absent", pool.disks.len()), Tone::Bad),
+    }
+}
+
+/// Disks that are away, being emptied, or make mistakes.
+fn sick_disks(pools: &[Pool]) -> Vec<(&Pool, &dolmen_api::Disk)> {
+    let all = pools.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk)));
+    all.filter(|(_, disk)| disk.state != DiskState::Present || errors(disk) > 0).collect()
+}
+
+fn errors(disk: &dolmen_api::Disk) -> u64 {
+    disk.read_errors.saturating_add(disk.write_errors).saturating_add(disk.checksum_errors)
+}
+
+/// Disks, one a line, with what they got wrong.
+pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
+    let mut table = Table::new(&[
+        ("DISK", Align::Right),
+        ("POOL", Align::Left),
+        ("STATE", Align::Left),
+        ("SIZE", Align::Right),
+        ("FREE", Align::Right),
+        ("PATH", Align::Left),
+        ("ID", Align::Left),
+        ("ERRORS", Align::Left),
+    ]);
+    for (pool, disk) in disks {
+        table.row(vec![
+            disk.slot.to_string().into(),
+            pool.name.as_str().into(),
+            disk_state_cell(disk.state),
+            Bytes(disk.size_bytes).to_string().into(),
+            Bytes(disk.free_bytes).to_string().into(),
+            disk.path.clone().unwrap_or_default().into(),
+            disk.id.chars().take(8).collect::<String>().into(),
+            errors_cell(disk),
+        ]);
+    }
+    table
+}
+
+fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
+    let kinds = [(disk.read_errors, "read"), (disk.write_errors, "write"), (disk.checksum_errors, "checksum")];
+    let told: Vec<String> =
+        kinds.iter().filter(|(number, _)| *number > 0).map(|(number, kind)| format!("{number} {kind}")).collect();
+    Cell::toned(told.join(", "), Tone::Caution)
+}
+
+/// Spaces, one a line.
+pub(crate) fn space_table(spaces: &[&Space]) -> Table {
+    let mut table = Table::new(&[
+        ("SPACE", Align::Left),
+        ("HEALTH", Align::Left),
+        ("SIZE", Align::Right),
+        ("CLAIMED", Align::Right),
+        ("RESILIENCY", Align::Left),
+        ("PROVISIONING", Align::Left),
+        ("IN USE AS", Align::Left),
+    ]);
+    for space in spaces {
+        table.row(vec![
+            format!("{}/{}", space.pool, space.name).into(),
+            health_cell(space.health),
+            Bytes(space.size_bytes).to_string().into(),
+            Bytes(space.claimed_bytes).to_string().into(),
+            resiliency(space.resiliency, space.copies).into(),
+            provisioning(space.provisioning).into(),
+            ways(space).into(),
+        ]);
+    }
+    table
+}
+
+fn ways(space: &Space) -> String {
+    let served = space.served_at.as_ref().map(|_| "NBD".to_owned());
+    space.attached_at.iter().cloned().chain(served).collect::<Vec<_>>().join(", ")
+}
+
+/// The number of disks with its noun.
+pub(crate) fn disk_count(number: usize) -> String {
+    count(u64::try_from(number).unwrap_or(u64::MAX), "disk", "disks")
+}

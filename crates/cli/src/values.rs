@@ -1,0 +1,131 @@
+//! What people write on the command line, checked before anything is asked of anybody.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use dolmen_units::{BLOCK_BYTES, Bytes, Name, ParseBytesError, ParseNameError};
+
+/// Seconds that a command waits for an answer, at most.
+const TIMEOUT_S_MAX: u32 = 86_400;
+
+/// A space with its pool, written `POOL/SPACE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpaceName {
+    /// The pool.
+    pub pool: Name,
+    /// The space.
+    pub space: Name,
+}
+
+impl fmt::Display for SpaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.pool, self.space)
+    }
+}
+
+/// A text that names no space.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ParseSpaceNameError {
+    /// No slash in it.
+    #[error("a space is named with its pool, as POOL/SPACE")]
+    NoPool,
+    /// The pool's name cannot be one.
+    #[error("the pool before the slash: {0}")]
+    Pool(ParseNameError),
+    /// The space's name cannot be one.
+    #[error("the space behind the slash: {0}")]
+    Space(ParseNameError),
+}
+
+impl FromStr for SpaceName {
+    type Err = ParseSpaceNameError;
+
+    fn from_str(text: &str) -> Result<Self, ParseSpaceNameError> {
+        let (pool, space) = text.split_once('/').ok_or(ParseSpaceNameError::NoPool)?;
+        Ok(Self {
+            pool: pool.parse().map_err(ParseSpaceNameError::Pool)?,
+            space: space.parse().map_err(ParseSpaceNameError::Space)?,
+        })
+    }
+}
+
+/// A size that nothing can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SizeError {
+    /// Not a number of bytes.
+    #[error(transparent)]
+    Bytes(#[from] ParseBytesError),
+    /// Nothing.
+    #[error("a size of 0 holds nothing; write one such as 64M or 1.5T")]
+    Zero,
+    /// Not whole blocks.
+    #[error("{found} bytes are not a multiple of 4 KiB; the next one is {next} bytes")]
+    Unaligned {
+        /// What was given.
+        found: u64,
+        /// What would do.
+        next: u64,
+    },
+}
+
+/// A size that is not nothing.
+pub(crate) fn parse_size(text: &str) -> Result<Bytes, SizeError> {
+    let size: Bytes = text.parse()?;
+    if size == Bytes::ZERO { Err(SizeError::Zero) } else { Ok(size) }
+}
+
+/// A size that a space can have.
+pub(crate) fn parse_space_size(text: &str) -> Result<Bytes, SizeError> {
+    let size = parse_size(text)?;
+    if !size.0.is_multiple_of(BLOCK_BYTES) {
+        return Err(SizeError::Unaligned { found: size.0, next: size.align_up(BLOCK_BYTES).0 });
+    }
+    Ok(size)
+}
+
+/// A text that is no time to wait.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number of seconds from 1 to {TIMEOUT_S_MAX}")]
+pub(crate) struct SecondsError;
+
+/// A time to wait.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, SecondsError> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=TIMEOUT_S_MAX).contains(seconds));
+    seconds.map(|seconds: u32| Duration::from_secs(u64::from(seconds))).ok_or(SecondsError)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_space_is_named_with_its_pool() {
+        assert_eq!("tank/x".parse::<SpaceName>().unwrap().to_string(), "tank/x");
+        assert_eq!("tank".parse::<SpaceName>(), Err(ParseSpaceNameError::NoPool));
+        assert!(matches!("/x".parse::<SpaceName>(), Err(ParseSpaceNameError::Pool(_))));
+        for text in ["tank/", "tank/a/b", "tank/-x", "tank/\u{7}"] {
+            assert!(matches!(text.parse::<SpaceName>(), Err(ParseSpaceNameError::Space(_))), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_spaces_are_whole_blocks_and_not_nothing() {
+        assert_eq!(parse_space_size("1.5G"), Ok(Bytes(3 << 29)));
+        for text in ["0", "0K", "0.0G"] {
+            assert_eq!(parse_space_size(text), Err(SizeError::Zero), "{text}");
+        }
+        assert_eq!(parse_space_size("4097"), Err(SizeError::Unaligned { found: 4097, next: 8192 }));
+        for text in ["-1", "9E", "", "ten"] {
+            assert!(matches!(parse_space_size(text), Err(SizeError::Bytes(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_to_wait_are_bounded() {
+        assert_eq!(parse_seconds("120"), Ok(Duration::from_secs(120)));
+        for text in ["0", "-1", "1.5", "86401", "x"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+}

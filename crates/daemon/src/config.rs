@@ -1,0 +1,82 @@
+//! Where the daemon keeps what it has to remember, where it listens, and what it may use.
+
+use std::path::PathBuf;
+
+use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, RuntimeConfig};
+use dolmen_buffer::ArenaConfig;
+
+/// Where the daemon keeps what it remembers, when nobody says otherwise.
+pub const STATE_FOLDER: &str = "/var/lib/dolmen";
+/// Where its sockets are, when nobody says otherwise.
+pub const RUN_FOLDER: &str = "/run/dolmen";
+
+/// Memory for payloads: 8 MiB of blocks, 16 MiB of middling pieces, 96 MiB of large ones. Bounded, and locked.
+const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 };
+/// Memory for metadata, beside the payloads so that neither waits for the other.
+const METADATA_ARENA: ArenaConfig = ArenaConfig { small_count: 1024, medium_count: 64, large_count: 8 };
+
+/// How the daemon runs.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What has to be remembered over restarts: the host's identity, the epoch of each pool, pools to open.
+    pub state: PathBuf,
+    /// Sockets and mounts, gone after a restart of the system.
+    pub run: PathBuf,
+    /// The socket of the API.
+    pub socket: PathBuf,
+    /// Folders of files, and single disks or files, that are looked at for members of pools beside all disks of the
+    /// system.
+    pub look_in: Vec<PathBuf>,
+    /// Whether the block devices of the system are looked at for members of pools.
+    pub scan: Scan,
+    /// Memory and driver of the engine's thread.
+    pub runtime: RuntimeConfig,
+}
+
+/// Whether the block devices of the system are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    /// All of them that nobody uses.
+    System,
+    /// Only what is named: for tests and for daemons beside another one.
+    NamedOnly,
+}
+
+impl Config {
+    /// As on a system where nobody said otherwise.
+    #[must_use]
+    pub fn usual() -> Self {
+        let run = PathBuf::from(RUN_FOLDER);
+        Self {
+            state: PathBuf::from(STATE_FOLDER),
+            run,
+            socket: PathBuf::from(dolmen_api::SOCKET_PATH),
+            look_in: Vec::new(),
+            scan: Scan::System,
+            runtime: RuntimeConfig {
+                data: DATA_ARENA,
+                metadata: METADATA_ARENA,
+                driver: DriverChoice::Automatic,
+                close_limit: CLOSE_LIMIT,
+            },
+        }
+    }
+
+    /// The socket on which spaces are served.
+    #[must_use]
+    pub fn nbd_socket(&self) -> PathBuf {
+        self.run.join("nbd.sock")
+    }
+
+    /// Where the host's records of epochs are.
+    #[must_use]
+    pub fn arbiter_folder(&self) -> PathBuf {
+        self.state.join("epochs")
+    }
+
+    /// Where pools are remembered.
+    #[must_use]
+    pub fn pools_folder(&self) -> PathBuf {
+        self.state.join("pools")
+    }
+}

@@ -1,0 +1,237 @@
+//! Devices of the system: found, looked at, opened.
+//!
+//! A device is first looked at without locking it, so that looking disturbs nobody; only those that belong to the pool
+//! wanted are then opened for it alone, and looked at again, because they may have changed in between.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
+use dolmen_block_io::BlockDevice;
+use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
+use dolmen_disk::{Contents, look};
+use dolmen_pool::{Found, discover};
+use dolmen_units::{DISKS_MAX, PoolId};
+
+use crate::caller::Answer;
+use crate::config::Scan;
+use crate::engine::Engine;
+use crate::fault;
+
+const BLOCK_CLASS: &str = "/sys/class/block";
+/// Files of one folder that are looked at, at most.
+const FOLDER_FILES_MAX: usize = 4096;
+/// Smaller files cannot be disks.
+const FILE_BYTES_MIN: u64 = 64 << 20;
+
+/// The path that everybody else would call it, so that one device listed twice is seen to be one.
+pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
+    let fail = |code, message: String| Err(ErrorBody::new(code, message).on(path));
+    if !Path::new(path).is_absolute() {
+        return fail(ErrorCode::BadRequest, format!("{path} is not an absolute path, so it means nothing to the daemon"));
+    }
+    match fs::canonicalize(path) {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            fail(ErrorCode::NoSuchDevice, format!("there is nothing at {path}"))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            fail(ErrorCode::Permission, format!("{path} cannot be reached: permission denied"))
+        }
+        Err(error) => fail(ErrorCode::Io, format!("{path} cannot be reached: {error}")),
+    }
+}
+
+impl Engine {
+    /// Opens what is to become a disk, for this process alone.
+    pub(crate) fn open_for_pool(&self, path: &Path) -> Answer<Rc<dyn BlockDevice>> {
+        if let Some(pool) = self.pool_with(path) {
+            let message = format!("{} is a disk of pool {pool}, which is open here; nothing was written", path.display());
+            return Err(ErrorBody::new(ErrorCode::DeviceInUse, message).on(path.display().to_string()));
+        }
+        match in_use(path) {
+            Ok(Some(by)) => Err(fault::open_device(&OpenError::InUse { path: path.to_path_buf(), by })),
+            Ok(None) | Err(_) => {
+                let device = LinuxDevice::open(&self.handle, path, OpenOptions::default());
+                device.map(|device| device as Rc<dyn BlockDevice>).map_err(|error| fault::open_device(&error))
+            }
+        }
+    }
+
+    /// Opens several; none of them twice.
+    pub(crate) fn open_all(&self, paths: &[PathBuf]) -> Answer<Vec<Rc<dyn BlockDevice>>> {
+        if paths.len() > DISKS_MAX {
+            let message = format!("{} disks are more than the {DISKS_MAX} that a pool can have", paths.len());
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message));
+        }
+        let mut seen = BTreeSet::new();
+        for path in paths {
+            if !seen.insert(identity(path)) {
+                let name = path.display().to_string();
+                let message = format!("{name} is listed twice; nothing was written");
+                return Err(ErrorBody::new(ErrorCode::UnfitDevice, message).on(name));
+            }
+        }
+        paths.iter().map(|path| self.open_for_pool(path)).collect()
+    }
+
+    /// The name of the open pool that has the device at this path.
+    pub(crate) fn pool_with(&self, path: &Path) -> Option<String> {
+        let wanted = identity(path);
+        let holds = |name: &str| identity(Path::new(name)) == wanted;
+        let pools = self.pools.borrow();
+        let found = pools.values().find(|pool| {
+            pool.spaces.pool().disks().iter().any(|disk| disk.is_present() && holds(&disk.name()))
+        });
+        found.map(|pool| pool.name())
+    }
+
+    /// Where members of pools may be: all disks of the system that nobody uses, what was configured, and the hints, with
+    /// the folders of those that are files, because files are renamed.
+    pub(crate) fn places(&self, hints: &[PathBuf]) -> Vec<PathBuf> {
+        let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
+        for hint in hints.iter().chain(&self.config.look_in) {
+            places.add(hint);
+            if let Some(folder) = hint.parent().filter(|folder| !folder.starts_with("/dev")) {
+                places.add_folder(folder);
+            }
+        }
+        if self.config.scan == Scan::System {
+            places.add_disks(&self.config.run);
+        }
+        places.found
+    }
+
+    /// Looks at devices, without locking any of them.
+    pub(crate) async fn look_at(&self, paths: &[PathBuf]) -> Found {
+        let options = OpenOptions { read_only: true, exclusive: false, ..OpenOptions::default() };
+        let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+        for path in paths {
+            match LinuxDevice::open(&self.handle, path, options) {
+                Ok(device) => devices.push(device),
+                Err(error) => tracing::debug!(path = %path.display(), %error, "not looked at"),
+            }
+        }
+        discover(&self.seams, &devices).await
+    }
+
+    /// Opens the disks of a pool for this process alone. One that cannot be had is absent, and why is logged.
+    pub(crate) async fn take_members(&self, pool: PoolId, paths: &[PathBuf]) -> (Found, Vec<String>) {
+        let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+        let mut refused = Vec::new();
+        for path in paths {
+            match LinuxDevice::open(&self.handle, path, OpenOptions::default()) {
+                Ok(device) => devices.push(device),
+                Err(error) => {
+                    tracing::warn!(%pool, path = %path.display(), %error, "a disk of the pool cannot be opened");
+                    refused.push(error.to_string());
+                }
+            }
+        }
+        let mut found = discover(&self.seams, &devices).await;
+        found.pools.retain(|id, _| *id == pool);
+        (found, refused)
+    }
+
+    /// Devices that belong to no open pool, and what they are good for.
+    pub(crate) async fn devices(self: Rc<Self>) -> Answer<dolmen_api::Devices> {
+        let mut devices = Vec::new();
+        for path in self.places(&[]) {
+            if self.pool_with(&path).is_none() {
+                devices.push(self.describe(&path).await);
+            }
+        }
+        devices.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(dolmen_api::Devices { schema: dolmen_api::SCHEMA, devices })
+    }
+
+    async fn describe(&self, path: &Path) -> Device {
+        let shown = path.display().to_string();
+        let device = |state, size_bytes, what: String, pool| Device { path: shown, size_bytes, state, what, pool };
+        if let Ok(Some(by)) = in_use(path) {
+            return device(DeviceState::InUse, None, by.to_string(), None);
+        }
+        let options = OpenOptions { read_only: true, exclusive: false, ..OpenOptions::default() };
+        let opened = match LinuxDevice::open(&self.handle, path, options) {
+            Ok(opened) => opened,
+            Err(error) => return device(DeviceState::Unfit, None, error.to_string(), None),
+        };
+        let size = opened.geometry().capacity;
+        if let Err(error) = dolmen_disk::Extent::of(size) {
+            return device(DeviceState::Unfit, Some(size.0), error.to_string(), None);
+        }
+        match look(&self.seams, opened.as_ref()).await {
+            Ok(Contents::Empty) => device(DeviceState::Empty, Some(size.0), "nothing".to_owned(), None),
+            Ok(Contents::Foreign(what)) => device(DeviceState::Foreign, Some(size.0), what.to_string(), None),
+            Ok(Contents::Member { label, .. }) => {
+                let what = format!("a disk of pool {}", label.pool_name);
+                device(DeviceState::Member, Some(size.0), what, Some(label.pool_name.to_string()))
+            }
+            Ok(Contents::Unusable(error)) => device(DeviceState::Unusable, Some(size.0), error.to_string(), None),
+            Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
+        }
+    }
+}
+
+/// What tells one device from another: the number of a block device, the file system and inode of a file.
+fn identity(path: &Path) -> Option<(bool, u64, u64)> {
+    use std::os::unix::fs::FileTypeExt;
+    let status = fs::metadata(path).ok()?;
+    let block = status.file_type().is_block_device();
+    Some(if block { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
+}
+
+struct Places {
+    seen: BTreeSet<(bool, u64, u64)>,
+    found: Vec<PathBuf>,
+}
+
+impl Places {
+    /// A device, a file, or a folder of files.
+    fn add(&mut self, path: &Path) {
+        let Ok(status) = fs::metadata(path) else { return };
+        if status.is_dir() {
+            return self.add_folder(path);
+        }
+        if status.is_file() && status.len() < FILE_BYTES_MIN {
+            return;
+        }
+        let (Some(identity), Ok(path)) = (identity(path), fs::canonicalize(path)) else { return };
+        if self.seen.insert(identity) {
+            self.found.push(path);
+        }
+    }
+
+    fn add_folder(&mut self, folder: &Path) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths {
+            let large = fs::metadata(&path).is_ok_and(|status| status.is_file() && status.len() >= FILE_BYTES_MIN);
+            if large {
+                self.add(&path);
+            }
+        }
+    }
+
+    /// The disks and partitions of the system; not those that this daemon itself provides, since reading one of them
+    /// here would wait for this very thread.
+    fn add_disks(&mut self, run: &Path) {
+        let entries = fs::read_dir(BLOCK_CLASS).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        for name in names {
+            let folder = Path::new(BLOCK_CLASS).join(&name);
+            let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+            let is_empty = matches!(read("size").trim(), "" | "0");
+            let is_ours = Path::new(read("loop/backing_file").trim()).starts_with(run);
+            let path = Path::new("/dev").join(&name);
+            if !is_empty && !is_ours && matches!(in_use(&path), Ok(None)) {
+                self.add(&path);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Why the daemon does not run.
+
+use std::io;
+use std::path::PathBuf;
+
+use dolmen_api::ExitCode;
+use dolmen_block_linux::RuntimeError;
+
+/// Why the daemon did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// A folder or file of its own cannot be made, read or written.
+    #[error("{doing} {} failed", path.display())]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another daemon has it.
+    #[error("{} is held by another daemon{}; stop that one, or choose another --state, --run and --socket", path.display(), pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// Who holds it, as far as it says.
+        pid: Option<u32>,
+    },
+    /// The host's identity cannot be read.
+    #[error("the host's identity in {} is {found:?}, expected 32 hexadecimal digits; restore it from a backup, or remove the file: pools with absent disks then open read-only until confirmed", path.display())]
+    HostId {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+    },
+    /// No thread could be made.
+    #[error("starting the {name} thread failed")]
+    Thread {
+        /// Which.
+        name: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The engine's runtime could not be made.
+    #[error("starting the engine failed")]
+    Runtime(#[from] RuntimeError),
+    /// The engine's thread has ended by itself.
+    #[error("the engine has ended unexpectedly; restart the daemon, it recovers what was under way")]
+    EngineLost,
+}
+
+impl DaemonError {
+    /// How the process ends with it.
+    #[must_use]
+    pub fn exit(&self) -> ExitCode {
+        match self {
+            Self::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ExitCode::Permission,
+            Self::File { .. } | Self::Thread { .. } => ExitCode::Io,
+            Self::Locked { .. } => ExitCode::Busy,
+            Self::HostId { .. } => ExitCode::Config,
+            Self::Runtime(RuntimeError::UnknownDriver { .. }) => ExitCode::Config,
+            Self::Runtime(RuntimeError::UringRefused { .. }) => ExitCode::Missing,
+            Self::Runtime(RuntimeError::Event { .. }) => ExitCode::Io,
+            Self::EngineLost => ExitCode::Internal,
+        }
+    }
+
+    pub(crate) fn file(doing: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { doing, path, source }
+    }
+}

@@ -1,0 +1,119 @@
+//! Errors of the engine, as the API tells them.
+
+use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_block_linux::OpenError as DeviceOpenError;
+use dolmen_placement::RequestError;
+use dolmen_pool::{CreateError, OpenError, PoolError};
+use dolmen_space::SpaceError;
+
+fn body(code: ErrorCode, error: &dyn std::error::Error) -> ErrorBody {
+    ErrorBody::new(code, error.to_string()).caused_by(error)
+}
+
+pub(crate) fn open_device(error: &DeviceOpenError) -> ErrorBody {
+    let (code, path) = match error {
+        DeviceOpenError::NotFound { path } => (ErrorCode::NoSuchDevice, path),
+        DeviceOpenError::Denied { path } => (ErrorCode::Permission, path),
+        DeviceOpenError::ReadOnly { path }
+        | DeviceOpenError::NotADisk { path }
+        | DeviceOpenError::Zoned { path }
+        | DeviceOpenError::BlockSize { path, .. } => (ErrorCode::UnfitDevice, path),
+        DeviceOpenError::Locked { path } | DeviceOpenError::InUse { path, .. } => (ErrorCode::DeviceInUse, path),
+        DeviceOpenError::System { path, .. } => (ErrorCode::Io, path),
+    };
+    body(code, error).on(path.display().to_string())
+}
+
+pub(crate) fn create(error: &CreateError) -> ErrorBody {
+    let (code, object) = match error {
+        CreateError::NoDisks | CreateError::TooMany { .. } => (ErrorCode::BadRequest, None),
+        CreateError::Twice { name } | CreateError::Extent { name, .. } | CreateError::Zoned { name } => {
+            (ErrorCode::UnfitDevice, Some(name))
+        }
+        CreateError::Foreign { name, .. } | CreateError::Member { name, .. } | CreateError::Unusable { name, .. } => {
+            (ErrorCode::ForeignData, Some(name))
+        }
+        CreateError::Device { name, .. } => (ErrorCode::Io, Some(name)),
+        CreateError::Label(_) | CreateError::Store(_) => (ErrorCode::Io, None),
+        CreateError::Record(_) => (ErrorCode::Internal, None),
+        CreateError::Open(inner) => return open(inner),
+    };
+    let error = body(code, error);
+    match object {
+        Some(name) => error.on(name),
+        None => error,
+    }
+}
+
+pub(crate) fn open(error: &OpenError) -> ErrorBody {
+    let code = match error {
+        OpenError::NoDisks | OpenError::NoMetadata { .. } => ErrorCode::NoSuchPool,
+        OpenError::TwoPools { .. } => ErrorCode::BadRequest,
+        OpenError::Duplicate { .. } | OpenError::Extent { .. } => ErrorCode::UnfitDevice,
+        OpenError::ReadOnly { .. } => ErrorCode::ReadOnly,
+        OpenError::Arbiter(_)
+        | OpenError::Store(_)
+        | OpenError::Recover(_)
+        | OpenError::LogDamage { .. }
+        | OpenError::Anchor { .. } => ErrorCode::Io,
+        OpenError::Pool(inner) => return pool(inner),
+    };
+    let found = body(code, error);
+    match error {
+        OpenError::ReadOnly { name, .. } => found
+            .on(name.to_string())
+            .hint("attach the disks that are missing; or import it with mode read; or, when the rest of it lives on nowhere else, with mode confirmed"),
+        OpenError::NoMetadata { name } => found.on(name.to_string()).hint("attach more of its disks"),
+        _ => found,
+    }
+}
+
+pub(crate) fn pool(error: &PoolError) -> ErrorBody {
+    let code = match error {
+        PoolError::ReadOnly { .. } => ErrorCode::ReadOnly,
+        PoolError::Latched { .. } => ErrorCode::PoolStopped,
+        PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. } => ErrorCode::NoSpace,
+        PoolError::TooLarge { .. } | PoolError::Full { .. } => ErrorCode::BadRequest,
+        PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
+        PoolError::Join { source, .. } => return create(source),
+        PoolError::Log { .. }
+        | PoolError::Store { .. }
+        | PoolError::Arbiter { .. }
+        | PoolError::Disk { .. }
+        | PoolError::Label { .. }
+        | PoolError::Corrupt { .. } => ErrorCode::Io,
+        PoolError::Epoch { .. } => ErrorCode::Internal,
+    };
+    let found = body(code, error);
+    match error {
+        PoolError::NoSpace { .. } => found.hint("add a disk, or delete or trim something; `dolmen df` shows what fits"),
+        PoolError::Latched { .. } => found.hint("attach the missing disks, then restart the daemon"),
+        PoolError::ReadOnly { .. } => found.hint("import it for writing first"),
+        PoolError::NoSuchDisk { .. } => found.hint("`dolmen disk list` shows path, id and slot of each disk"),
+        _ => found,
+    }
+}
+
+pub(crate) fn space(error: &SpaceError) -> ErrorBody {
+    let (code, object) = match error {
+        SpaceError::Range { name, .. } => (ErrorCode::BadRequest, Some(name.to_string())),
+        SpaceError::Unreadable { name, .. } | SpaceError::Unwritable { name, .. } => {
+            (ErrorCode::Io, Some(name.to_string()))
+        }
+        SpaceError::NoSpaceBelow { name } => (ErrorCode::NoSpace, Some(name.to_string())),
+        SpaceError::Pool(inner) => return pool(inner),
+        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. }) => (ErrorCode::BadSize, None),
+        SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
+        SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
+        SpaceError::Size { .. } => (ErrorCode::BadSize, None),
+        SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),
+        SpaceError::NoSuchSpace { name } => (ErrorCode::NoSuchSpace, Some(name.clone())),
+        SpaceError::NotEmpty { name, .. } => (ErrorCode::NotEmpty, Some(name.to_string())),
+        SpaceError::Gone { name } => (ErrorCode::NoSuchSpace, Some(name.to_string())),
+    };
+    let found = body(code, error);
+    match object {
+        Some(name) => found.on(name),
+        None => found,
+    }
+}

@@ -1,0 +1,158 @@
+//! The daemon's own files: locks, the host's identity, and writing so that a crash leaves the old or the new content.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use dolmen_checksum::crc64;
+use dolmen_units::HostId;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::DaemonError;
+
+/// Who this host is, in the state folder.
+const HOST_FILE: &str = "host-id";
+const MACHINE_ID: &str = "/etc/machine-id";
+/// The longest of the daemon's own files that is read.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// A lock that is held as long as this lives, or the process does.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock, or says who has it.
+    pub(crate) fn take(path: &Path) -> Result<Self, DaemonError> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(DaemonError::file("opening the lock", path))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut text = String::new();
+            let _ = file.read_to_string(&mut text);
+            return Err(DaemonError::Locked { path: path.to_path_buf(), pid: text.trim().parse().ok() });
+        }
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(DaemonError::file("writing the lock", path))?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Makes a folder that only its owner may enter.
+pub(crate) fn make_folder(path: &Path) -> Result<(), DaemonError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(DaemonError::file("making the folder", path))
+}
+
+/// Writes a file so that after a crash it has its old or its new content, and has the new one once this returns.
+pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let fresh = folder.join(name);
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Removes a file durably; one that is not there is as good.
+pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a file, if there is one.
+pub(crate) fn read_if_any(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Who this host is: as on record, else derived from the system's own identity, so that a lost record does not make the
+/// host a stranger to its pools, else drawn. Recorded before it is used.
+pub(crate) fn host_id(state: &Path) -> Result<HostId, DaemonError> {
+    let path = state.join(HOST_FILE);
+    let text = read_if_any(&path).map_err(DaemonError::file("reading", &path))?;
+    if let Some(text) = text {
+        let parsed = text.trim().parse().ok().filter(|host: &HostId| !host.is_none());
+        return parsed.ok_or_else(|| DaemonError::HostId { path, found: text.trim().chars().take(80).collect() });
+    }
+    let host = match fs::read_to_string(MACHINE_ID) {
+        Ok(machine) if machine.trim().len() >= 32 => derived_id(machine.trim()),
+        _ => drawn_id().map_err(DaemonError::file("reading", Path::new("/dev/urandom")))?,
+    };
+    write_durably(&path, format!("{host}\n").as_bytes()).map_err(DaemonError::file("writing", &path))?;
+    Ok(host)
+}
+
+/// The machine's identity must not stand on disks that travel: it is mixed, forwards and backwards.
+fn derived_id(machine: &str) -> HostId {
+    let forwards: Vec<u8> = b"dolmen host ".iter().copied().chain(machine.bytes()).collect();
+    let backwards: Vec<u8> = forwards.iter().rev().copied().collect();
+    let mut id = [0; 16];
+    let halves = [crc64(&forwards), crc64(&backwards)].map(u64::to_be_bytes);
+    id.iter_mut().zip(halves.iter().flatten()).for_each(|(to, from)| *to = *from);
+    HostId(id)
+}
+
+fn drawn_id() -> io::Result<HostId> {
+    let mut id = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut id)?;
+    Ok(HostId(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_keeps_its_identity_and_a_damaged_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = host_id(folder.path()).unwrap();
+        assert!(!first.is_none());
+        assert_eq!(host_id(folder.path()).unwrap(), first);
+        fs::write(folder.path().join(HOST_FILE), "tank\n").unwrap();
+        assert!(matches!(host_id(folder.path()), Err(DaemonError::HostId { .. })));
+    }
+
+    #[test]
+    fn a_lock_keeps_the_second_out_and_names_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = Lock::take(&path).unwrap();
+        let Err(DaemonError::Locked { pid, .. }) = Lock::take(&path) else { panic!("taken twice") };
+        assert_eq!(pid, Some(std::process::id()));
+        drop(first);
+        Lock::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write_durably(&path, b"one").unwrap();
+        write_durably(&path, b"two").unwrap();
+        assert_eq!(read_if_any(&path).unwrap().as_deref(), Some("two"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        remove_durably(&path).unwrap();
+        remove_durably(&path).unwrap();
+        assert_eq!(read_if_any(&path).unwrap(), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! What the daemon remembers of its pools over restarts: which were open, where their disks were, and what was served.
+//!
+//! Nothing in here decides anything about data: identities stand on the disks, the epoch in force in the arbiter's
+//! record. Paths are hints; a pool whose remembered file is lost is found again by `import`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use dolmen_api::ImportMode;
+use dolmen_units::PoolId;
+use serde::{Deserialize, Serialize};
+
+use crate::files::{read_if_any, remove_durably, write_durably};
+use crate::scribe::Scribe;
+
+/// The version of the files.
+const VERSION: u32 = 1;
+
+/// A space that was served, or attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServedSpace {
+    /// Its number, which a new name does not change.
+    pub(crate) space: u64,
+    pub(crate) read_only: bool,
+}
+
+/// A pool, as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    version: u32,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// What it is to be opened for.
+    pub(crate) mode: ImportMode,
+    /// Where its disks were.
+    pub(crate) paths: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) served: Vec<ServedSpace>,
+    #[serde(default)]
+    pub(crate) attached: Vec<u64>,
+}
+
+impl Remembered {
+    pub(crate) fn new(id: PoolId, name: &str, mode: ImportMode, paths: Vec<PathBuf>) -> Self {
+        let (id, name) = (id.to_string(), name.to_owned());
+        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), attached: Vec::new() }
+    }
+}
+
+/// The files.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    folder: PathBuf,
+    scribe: Rc<Scribe>,
+}
+
+impl Ledger {
+    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
+        Self { folder, scribe }
+    }
+
+    fn path(&self, pool: PoolId) -> PathBuf {
+        self.folder.join(format!("{pool}.json"))
+    }
+
+    /// Remembers a pool, durably.
+    pub(crate) async fn put(&self, pool: PoolId, what: &Remembered) -> io::Result<()> {
+        let (path, mut text) = (self.path(pool), serde_json::to_vec_pretty(what).map_err(io::Error::other)?);
+        text.push(b'\n');
+        self.scribe.run(move || write_durably(&path, &text)).await
+    }
+
+    /// Forgets a pool, durably.
+    pub(crate) async fn remove(&self, pool: PoolId) -> io::Result<()> {
+        let path = self.path(pool);
+        self.scribe.run(move || remove_durably(&path)).await
+    }
+
+    /// All pools that were open. A file that cannot be read is told, and passed over.
+    pub(crate) async fn all(&self) -> io::Result<Vec<(PoolId, Remembered)>> {
+        let folder = self.folder.clone();
+        self.scribe.run(move || read_all(&folder)).await
+    }
+}
+
+fn read_all(folder: &Path) -> io::Result<Vec<(PoolId, Remembered)>> {
+    let mut pools = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let parsed = read_if_any(&path)?.map(|text| serde_json::from_str::<Remembered>(&text));
+        match parsed {
+            Some(Ok(what)) if what.version == VERSION => match what.id.parse() {
+                Ok(id) => pools.push((id, what)),
+                Err(error) => tracing::warn!(path = %path.display(), %error, "a remembered pool makes no sense"),
+            },
+            Some(Ok(what)) => {
+                tracing::warn!(path = %path.display(), found = what.version, expected = VERSION, "a later version remembered this pool; import it by hand");
+            }
+            Some(Err(error)) => {
+                tracing::warn!(path = %path.display(), %error, "a remembered pool cannot be read; import it by hand");
+            }
+            None => {}
+        }
+    }
+    pools.sort_by_key(|(id, _)| *id);
+    Ok(pools)
+}

@@ -1,0 +1,199 @@
+//! A bench for tests of spaces: a simulated world, a host's record, disks, and shorthands for what tests do.
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, Durability, Seams};
+use dolmen_buffer::ArenaConfig;
+use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
+use dolmen_sim::{DiskProfile, SimDisk, World};
+use dolmen_space::{Resiliency, Segment, Space, SpaceSpec, Spaces};
+use dolmen_units::{Bytes, HostId};
+
+/// What a test's body returns.
+pub type Outcome = Result<(), Box<dyn Error>>;
+
+/// The resiliencies that every test should hold for.
+pub const RESILIENCIES: [Resiliency; 5] = [
+    Resiliency::Simple,
+    Resiliency::Span,
+    Resiliency::Mirror { copies: 2 },
+    Resiliency::Mirror { copies: 3 },
+    Resiliency::Mirror { copies: 4 },
+];
+
+/// Length of rows in tests: small, so that small disks hold many.
+pub const ROW: Bytes = Bytes::mib(1);
+
+/// A world with disks and a host.
+pub struct Bench {
+    pub world: World,
+    pub disks: Vec<Rc<SimDisk>>,
+    pub arbiter: Rc<MemoryArbiter>,
+}
+
+/// What the body of a test works with.
+#[derive(Clone)]
+pub struct Lab {
+    pub seams: Seams,
+    pub devices: Vec<Rc<dyn BlockDevice>>,
+    pub arbiter: Rc<MemoryArbiter>,
+}
+
+impl Bench {
+    /// So many disks of one size.
+    pub fn new(seed: u64, count: usize, capacity: Bytes) -> Self {
+        Self::with_profile(seed, count, || DiskProfile::new(capacity))
+    }
+
+    /// So many disks with the profile given.
+    pub fn with_profile(seed: u64, count: usize, profile: impl Fn() -> DiskProfile) -> Self {
+        let world = World::new(seed);
+        world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+        let disks = (0..count).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+        Self { world, disks, arbiter: MemoryArbiter::new(HostId([7; 16])) }
+    }
+
+    /// A lab with every disk attached.
+    pub fn lab(&self) -> Lab {
+        self.lab_with(|_| true)
+    }
+
+    /// A lab with the disks that `here` names attached.
+    pub fn lab_with(&self, here: impl Fn(usize) -> bool) -> Lab {
+        let devices = self.disks.iter().enumerate().filter(|(number, _)| here(*number));
+        let devices = devices.map(|(_, disk)| disk.attach(&self.world)).collect();
+        Lab { seams: self.world.seams(), devices, arbiter: Rc::clone(&self.arbiter) }
+    }
+
+    /// Runs a body in a lab with every disk.
+    pub fn run<F>(&self, body: impl FnOnce(Lab) -> F) -> Outcome
+    where
+        F: Future<Output = Outcome> + 'static,
+    {
+        self.run_in(self.lab(), body)
+    }
+
+    /// Runs a body in the lab given.
+    pub fn run_in<F>(&self, lab: Lab, body: impl FnOnce(Lab) -> F) -> Outcome
+    where
+        F: Future<Output = Outcome> + 'static,
+    {
+        match self.world.run(body(lab)) {
+            Ok(outcome) => outcome,
+            Err(stuck) => Err(format!("{stuck:?}").into()),
+        }
+    }
+}
+
+impl Lab {
+    pub fn arbiter(&self) -> Rc<dyn Arbiter> {
+        Rc::clone(&self.arbiter) as Rc<dyn Arbiter>
+    }
+
+    /// Makes a pool of all devices.
+    pub async fn create(&self) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        let options = CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
+        let opened = create(&self.seams, self.arbiter(), &self.devices, &options).await?;
+        Ok(Spaces::start(opened).await?)
+    }
+
+    /// Opens the pool that is on the devices.
+    pub async fn open(&self) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        self.open_as(OpenMode::Write).await
+    }
+
+    pub async fn open_as(&self, mode: OpenMode) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        let found = discover(&self.seams, &self.devices).await;
+        let candidates = found.pools.into_values().next().ok_or("no pool was found")?;
+        let opened = open(&self.seams, self.arbiter(), candidates, &OpenOptions { mode }).await?;
+        Ok(Spaces::start(opened).await?)
+    }
+
+    /// Makes a space with short rows.
+    pub async fn space(
+        &self,
+        spaces: &Spaces,
+        name: &str,
+        size: Bytes,
+        resiliency: Resiliency,
+    ) -> Result<Rc<Space>, Box<dyn Error>> {
+        let mut spec = SpaceSpec::usual(name.parse()?, size, resiliency);
+        spec.row = Some(ROW);
+        spec.interleave = Bytes::kib(64);
+        Ok(spaces.create(spec).await?)
+    }
+
+    /// Writes bytes that tell their place and `fill`.
+    pub async fn write(&self, space: &Space, at: u64, length: usize, fill: u8) -> Outcome {
+        self.write_as(space, at, length, fill, Durability::Cached).await
+    }
+
+    pub async fn write_as(&self, space: &Space, at: u64, length: usize, fill: u8, durability: Durability) -> Outcome {
+        let mut buffer = self.seams.data.take(length).await;
+        pattern(at, fill, &mut buffer);
+        Ok(space.write(at, &buffer.freeze(), durability).await?)
+    }
+
+    /// Reads and compares; `fill` 0 stands for zeros.
+    pub async fn expect(&self, space: &Space, at: u64, length: usize, fill: u8) -> Outcome {
+        let found = read(space, at, length).await?;
+        let mut expected = vec![0; length];
+        pattern(at, fill, &mut expected);
+        match found.iter().zip(&expected).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(index) => Err(format!("byte {} of {} is {} instead of {}", at + index as u64, space.name(), found[index], expected[index]).into()),
+        }
+    }
+
+    /// Verifies every block and the map, and closes.
+    pub async fn check_and_close(&self, spaces: Rc<Spaces>) -> Outcome {
+        check(&spaces).await?;
+        spaces.close().await?;
+        Ok(())
+    }
+}
+
+/// Verifies every block and the map.
+pub async fn check(spaces: &Spaces) -> Outcome {
+    let findings = spaces.check_map().await?;
+    if !findings.is_empty() {
+        return Err(findings.join("; ").into());
+    }
+    let (_, bad) = spaces.verify(&dolmen_space::Progress::default()).await?;
+    if !bad.is_empty() {
+        return Err(format!("blocks without a good copy: {bad:?}").into());
+    }
+    Ok(())
+}
+
+/// All bytes of a range.
+pub async fn read(space: &Space, at: u64, length: usize) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut bytes = Vec::with_capacity(length);
+    for segment in space.read(at, length).await? {
+        match segment {
+            Segment::Zeros(count) => bytes.resize(bytes.len() + count, 0),
+            Segment::Data(data) => bytes.extend_from_slice(&data),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Bytes that tell their place: no two blocks of a space are alike, and none is alike for two fills.
+pub fn pattern(at: u64, fill: u8, into: &mut [u8]) {
+    if fill == 0 {
+        into.fill(0);
+        return;
+    }
+    for (index, byte) in into.iter_mut().enumerate() {
+        let place = at + index as u64;
+        let mixed = (place / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(fill).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        *byte = (mixed >> ((place % 8) * 8)) as u8;
+    }
+}
+
+/// A future of this thread.
+pub type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
