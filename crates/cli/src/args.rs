@@ -65,7 +65,7 @@ pub(crate) enum Command {
     /// Serve a space over NBD on a Unix socket, and print its address
     Serve(ServeArguments),
     /// Stop serving a space
-    Unserve(SpaceTarget),
+    Unserve(SpaceChange),
     /// Tell where the bytes of pools are, and what still fits at each protection level
     Df(PoolFilter),
     /// List jobs, or watch one

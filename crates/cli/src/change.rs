@@ -70,7 +70,7 @@ impl Session<'_, '_> {
             }
             return Ok(());
         }
-        watch(self, job.id)
+        watch(self, job.id, Some(&job.pool))
     }
 
     /// Asks for a change that destroys something with a name, after that name was given or typed.

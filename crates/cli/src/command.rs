@@ -30,9 +30,9 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Disk(command) => disk(session, command)?,
         Command::Space(command) => space(session, command)?,
         Command::Serve(arguments) => serve(session, &arguments)?,
-        Command::Unserve(target) => {
-            let path = format!("{}/unserve", space_path(&target.space));
-            session.change(&path, &Simple::default(), crate::client::Intent::Act)?;
+        Command::Unserve(arguments) => {
+            let path = format!("{}/unserve", space_path(&arguments.space));
+            session.change(&path, &Simple::default(), arguments.dry.intent())?;
         }
         Command::Df(filter) => df(session, &filter)?,
         Command::Jobs(arguments) => jobs(session, &arguments)?,
@@ -303,7 +303,7 @@ fn df(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), CliError
 
 fn jobs(session: &mut Session<'_, '_>, arguments: &JobsArguments) -> Result<(), CliError> {
     match arguments.job {
-        Some(job) if arguments.wait => watch(session, job)?,
+        Some(job) if arguments.wait => watch(session, job, None)?,
         Some(job) => {
             let document: Document<JobDocument> = session.client.get(&format!("/jobs/{job}"))?;
             session.show(&document, |document, out| show_job(&document.job, out));

@@ -75,20 +75,22 @@ pub(crate) fn show_job(job: &Job, out: &mut Out<'_>) {
     }
 }
 
-/// Watches a job until it ends.
-pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64) -> Result<(), CliError> {
+/// Watches a job until it ends. Who knows its pool already knows that there is such a job, too.
+pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) -> Result<(), CliError> {
     let path = format!("/jobs/{id}");
     let mut teller = Teller::default();
-    let mut pool = String::new();
+    let mut pool = pool.map(str::to_owned);
     loop {
         let document = session.client.get::<JobDocument>(&path);
         let document = document.map_err(|error| {
             teller.end_line(session.out);
-            // The first look tells whether there is such a job at all; later ones only lose sight of it.
-            if pool.is_empty() { error } else { CliError::JobUnseen { id, pool: pool.clone(), source: Box::new(error) } }
+            match pool.clone() {
+                Some(pool) => CliError::JobUnseen { id, pool, source: Box::new(error) },
+                None => error,
+            }
         })?;
         let job = &document.value.job;
-        pool.clone_from(&job.pool);
+        pool = Some(job.pool.clone());
         teller.tell(job, session.out);
         match job.state {
             JobState::Waiting | JobState::Running => session.pace.wait(),
@@ -102,7 +104,7 @@ pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64) -> Result<(), CliErr
             JobState::Failed => {
                 teller.end_line(session.out);
                 let result = job.result.clone().unwrap_or_else(|| "it does not say why".to_owned());
-                return Err(CliError::JobFailed { id, what: what(job), pool, result });
+                return Err(CliError::JobFailed { id, what: what(job), pool: job.pool.clone(), result });
             }
         }
     }

@@ -26,6 +26,8 @@ mod room;
 mod spaces;
 mod status;
 mod table;
+#[cfg(test)]
+mod tests;
 mod values;
 mod words;
 

@@ -48,7 +48,7 @@ fn bytes_table(df: &Df) -> Table {
 
 fn fits_text(df: &Df, paint: Paint) -> String {
     let mut table =
-        Table::new(&[("STILL FITS", Align::Left), ("AS", Align::Left), ("SURVIVES", Align::Left)]);
+        Table::new(&[("STILL FITS", Align::Right), ("AS", Align::Left), ("SURVIVES", Align::Left)]);
     for fits in &df.fits {
         let survives = match fits.survives {
             0 => Cell::toned("no lost disk", Tone::Caution),

@@ -170,7 +170,9 @@ impl StoredMade {
         if self.schema != SCHEMA {
             return Err(format!("it has schema {}, this daemon knows {SCHEMA}", self.schema));
         }
-        let all = |stored: Vec<StoredAttachment>| stored.into_iter().map(StoredAttachment::parse).collect();
+        let all = |stored: Vec<StoredAttachment>| {
+            stored.into_iter().map(StoredAttachment::parse).collect::<Result<Vec<_>, _>>()
+        };
         let made = Made {
             boot_id: self.boot_id,
             mount: self.mount,

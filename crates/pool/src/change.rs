@@ -103,6 +103,18 @@ impl Change<'_> {
         Ok(number)
     }
 
+    /// Adds to a count, which is 0 where it is not written.
+    ///
+    /// # Errors
+    /// As [`Pool::get`].
+    pub async fn add(&mut self, key: Key, difference: i64) -> Result<u64, PoolError> {
+        let value = self.get(&key).await?;
+        let before = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let after = before.saturating_add_signed(difference);
+        self.put(key, after.to_le_bytes().to_vec());
+        Ok(after)
+    }
+
     /// Chooses disks for a row and takes their grains. `slab_grains` tells how many grains a slab of so many bytes needs;
     /// `own` tells how many rows of the space lie on a disk already, which matters for `span`.
     ///
@@ -212,6 +224,16 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         if !self.done {
             give(self.pool, self.taken.drain(..));
+        }
+    }
+}
+
+impl Pool {
+    /// Changes the map in memory only. For recovery, before anything is served: the checkpoint that ends it makes the edits
+    /// durable, and a crash before that repeats it.
+    pub fn edit_before_checkpoint(&self, edits: Vec<(Key, Vec<u8>)>) {
+        for (key, value) in edits {
+            self.store.put(key, &value);
         }
     }
 }

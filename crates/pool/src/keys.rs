@@ -80,6 +80,12 @@ pub fn counter(which: u64) -> Key {
     key(Kind::Counter, 0, which, 0)
 }
 
+/// How many rows a space has.
+#[must_use]
+pub fn row_count(id: SpaceId) -> Key {
+    key(Kind::Counter, 1, id.0, 0)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {

@@ -185,7 +185,7 @@ pub(crate) struct RawStretch {
     pub(crate) state: u8,
     /// Which column of the row.
     pub(crate) column: u8,
-    /// 1 if the record was durable before the data was touched.
+    /// 1 if the record was durable before the data was touched, 2 if nobody could decide it yet, 3 for both.
     pub(crate) intent: u8,
     /// Low bits of the generation that the table page of these blocks had on disk: an older page is not believed.
     pub(crate) generation: U16,

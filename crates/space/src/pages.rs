@@ -300,6 +300,7 @@ impl Shared {
 
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     async fn write_back_all(&self) -> Result<(), SpaceError> {
+        self.carry_unresolved().await?;
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
         let flushed = self.flush().await;

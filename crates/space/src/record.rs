@@ -77,6 +77,8 @@ pub(crate) struct Stretch {
     pub(crate) stamp: Stamp,
     pub(crate) state: u8,
     pub(crate) intent: bool,
+    /// Whether it is not settled, whatever its place in the log: nobody could decide it yet.
+    pub(crate) undecided: bool,
     /// Low bits of the generation that the page of these blocks has on its disks for certain.
     pub(crate) generation: u16,
 }
@@ -93,7 +95,7 @@ impl Stretch {
             stamp: self.stamp.0,
             state: self.state,
             column: self.column,
-            intent: u8::from(self.intent),
+            intent: u8::from(self.intent) | u8::from(self.undecided) << 1,
             generation: self.generation.into(),
         };
         let mut bytes = [0; 40];
@@ -144,10 +146,11 @@ fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
         count: raw.count.get(),
         stamp: Stamp(raw.stamp),
         state: raw.state,
-        intent: raw.intent == 1,
+        intent: raw.intent & 1 != 0,
+        undecided: raw.intent & 2 != 0,
         generation: raw.generation.get(),
     };
-    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 1;
+    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 3;
     if !known || stretch.count == 0 || stretch.first.checked_add(stretch.count).is_none() {
         return None;
     }
@@ -194,6 +197,7 @@ mod tests {
             stamp: Stamp::of(Epoch(0x0102_0304)),
             state: STATE_VALID,
             intent: true,
+            undecided: true,
             generation: 0x1234,
         };
         let mut body = stretch.head().to_vec();

@@ -6,16 +6,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecoveredBlock};
 use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::locks::Range;
 use crate::pages::Knowledge;
 use crate::read::{Copy, matches_state};
-use crate::record::{BlockState, Stamp, stretches};
+use crate::record::{BlockState, Stamp, Stretch, stretches};
 use crate::row::Row;
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
 use crate::space::Space;
@@ -23,7 +21,8 @@ use crate::spec::Integrity;
 
 /// What a record says of one block.
 #[derive(Debug, Clone, Copy)]
-struct Claim {
+pub(crate) struct Claim {
+    row: RowId,
     settled: bool,
     state: BlockState,
     stamp: Stamp,
@@ -33,7 +32,7 @@ struct Claim {
 }
 
 /// Everything that the log says of one row.
-type RowClaims = BTreeMap<(usize, u32), Vec<Claim>>;
+pub(crate) type RowClaims = BTreeMap<(usize, u32), Vec<Claim>>;
 
 /// What recovery did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,7 +51,8 @@ pub struct Recovery {
     pub out_of_reach: u64,
 }
 
-/// Applies and decides all that the log says of blocks.
+/// Applies and decides all that the log says of blocks, then makes it durable by a checkpoint, which needs no room in the
+/// log. Until that stands, nothing may be served: a crash in between repeats it all from the log.
 pub(crate) async fn recover(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<Space>>,
@@ -63,15 +63,33 @@ pub(crate) async fn recover(
     for record in blocks {
         collect(shared, record, &mut by_row)?;
     }
+    let mut rows = Vec::new();
     for ((space, index, id), claims) in by_row {
         let Some(space) = spaces.get(&space) else { continue };
-        let Some(row) = space.row(index).await?.filter(|row| row.id == id) else { continue };
+        let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
         recovery.rows += 1;
-        recover_row(shared, space, &row, &claims, &mut recovery).await?;
+        let left = recover_row(shared, space, &row, claims, &mut recovery).await?;
+        if !left.is_empty() {
+            shared.unresolved.borrow_mut().insert((space.id(), index), left);
+        }
+        rows.push(row);
     }
-    // Decisions are durable, and copies are alike, before anybody reads or writes.
-    shared.force_flush().await?;
+    // A disk that failed while copies were made alike has missed what rows before it were given.
+    rows.iter().for_each(|row| mark_absences(shared, row));
+    shared.pool.set_table_owner(Rc::clone(shared) as Rc<dyn dolmen_pool::TableOwner>);
+    if !rows.is_empty() {
+        drop(shared.tickets.begin());
+        shared.pool.checkpoint().await?;
+    }
     Ok(recovery)
+}
+
+/// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable.
+fn mark_absences(shared: &Shared, row: &Row) {
+    if let Some((record, edits)) = shared.with_absences(row) {
+        shared.pool.edit_before_checkpoint(edits);
+        row.adopt(record);
+    }
 }
 
 fn collect(
@@ -89,15 +107,17 @@ fn collect(
         let row = by_row.entry((stretch.space, stretch.row_index, stretch.row)).or_default();
         for number in 0..stretch.count {
             let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
+            let settled = record.settled && !stretch.undecided;
             let claim = Claim {
-                settled: record.settled,
+                row: stretch.row,
+                settled,
                 state: read.state(number),
                 stamp: stretch.stamp,
                 intent: stretch.intent,
                 generation: stretch.generation,
             };
             // What a flush has covered replaces everything before it.
-            if record.settled {
+            if settled {
                 claims.clear();
             }
             claims.push(claim);
@@ -106,26 +126,29 @@ fn collect(
     Ok(())
 }
 
-async fn recover_row(
-    shared: &Rc<Shared>,
-    space: &Rc<Space>,
+/// Applies and decides what the log says of one row; what could not be decided because disks are absent.
+pub(crate) async fn recover_row(
+    shared: &Shared,
+    space: &Space,
     row: &Rc<Row>,
-    claims: &RowClaims,
+    claims: RowClaims,
     recovery: &mut Recovery,
-) -> Result<(), SpaceError> {
-    shared.settle_absences(row).await?;
+) -> Result<RowClaims, SpaceError> {
+    let mut left = RowClaims::new();
+    mark_absences(shared, row);
     let held = shared.tickets.begin();
-    let floors = floors_of(claims);
+    let floors = floors_of(&claims);
     for ((column, block), claims) in claims {
-        if *column >= row.shape.columns() || *block >= row.shape.column_blocks(*column) {
+        if column >= row.shape.columns() || block >= row.shape.column_blocks(column) {
             continue;
         }
-        let (index, entry) = place_in_page(*block);
-        let floor = floors.get(&(*column, index)).copied().unwrap_or_default();
-        let page = match shared.page_knowing(row, *column, index, Knowledge::AtLeast(floor)).await {
+        let (index, entry) = place_in_page(block);
+        let floor = floors.get(&(column, index)).copied().unwrap_or_default();
+        let page = match shared.page_knowing(row, column, index, Knowledge::AtLeast(floor)).await {
             Ok(page) => page,
             Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => {
                 recovery.out_of_reach += 1;
+                left.insert((column, block), claims);
                 continue;
             }
             Err(error) => return Err(error),
@@ -137,17 +160,43 @@ async fn recover_row(
         if open.is_empty() {
             continue;
         }
-        let decided = decide(shared, space, row, (*column, *block), page.state(entry), &open, recovery).await?;
+        let decided = decide(shared, space, row, (column, block), page.state(entry), &open, recovery).await?;
         let stamp = shared.stamp();
         page.set(entry, decided, stamp, shared.now(held.ticket()));
-        let range = Range { first: *block, count: 1 };
-        let mut body: SmallVec<[u8; 64]> = SmallVec::new();
-        push_stretch(&mut body, shared.stretch(row, *column, range, stamp), &[decided], page.durable_generation());
-        shared.pool.append_blocks(&body, Wait::Written).await?;
-        shared.note_unsettled(held.ticket(), row, *column, range);
     }
     shared.note_dirty(row);
-    Ok(())
+    Ok(left)
+}
+
+/// Bytes of one record of claims, at most.
+const CLAIMS_BYTES_MAX: usize = 64 * 1024;
+
+/// Claims as records that repeat them: those that a flush has covered count as such again once the next flush has, the
+/// others stay undecided.
+pub(crate) fn encode_claims(space: SpaceId, row_index: u64, claims: &RowClaims) -> Vec<Vec<u8>> {
+    let mut bodies: Vec<SmallVec<[u8; 256]>> = vec![SmallVec::new()];
+    for ((column, block), claim) in claims.iter().flat_map(|(place, claims)| claims.iter().map(move |c| (*place, c))) {
+        let stretch = Stretch {
+            space,
+            row_index,
+            row: claim.row,
+            column: u8::try_from(column).unwrap_or(0),
+            first: block,
+            count: 1,
+            stamp: claim.stamp,
+            state: 0,
+            intent: claim.intent,
+            undecided: !claim.settled,
+            generation: 0,
+        };
+        if bodies.last().is_some_and(|body| body.len() > CLAIMS_BYTES_MAX) {
+            bodies.push(SmallVec::new());
+        }
+        if let Some(body) = bodies.last_mut() {
+            push_stretch(body, stretch, &[claim.state], u64::from(claim.generation));
+        }
+    }
+    bodies.into_iter().map(SmallVec::into_vec).filter(|body| !body.is_empty()).collect()
 }
 
 /// The generation that each page must have at least: the latest that a record of one of its blocks names.
@@ -167,8 +216,8 @@ fn floors_of(claims: &RowClaims) -> BTreeMap<(usize, usize), u16> {
 
 /// The state of a block in flight, given to all copies that are here.
 async fn decide(
-    shared: &Rc<Shared>,
-    space: &Rc<Space>,
+    shared: &Shared,
+    space: &Space,
     row: &Rc<Row>,
     (column, block): (usize, u32),
     settled: BlockState,
@@ -211,8 +260,8 @@ async fn decide(
 }
 
 async fn give_to_all(
-    shared: &Rc<Shared>,
-    space: &Rc<Space>,
+    shared: &Shared,
+    space: &Space,
     copies: &[Copy],
     content: &[u8],
     recovery: &mut Recovery,

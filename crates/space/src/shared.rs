@@ -1,25 +1,35 @@
 //! What all spaces of a pool share: tickets, the flush, the pages in memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
 use dolmen_journal::Wait;
 use dolmen_pool::{Pool, keys};
-use dolmen_units::{Bytes, Epoch, Name, SpaceId};
+use dolmen_store::Key;
+use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::error::SpaceError;
+use crate::error::{SpaceError, UnreadableReason};
 use crate::format::STATE_VALID;
 use crate::locks::Range;
 use crate::record::{BlockState, Stamp, Stretch};
+use crate::recovery::{Recovery, RowClaims, encode_claims, recover_row};
 use crate::row::{Row, RowRecord};
+use crate::space::Space;
 use crate::table::Now;
 use crate::tickets::{Ticket, Tickets};
 
-/// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most.
-const UNSETTLED_BLOCKS_MAX: u64 = 128 * 1024;
+/// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
+/// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
+const UNSETTLED_BLOCKS_MAX: u64 = 64 * 1024;
+/// The part of the log that recording all unflushed blocks again may take.
+const RESTAMP_SHARE: u64 = 8;
+/// Rows that are recorded again at once: their metadata fits one change.
+const RESTAMP_ROWS: usize = 128;
+/// Bytes of a record of many blocks, at most.
+const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
 const INCIDENTS_MAX: usize = 1000;
 
@@ -101,6 +111,9 @@ pub(crate) struct Shared {
     /// The epoch up to which unsettled blocks have stamps that tell what an excluded disk missed.
     stamped: Cell<Epoch>,
     pub(crate) dirty_rows: RefCell<Vec<Rc<Row>>>,
+    /// What the log says of rows whose disks were absent, so that nothing could be decided.
+    pub(crate) unresolved: RefCell<BTreeMap<(SpaceId, u64), RowClaims>>,
+    resolve_turn: Turn,
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
     pub(crate) table_turn: Turn,
     pub(crate) page_count: Cell<usize>,
@@ -122,6 +135,8 @@ impl Shared {
             unsettled_blocks: Cell::new(0),
             stamped,
             dirty_rows: RefCell::default(),
+            unresolved: RefCell::default(),
+            resolve_turn: Turn::default(),
             table_turn: Turn::default(),
             page_count: Cell::new(0),
             counters: Cell::default(),
@@ -165,6 +180,40 @@ impl Shared {
         }
     }
 
+    /// Whether something that the log says of a row is not decided.
+    pub(crate) fn is_unresolved(&self, row: &Row) -> bool {
+        let unresolved = self.unresolved.borrow();
+        !unresolved.is_empty() && unresolved.contains_key(&(row.space, row.index))
+    }
+
+    /// Decides what the log says of a row, now that its disks may be here.
+    pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let _turn = self.resolve_turn.take().await;
+        let Some(claims) = self.unresolved.borrow().get(&(row.space, row.index)).cloned() else { return Ok(()) };
+        let left = recover_row(self, space, row, claims, &mut Recovery::default()).await?;
+        if left.is_empty() {
+            // Nothing of the row is served before its decisions are durable. The checkpoint carries the old records over once
+            // more, which does no harm: decided again, they come out the same.
+            self.pool.checkpoint().await?;
+            self.unresolved.borrow_mut().remove(&(row.space, row.index));
+            return Ok(());
+        }
+        let (column, block) = left.keys().next().copied().unwrap_or_default();
+        self.unresolved.borrow_mut().insert((row.space, row.index), left);
+        Err(self.unreadable(row, column, block as usize, UnreadableReason::Absent))
+    }
+
+    /// Records again what could not be decided, so that the log may be trimmed.
+    pub(crate) async fn carry_unresolved(&self) -> Result<(), SpaceError> {
+        let unresolved: Vec<_> = self.unresolved.borrow().iter().map(|(row, claims)| (*row, claims.clone())).collect();
+        for ((space, index), claims) in unresolved {
+            for body in encode_claims(space, index, &claims) {
+                self.pool.append_blocks(&body, Wait::Written).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes a write that no flush has covered.
     pub(crate) fn note_unsettled(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
         self.unsettled_blocks.set(self.unsettled_blocks.get() + u64::from(range.count));
@@ -174,7 +223,8 @@ impl Shared {
     /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
     pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
         self.pool.wait_for_log().await?;
-        if self.unsettled_blocks.get() > UNSETTLED_BLOCKS_MAX {
+        let (log, _) = self.pool.metadata_bytes();
+        if self.unsettled_blocks.get() > UNSETTLED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
             self.flush().await?;
         }
         Ok(())
@@ -225,19 +275,67 @@ impl Shared {
         if self.stamped.get() == now {
             return Ok(false);
         }
-        let entries: Vec<Unsettled> = self.unsettled.borrow().iter().cloned().collect();
-        for entry in entries {
-            let first = entry.row.shape.row_block(entry.column, entry.range.first);
-            let range = row_range(&entry.row, entry.column, entry.range).unwrap_or(Range { first, count: 1 });
-            let _guard = entry.row.locks.lock(range).await;
-            if entry.row.gone.get() {
-                continue;
+        let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnsettledBlocks)> = BTreeMap::new();
+        for entry in &*self.unsettled.borrow() {
+            let key = (entry.row.space, entry.row.index, entry.row.id);
+            let (_, blocks) = by_row.entry(key).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
+            for block in entry.range.first..entry.range.first + entry.range.count {
+                blocks.insert(entry.row.shape.row_block(entry.column, block), (entry.column, block, entry.ticket));
             }
-            self.settle_absences(&entry.row).await?;
-            self.record_again(&entry.row, entry.column, entry.range, entry.ticket).await?;
+        }
+        let rows: Vec<(Rc<Row>, UnsettledBlocks)> = by_row.into_values().collect();
+        for group in rows.chunks(RESTAMP_ROWS) {
+            self.restamp_rows(group).await?;
         }
         self.stamped.set(now);
         Ok(true)
+    }
+
+    /// One record for many blocks: each record by itself would take a batch of the log, which has no room for thousands.
+    async fn restamp_rows(&self, rows: &[(Rc<Row>, UnsettledBlocks)]) -> Result<(), SpaceError> {
+        self.settle_absences_of(rows.iter().map(|(row, _)| row)).await?;
+        let mut guards = Vec::new();
+        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        for (row, blocks) in rows {
+            for range in joined(blocks.keys().copied()) {
+                guards.push(row.locks.lock(range).await);
+            }
+            if row.gone.get() {
+                continue;
+            }
+            for (column, block, ticket) in blocks.values() {
+                self.restate(row, *column, *block, *ticket, &mut body).await?;
+                if body.len() > RECORD_BYTES_MAX {
+                    self.pool.append_blocks(&body, Wait::Written).await?;
+                    body.clear();
+                    guards.clear();
+                }
+            }
+            self.note_dirty(row);
+        }
+        if !body.is_empty() {
+            self.pool.append_blocks(&body, Wait::Written).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds what the table in memory says of a block to a record, under the stamp of now.
+    async fn restate<const N: usize>(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        block: u32,
+        ticket: Ticket,
+        body: &mut SmallVec<[u8; N]>,
+    ) -> Result<(), SpaceError> {
+        let (index, entry) = place_in_page(block);
+        let stamp = self.stamp();
+        let page = self.page(row, column, index).await?;
+        let state = page.state(entry);
+        page.set(entry, state, stamp, self.now(ticket));
+        let stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
+        push_stretch(body, stretch, &[state], page.durable_generation());
+        Ok(())
     }
 
     /// Records what the table in memory says of a range, under the stamp of now. The caller holds the range's lock.
@@ -248,15 +346,9 @@ impl Shared {
         range: Range,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
-        let stamp = self.stamp();
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for block in range.first..range.first + range.count {
-            let (index, entry) = place_in_page(block);
-            let page = self.page(row, column, index).await?;
-            let state = page.state(entry);
-            page.set(entry, state, stamp, self.now(ticket));
-            let stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
-            push_stretch(&mut body, stretch, &[state], page.durable_generation());
+            self.restate(row, column, block, ticket, &mut body).await?;
         }
         self.note_dirty(row);
         self.pool.append_blocks(&body, Wait::Written).await?;
@@ -275,6 +367,7 @@ impl Shared {
             stamp,
             state: STATE_VALID,
             intent: false,
+            undecided: false,
             generation: 0,
         }
     }
@@ -282,28 +375,48 @@ impl Shared {
     /// Commits that slabs on absent disks miss what is written from now on. Columns whose every slab would be stale are
     /// left alone: their data is where it was, only out of reach.
     pub(crate) async fn settle_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        if cfg!(feature = "bug-exclude-not-committed") || !self.has_unmarked_absence(row) {
+        self.settle_absences_of(std::iter::once(row)).await
+    }
+
+    /// As [`settle_absences`](Self::settle_absences), for several rows in one commit.
+    async fn settle_absences_of(&self, rows: impl Iterator<Item = &Rc<Row>> + Clone) -> Result<(), SpaceError> {
+        if cfg!(feature = "bug-exclude-not-committed") || !rows.clone().any(|row| self.has_unmarked_absence(row)) {
             return Ok(());
         }
         let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
-        let mut record = row.record();
-        if row.gone.get() || !self.has_unmarked_absence(row) {
-            return Ok(());
+        let mut records = Vec::new();
+        for row in rows.filter(|row| !row.gone.get()) {
+            if let Some((record, edits)) = self.with_absences(row) {
+                edits.into_iter().for_each(|(key, value)| change.put(key, value));
+                records.push((row, record));
+            }
         }
+        change.commit().await?;
+        for (row, record) in records {
+            row.adopt(record);
+        }
+        Ok(())
+    }
+
+    /// The row as it is when slabs on absent disks are stale, and the edits that say so; `None` when nothing changes.
+    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Vec<(Key, Vec<u8>)>)> {
+        if !self.has_unmarked_absence(row) {
+            return None;
+        }
+        let mut record = row.record();
+        let mut edits = Vec::new();
         for slabs in &mut record.columns {
             let reachable = slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
             for slab in slabs.iter_mut().filter(|slab| reachable && slab.stale.is_none()) {
                 if slab.present(&self.pool).is_none() {
                     let left = self.pool.disk(slab.disk).map_or(Epoch(0), |disk| disk.member().left);
                     slab.stale = Some(left);
-                    change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+                    edits.push((keys::stale(slab.disk, row.space, row.index), Vec::new()));
                 }
             }
         }
-        change.put(keys::row(row.space, row.index), record.encode());
-        change.commit().await?;
-        row.adopt(record);
-        Ok(())
+        edits.push((keys::row(row.space, row.index), record.encode()));
+        Some((record, edits))
     }
 
     fn has_unmarked_absence(&self, row: &Row) -> bool {
@@ -334,6 +447,21 @@ impl Shared {
     }
 }
 
+/// Blocks of a row by their place in it: column, block of the column, and the ticket of the last write.
+type UnsettledBlocks = BTreeMap<u32, (usize, u32, Ticket)>;
+
+/// Numbers in ascending order as ranges without gaps.
+fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut().filter(|last| last.first + last.count == number) {
+            Some(last) => last.count += 1,
+            None => ranges.push(Range { first: number, count: 1 }),
+        }
+    }
+    ranges
+}
+
 /// The page of a block of a column, and its entry there.
 pub(crate) fn place_in_page(block: u32) -> (usize, usize) {
     let block = block as usize;
@@ -354,13 +482,6 @@ pub(crate) fn by_page(range: Range) -> impl Iterator<Item = Range> {
         first = to;
         Some(part)
     })
-}
-
-/// The smallest range of the row that holds a range of a column.
-pub(crate) fn row_range(row: &Row, column: usize, range: Range) -> Option<Range> {
-    let first = row.shape.row_block(column, range.first);
-    let last = row.shape.row_block(column, range.first + range.count.checked_sub(1)?);
-    Some(Range { first, count: last - first + 1 })
 }
 
 /// Appends a stretch with the states of its blocks to a record. All states are alike but for checksums, and all blocks are

@@ -107,8 +107,20 @@ impl Space {
         Err(SpaceError::Range { name: spec.name.clone(), at, length: Bytes(length), sector, size: spec.size })
     }
 
-    /// The row with this index, if it exists.
+    /// The row with this index, if it exists, once all that the log says of it was decided.
+    ///
+    /// # Errors
+    /// [`SpaceError::Unreadable`] while the disks that could decide it are absent.
     pub(crate) async fn row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
+        let row = self.undecided_row(index).await?;
+        if let Some(row) = row.as_ref().filter(|row| self.shared.is_unresolved(row)) {
+            self.shared.resolve(self, row).await?;
+        }
+        Ok(row)
+    }
+
+    /// The row with this index, if it exists, whatever the log says of it.
+    pub(crate) async fn undecided_row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
         if let Some(row) = self.rows.borrow().get(&index) {
             if let Some(row) = row {
                 row.used.set(true);
@@ -168,11 +180,12 @@ impl Space {
         }
         let record = RowRecord { id, formatted: false, shape, columns };
         change.put(keys::row(self.id, index), record.encode());
+        let count = change.add(keys::row_count(self.id), 1).await?;
         change.commit().await?;
+        self.row_count.set(count);
         self.note_own(&claims);
         let row = Row::new(self.id, index, record);
         self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
-        self.row_count.set(self.row_count.get() + 1);
         Ok(row)
     }
 
@@ -239,11 +252,13 @@ impl Space {
             change.release(slab.disk, &slab.runs);
             change.delete(keys::stale(slab.disk, self.id, row.index));
         }
+        let count = change.add(keys::row_count(self.id), -1).await?;
         // Whoever waits for the row's lock must look it up again, and find nothing, whatever happens below.
         row.gone.set(true);
         change.commit().await?;
         self.rows.borrow_mut().insert(row.index, None);
-        self.row_count.set(self.row_count.get() - 1);
+        self.shared.unresolved.borrow_mut().remove(&(self.id, row.index));
+        self.row_count.set(count);
         let mut own = self.own.borrow_mut();
         for slab in record.columns.iter().flatten() {
             if let Some(grains) = own.get_mut(&slab.disk) {

@@ -60,15 +60,13 @@ impl Spaces {
                 what: format!("an impossible space {id}"),
             })?;
             let space = Space::new(Rc::clone(&shared), SpaceId(id), spec)?;
-            let mut rows = 0;
-            space.for_each_record(|_, _| rows += 1).await?;
-            space.row_count.set(rows);
+            let count = pool.get(&keys::row_count(SpaceId(id))).await?;
+            space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             spaces.insert(SpaceId(id), space);
         }
         let mut recovery = Recovery::default();
         if pool.state() == PoolState::Writable {
             recovery = recover(&shared, &spaces, &opened.blocks).await?;
-            pool.set_table_owner(Rc::clone(&shared) as Rc<dyn dolmen_pool::TableOwner>);
         }
         let this = Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
@@ -173,7 +171,7 @@ impl Spaces {
         Ok(space)
     }
 
-    /// Deletes a space and gives its rows back. What is killed half-way goes on at the next opening... by deleting again.
+    /// Deletes a space and gives its rows back. Killed half-way, the space is there with fewer rows, to be deleted again.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -182,7 +180,7 @@ impl Spaces {
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
         for index in rows {
-            if let Some(row) = space.row(index).await? {
+            if let Some(row) = space.undecided_row(index).await? {
                 let range = crate::locks::Range { first: 0, count: row.shape.row_blocks() };
                 let _guard = row.locks.lock(range).await;
                 if !row.gone.get() {
@@ -192,6 +190,7 @@ impl Spaces {
         }
         let mut change = self.pool().change(Purpose::Release).await;
         change.delete(keys::space(space.id()));
+        change.delete(keys::row_count(space.id()));
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
         Ok(())
@@ -329,7 +328,7 @@ impl Spaces {
     pub async fn move_slabs(&self, from: DiskSlot, to: DiskSlot, progress: &Progress) -> Result<bool, SpaceError> {
         let rows = self.rows_on(from).await?;
         for (space, index) in &rows {
-            if let Some(row) = space.row(*index).await? {
+            if let Some(row) = space.undecided_row(*index).await? {
                 self.shared.gate().await?;
                 space.add_slab(&row, from, to).await?;
             }
@@ -337,7 +336,7 @@ impl Spaces {
         self.resync(progress).await?;
         let mut all = true;
         for (space, index) in &rows {
-            if let Some(row) = space.row(*index).await? {
+            if let Some(row) = space.undecided_row(*index).await? {
                 all &= space.drop_slab(&row, from).await?;
             }
         }

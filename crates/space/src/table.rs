@@ -167,11 +167,6 @@ impl Page {
         self.dirty.get()
     }
 
-    /// Marks it for the next write-back.
-    pub(crate) fn set_dirty(&self) {
-        self.dirty.set(true);
-    }
-
     /// Whether it was used since the last call.
     pub(crate) fn take_used(&self) -> bool {
         self.used.replace(false)

@@ -1,0 +1,313 @@
+//! Dry runs change nothing, nothing is destroyed whose name was not typed, and jobs are waited for.
+
+use dolmen_api::ExitCode;
+use serde_json::{Value, json};
+
+use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
+
+/// Every command that changes something, without its consent.
+const CHANGES: [&str; 17] = [
+    "pool create tank /a /b",
+    "pool export tank",
+    "pool import /a --confirmed",
+    "pool destroy tank",
+    "pool add tank /c",
+    "disk replace tank 3 /d",
+    "disk online tank 3",
+    "space create tank/x --size 1G",
+    "space set tank/x --name y",
+    "space resize tank/x 2G",
+    "space delete tank/x",
+    "space attach tank/x",
+    "space detach tank/x",
+    "serve tank/x",
+    "unserve tank/x",
+    "scrub tank",
+    "stop",
+];
+
+/// With -n, each command that changes something asks for a dry run, once, and shows the plan; also at a terminal, where
+/// nobody is asked anything.
+#[test]
+fn a_dry_run_asks_for_nothing_but_the_plan() {
+    for line in CHANGES {
+        for person in [NOBODY, somebody("tank\n")] {
+            let fake = Fake::play(|_, body| obey(body));
+            let ended = fake.run(&format!("{line} -n"), &person);
+            assert_eq!(ended.code, ExitCode::Ok, "{line}: {}", ended.messages);
+            assert_eq!(fake.acts(), [], "{line}");
+            assert_eq!(fake.asked().len(), 1, "{line}");
+            assert_eq!(
+                ended.results,
+                "dry run, nothing was changed; this would happen:\n  1. forget everything\n  2. rest\nusable before  1 GiB\nusable after   1.50 GiB\nbytes moved    4 KiB\ncan be undone  no\n",
+                "{line}"
+            );
+        }
+    }
+}
+
+/// A daemon that changes something although only the plan was wanted is found out.
+#[test]
+fn a_dry_run_that_changed_something_is_an_error() {
+    let fake = Fake::play(|_, _| answer(200, &change(true)));
+    let ended = fake.run("space resize tank/x 2G -n", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Internal);
+    assert!(ended.messages.contains("answers that it changed something"), "{}", ended.messages);
+}
+
+/// The matrix of consent: terminal or not, flag right, wrong or missing, name typed right or wrong; `--yes` never helps.
+#[test]
+fn nothing_is_destroyed_whose_name_was_not_typed() {
+    let right = somebody("tank\n");
+    let wrong = somebody("tonk\n");
+    let silent = somebody("");
+    for (person, flag, expected) in [
+        (&NOBODY, "", ExitCode::Refused),
+        (&NOBODY, "--yes", ExitCode::Refused),
+        (&NOBODY, "--destroy=tonk", ExitCode::Refused),
+        (&NOBODY, "--destroy=", ExitCode::Refused),
+        (&NOBODY, "--destroy=tank", ExitCode::Ok),
+        (&right, "", ExitCode::Ok),
+        (&right, "--destroy=tonk", ExitCode::Refused),
+        (&right, "--destroy=tank", ExitCode::Ok),
+        (&wrong, "", ExitCode::Refused),
+        (&wrong, "--yes", ExitCode::Refused),
+        (&wrong, "--destroy=tank", ExitCode::Ok),
+        (&silent, "", ExitCode::Refused),
+    ] {
+        let fake = Fake::play(|_, body| obey(body));
+        let ended = fake.run(&format!("pool destroy tank {flag}"), person);
+        assert_eq!(ended.code, expected, "{flag} {:?}: {}", person.types, ended.messages);
+        let acts = fake.acts();
+        if expected == ExitCode::Refused {
+            assert_eq!(acts, [], "{flag} {:?}", person.types);
+            assert!(ended.messages.contains("hint: if nobody needs that data any more, say --destroy=tank"));
+        } else {
+            assert_eq!(acts.len(), 1, "{flag} {:?}", person.types);
+            assert_eq!(acts[0].line, "POST /v1/pools/tank/destroy");
+            assert_eq!(acts[0].body, json!({"destroy": "tank", "dry_run": false}));
+        }
+    }
+}
+
+/// Without a terminal and without the flag nothing at all is sent.
+#[test]
+fn a_refusal_comes_before_any_request() {
+    for line in ["pool destroy tank", "pool destroy tank --destroy=x", "space delete tank/x --destroy=tank"] {
+        let fake = Fake::play(|_, body| obey(body));
+        assert_eq!(fake.run(line, &NOBODY).code, ExitCode::Refused, "{line}");
+        assert_eq!(fake.asked(), [], "{line}");
+    }
+}
+
+/// A person sees what would be lost before the question.
+#[test]
+fn the_plan_stands_above_the_question() {
+    let fake = Fake::play(|_, body| obey(body));
+    let ended = fake.run("space delete tank/x", &somebody("tank/x\n"));
+    assert_eq!(ended.code, ExitCode::Ok);
+    assert_eq!(
+        ended.messages,
+        "  forget everything\n  rest\nThis destroys the data of space tank/x. Type tank/x to go on: "
+    );
+    assert_eq!(ended.results, "it is done\n");
+}
+
+/// A space may be named with or without its pool; the daemon gets the name that the space has.
+#[test]
+fn a_space_is_deleted_by_either_name() {
+    for name in ["x", "tank/x"] {
+        let fake = Fake::play(|_, body| obey(body));
+        assert_eq!(fake.run(&format!("space delete tank/x --destroy={name}"), &NOBODY).code, ExitCode::Ok);
+        assert_eq!(fake.acts()[0].body, json!({"destroy": "x", "dry_run": false}));
+    }
+}
+
+/// A daemon with foreign data on both disks, which refuses until both are named.
+fn guarded(line: &str, body: &Value) -> Say {
+    let consent = |disk: &str| body["destroy"].as_array().unwrap().contains(&json!(disk));
+    match ["/a", "/b"].into_iter().find(|disk| !consent(disk)) {
+        Some(disk) if line.starts_with("POST") => {
+            refuse(412, "foreign_data", &format!("{disk} holds an ext4 file system"), disk)
+        }
+        _ => obey(body),
+    }
+}
+
+/// Every disk that holds something is asked about by its own name; one wrong answer ends it, and nothing was made.
+#[test]
+fn disks_that_hold_something_are_asked_about_one_by_one() {
+    for (person, flags, expected, questions) in [
+        (NOBODY, "", ExitCode::Refused, 1),
+        (NOBODY, "--yes", ExitCode::Refused, 1),
+        (NOBODY, "--destroy=/a", ExitCode::Refused, 1),
+        (NOBODY, "--destroy=/c", ExitCode::Refused, 0),
+        (NOBODY, "--destroy=/a --destroy=/b", ExitCode::Ok, 1),
+        (somebody("/a\n/b\n"), "", ExitCode::Ok, 3),
+        (somebody("/b\n"), "--destroy=/a", ExitCode::Ok, 2),
+        (somebody("/a\n/a\n"), "", ExitCode::Refused, 2),
+        (somebody("y\n"), "--yes", ExitCode::Refused, 1),
+    ] {
+        let fake = Fake::play(guarded);
+        let ended = fake.run(&format!("pool create tank /a /b {flags}"), &person);
+        assert_eq!(ended.code, expected, "{flags} {:?}: {}", person.types, ended.messages);
+        assert_eq!(fake.asked().len(), questions, "{flags} {:?}", person.types);
+        assert_eq!(ended.results.is_empty(), expected != ExitCode::Ok);
+    }
+}
+
+/// Paths reach the daemon from the root, because it has another working folder.
+#[test]
+fn paths_are_made_absolute() {
+    let fake = Fake::play(|_, body| obey(body));
+    fake.run("pool create tank some/a /b --destroy=some/a", &NOBODY);
+    let here = std::env::current_dir().unwrap().join("some/a");
+    let here = here.to_str().unwrap();
+    let expected = json!({"name": "tank", "disks": [here, "/b"], "destroy": [here], "fault_domains": [], "dry_run": false});
+    assert_eq!(fake.acts()[0].body, expected);
+    fake.run("disk online tank /dev/disk/by-id/a%b", &NOBODY);
+    assert_eq!(fake.acts()[1].line, "POST /v1/pools/tank/disks/%2Fdev%2Fdisk%2Fby-id%2Fa%25b/online");
+}
+
+#[test]
+fn the_options_of_a_space_reach_the_daemon() {
+    let fake = Fake::play(|_, body| obey(body));
+    fake.run("space create tank/x --size 1.5G", &NOBODY);
+    let line = "space create tank/x --size 10G --resiliency mirror --copies 3 --columns 2 --interleave 64K --provisioning fixed --sector 512";
+    fake.run(line, &NOBODY);
+    let usual = json!({"name": "x", "size_bytes": 3u64 << 29, "resiliency": "mirror", "copies": null, "columns": null,
+        "interleave_bytes": null, "row_bytes": null, "provisioning": "thin", "integrity": "relaxed",
+        "sector_bytes": null, "dry_run": false});
+    let asked = fake.acts();
+    assert_eq!((asked[0].line.as_str(), &asked[0].body), ("POST /v1/pools/tank/spaces", &usual));
+    assert_eq!(asked[1].body["copies"], 3);
+    assert_eq!(asked[1].body["columns"], 2);
+    assert_eq!(asked[1].body["interleave_bytes"], 65536);
+    assert_eq!(asked[1].body["provisioning"], "fixed");
+    assert_eq!(asked[1].body["sector_bytes"], 512);
+}
+
+/// Scripts read the path and the address from the only line of the results.
+#[test]
+fn attach_and_serve_print_what_scripts_need_and_nothing_else() {
+    let fake = Fake::play(|line, _| {
+        let mut said = change(true);
+        said["warnings"] = json!(["the kernel is old"]);
+        if line.ends_with("/attach") {
+            said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
+                "device": "/dev/loop0", "used_by": [], "survives_daemon": false,
+                "limits": ["a killed daemon ends its I/O"]});
+        } else {
+            said["export"] = json!({"pool": "tank", "space": "x", "name": "tank/x", "socket": "/run/n",
+                "uri": "nbd+unix:///tank/x?socket=/run/n", "is_read_only": false, "client_count": 0});
+        }
+        answer(200, &said)
+    });
+    let ended = fake.run("space attach tank/x", &NOBODY);
+    assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
+    assert_eq!(ended.messages, "warning: the kernel is old\nwarning: a killed daemon ends its I/O\n");
+    assert_eq!(fake.run("serve tank/x", &NOBODY).results, "nbd+unix:///tank/x?socket=/run/n\n");
+}
+
+fn job(state: &str, done: u64, result: Value) -> Value {
+    json!({"id": 7, "pool": "tank", "kind": "replace", "subject": "3 by /d", "state": state, "rows_total": 10,
+        "rows_done": done, "total_bytes": 10u64 << 30, "done_bytes": done << 30, "rate_bytes_per_s": 512u64 << 20,
+        "elapsed_s": 2 * done, "eta": {"earliest_s": 20 - 2 * done, "latest_s": 65}, "result": result})
+}
+
+/// Plays a job that is looked at three times.
+fn working(end: &'static str) -> Fake {
+    let looks = std::sync::atomic::AtomicU64::new(0);
+    Fake::play(move |line, body| {
+        let mut said = change(true);
+        said["job"] = job("waiting", 0, Value::Null);
+        match line {
+            "GET /v1/jobs/7" => {
+                let job = match looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+                    0 => job("running", 0, Value::Null),
+                    1 => job("running", 5, Value::Null),
+                    _ => job(end, 9, json!("10 rows moved")),
+                };
+                answer(200, &json!({"schema": 1, "job": job}))
+            }
+            _ if body["dry_run"] == json!(true) => obey(body),
+            _ => answer(200, &said),
+        }
+    })
+}
+
+#[test]
+fn a_job_is_waited_for_with_lines_of_progress() {
+    let ended = working("done").run("disk replace tank 3 /d", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Ok);
+    assert_eq!(ended.results, "it is done\n10 rows moved\n");
+    assert_eq!(
+        ended.messages,
+        "replace 3 by /d:   0 %  0 B of 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
+         replace 3 by /d:  50 %  5 GiB of 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
+         replace 3 by /d: 100 %  9 GiB of 10 GiB, done in 18 s\n"
+    );
+}
+
+#[test]
+fn on_a_terminal_one_line_of_progress_moves() {
+    let ended = working("done").run("disk replace tank 3 /d", &somebody(""));
+    assert_eq!(ended.messages.matches("\r\x1b[K").count(), 3, "{:?}", ended.messages);
+    assert_eq!(ended.messages.matches('\n').count(), 1);
+}
+
+#[test]
+fn a_job_that_fails_ends_the_command_with_an_error() {
+    let ended = working("failed").run("disk replace tank 3 /d", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Io);
+    assert!(ended.messages.contains("dolmen: job 7 (replace 3 by /d) of pool tank failed: 10 rows moved"));
+}
+
+#[test]
+fn a_job_need_not_be_waited_for() {
+    let fake = working("done");
+    let ended = fake.run("disk replace tank 3 /d --no-wait", &NOBODY);
+    assert_eq!((ended.code, fake.asked().len()), (ExitCode::Ok, 1));
+    assert_eq!(ended.messages, "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
+}
+
+/// Programs get the documents as they are, one a line, with fields of later versions.
+#[test]
+fn json_is_the_daemons_own() {
+    let ended = working("done").run("disk replace tank 3 /d -o json", &NOBODY);
+    let lines: Vec<Value> = ended.results.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1]["job"]["state"], "done");
+    let fake = Fake::play(|_, _| answer(200, &json!({"schema": 1, "pools": [], "later": 5})));
+    assert_eq!(fake.run("pool list -o json", &NOBODY).results, "{\"later\":5,\"pools\":[],\"schema\":1}\n");
+}
+
+/// The daemon dies while a job is watched.
+#[test]
+fn losing_sight_of_a_job_says_that_it_needs_nobody() {
+    let fake = Fake::play(|line, _| match line {
+        "GET /v1/jobs/7" => Say::Bytes(Vec::new()),
+        _ => {
+            let mut said = change(true);
+            said["job"] = job("running", 1, Value::Null);
+            answer(200, &said)
+        }
+    });
+    let Ended { code, messages, .. } = fake.run("scrub tank", &NOBODY);
+    assert_eq!(code, ExitCode::Io);
+    assert!(messages.contains("lost sight of job 7 of pool tank"), "{messages}");
+}
+
+#[test]
+fn commands_that_ask_nobody_need_no_daemon() {
+    let nobody = Person { ..NOBODY };
+    let ended = run(&["dolmen", "--socket", "/nowhere", "completion", "bash"], &nobody);
+    assert_eq!(ended.code, ExitCode::Ok);
+    assert!(ended.results.contains("_dolmen()"));
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    assert_eq!(run(&["dolmen", "man", pages.to_str().unwrap()], &nobody).code, ExitCode::Ok);
+    let main = std::fs::read_to_string(pages.join("dolmen.1")).unwrap();
+    assert!(main.contains("Exit codes") && main.contains("not now: busy"), "{main}");
+    assert!(pages.join("dolmen-space-create.1").exists());
+}

@@ -1,0 +1,256 @@
+//! Fixed documents as text.
+
+use dolmen_api::ExitCode;
+use serde_json::{Value, json};
+
+use super::fake::{Ended, Fake, NOBODY, answer};
+
+fn disk(slot: u16, state: &str, path: Value, checksum_errors: u64) -> Value {
+    json!({"slot": slot, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
+        "size_bytes": 4u64 << 30, "data_bytes": 4000u64 << 20, "free_bytes": 1u64 << 30, "fault_domain": 0,
+        "is_voter": true, "read_errors": 0, "write_errors": 0, "checksum_errors": checksum_errors})
+}
+
+fn pool(name: &str, health: &str) -> Value {
+    let disks = match health {
+        "healthy" => json!([disk(0, "present", json!("/disks/a"), 0), disk(1, "present", json!("/disks/b"), 0)]),
+        _ => json!([disk(0, "present", json!("/disks/a"), 2), disk(1, "absent", Value::Null, 0)]),
+    };
+    json!({"name": name, "id": "00010203-0405-0607-0809-0a0b0c0d0eff", "health": health,
+        "why": if health == "healthy" { json!([]) } else { json!(["disk 1 is absent"]) },
+        "state": "writable", "epoch": "3:00000000000000aa", "data_bytes": 8000u64 << 20, "used_bytes": 5952u64 << 20,
+        "free_bytes": 2u64 << 30, "space_count": 1, "disks": disks})
+}
+
+fn space(name: &str, attached_at: Value) -> Value {
+    json!({"pool": "tank", "name": name, "health": "healthy", "why": [], "size_bytes": 10u64 << 30,
+        "resiliency": "mirror", "copies": 2, "columns": null, "interleave_bytes": 262_144, "row_bytes": 64 << 20,
+        "provisioning": "thin", "integrity": "relaxed", "sector_bytes": 4096, "claimed_bytes": 3u64 << 30,
+        "footprint_bytes": 6u64 << 30, "attached_at": attached_at, "served_at": null})
+}
+
+fn status(health: &str, pools: Vec<Value>, spaces: Vec<Value>) -> Value {
+    let sick = health != "healthy";
+    let lines = |text: &str| if sick { json!([text]) } else { json!([]) };
+    json!({"schema": 1, "health": health,
+        "summary": if sick { "pool tank has no redundancy left" } else { "all is well" },
+        "why": lines("disk 1 of pool tank is absent"), "doing": lines("nothing"),
+        "todo": lines("put a disk in its place: dolmen disk replace tank 1 NEW"),
+        "version": {"schema": 1, "daemon": "0.1.0", "api": 1}, "uptime_s": 5, "pid": 1, "pools": pools, "spaces": spaces})
+}
+
+fn shown(line: &str, document: Value) -> Ended {
+    Fake::play(move |_, _| answer(200, &document)).run(line, &NOBODY)
+}
+
+#[test]
+fn a_healthy_system_says_so_first() {
+    let document = status("healthy", vec![pool("tank", "healthy")], vec![space("x", json!("/dev/dolmen/tank/x"))]);
+    let ended = shown("", document);
+    assert_eq!((ended.code, ended.messages.as_str()), (ExitCode::Ok, ""));
+    assert_eq!(
+        ended.results,
+        "\
+healthy: all is well
+
+POOL  HEALTH   STATE         SIZE      USED   FREE   USE  DISKS  SPACES
+tank  healthy  writable  7.81 GiB  5.81 GiB  2 GiB  74 %  2           1
+
+SPACE   HEALTH     SIZE  CLAIMED  RESILIENCY   PROVISIONING  IN USE AS
+tank/x  healthy  10 GiB    3 GiB  mirror of 2  thin          /dev/dolmen/tank/x
+"
+    );
+}
+
+#[test]
+fn trouble_comes_with_cause_activity_and_advice() {
+    let ended = shown("status", status("unhealthy", vec![pool("tank", "unhealthy")], vec![]));
+    assert_eq!(ended.code, ExitCode::Unhealthy);
+    assert_eq!(
+        ended.results,
+        "\
+unhealthy: pool tank has no redundancy left
+  why    disk 1 of pool tank is absent
+  doing  nothing
+  to do  put a disk in its place: dolmen disk replace tank 1 NEW
+
+POOL  HEALTH     STATE         SIZE      USED   FREE   USE  DISKS        SPACES
+tank  unhealthy  writable  7.81 GiB  5.81 GiB  2 GiB  74 %  2, 1 absent       1
+
+DISK  POOL  STATE     SIZE   FREE  PATH      ID        ERRORS
+   0  tank  present  4 GiB  1 GiB  /disks/a  0a0b0c0d  2 checksum
+   1  tank  absent   4 GiB  1 GiB            1a0b0c0d
+"
+    );
+}
+
+/// A warning is worth a look, and no failure of the command.
+#[test]
+fn a_warning_ends_well() {
+    assert_eq!(shown("", status("warning", vec![], vec![])).code, ExitCode::Ok);
+}
+
+/// However many pools, disks and spaces there are, and however much is wrong: the worst on one screen.
+#[test]
+fn the_status_stays_on_one_screen_with_the_worst_first() {
+    let mut pools: Vec<Value> = (0..30).map(|at| pool(&format!("p{at}"), "healthy")).collect();
+    pools.extend((0..30).map(|at| pool(&format!("q{at}"), "unhealthy")));
+    let spaces = (0..64).map(|at| space(&format!("s{at}"), Value::Null)).collect();
+    let mut document = status("unhealthy", pools, spaces);
+    for field in ["why", "doing", "todo"] {
+        document[field] = (0..40).map(|at| format!("line {at}")).collect();
+    }
+    document["version"]["daemon"] = json!("0.0.9");
+    let ended = shown("", document);
+    assert!(ended.results.lines().count() <= 40, "{}", ended.results);
+    assert!(ended.results.contains("\nq0 "), "{}", ended.results);
+    assert!(!ended.results.contains("\np0 "));
+    for more in ["and 56 more pools: dolmen pool list", "and 57 more disks: dolmen disk list", "and 58 more spaces: dolmen space list", "and 36 more; -o json has all"] {
+        assert!(ended.results.contains(more), "{more}: {}", ended.results);
+    }
+    assert!(ended.results.contains("note   the daemon is version 0.0.9, this command 0.1.0"));
+}
+
+#[test]
+fn a_pool_is_shown_with_disks_and_spaces() {
+    let fake = Fake::play(|line, _| match line {
+        "GET /v1/pools/tank" => answer(200, &json!({"schema": 1, "pool": pool("tank", "warning")})),
+        _ => answer(200, &json!({"schema": 1, "spaces": [space("x", Value::Null)]})),
+    });
+    assert_eq!(
+        fake.run("pool show tank", &NOBODY).results,
+        "\
+pool tank: warning
+  why    disk 1 is absent
+  id     00010203-0405-0607-0809-0a0b0c0d0eff
+  state  writable
+  epoch  3:00000000000000aa
+  size   7.81 GiB on 2 disks
+  used   5.81 GiB
+  free   2 GiB
+
+DISK  POOL  STATE     SIZE   FREE  PATH      ID        ERRORS
+   0  tank  present  4 GiB  1 GiB  /disks/a  0a0b0c0d  2 checksum
+   1  tank  absent   4 GiB  1 GiB            1a0b0c0d
+
+SPACE   HEALTH     SIZE  CLAIMED  RESILIENCY   PROVISIONING
+tank/x  healthy  10 GiB    3 GiB  mirror of 2  thin
+"
+    );
+}
+
+#[test]
+fn a_space_is_shown_with_all_its_settings() {
+    assert_eq!(
+        shown("space show tank/x", json!({"schema": 1, "space": space("x", Value::Null)})).results,
+        "\
+space tank/x: healthy
+  size          10 GiB
+  resiliency    mirror of 2
+  columns       automatic
+  interleave    256 KiB
+  row           64 MiB
+  provisioning  thin
+  integrity     relaxed
+  sector        4 KiB
+  claimed       3 GiB, 30 % of its size
+  on disks      6 GiB
+  attached at   not attached
+  served at     not served
+"
+    );
+}
+
+#[test]
+fn disks_are_listed_with_devices_that_belong_to_none() {
+    let fake = Fake::play(|line, _| match line {
+        "GET /v1/pools" => answer(200, &json!({"schema": 1, "pools": [pool("tank", "healthy")]})),
+        _ => answer(200, &json!({"schema": 1, "devices": [
+            {"path": "/dev/sdx", "size_bytes": 1u64 << 40, "state": "foreign", "what": "an ext4 file system"},
+            {"path": "/dev/sdy", "size_bytes": null, "state": "member", "what": "a disk of a pool", "pool": "old"},
+        ]})),
+    });
+    assert_eq!(
+        fake.run("disk list", &NOBODY).results,
+        "\
+DISK  POOL  STATE     SIZE   FREE  PATH      ID
+   0  tank  present  4 GiB  1 GiB  /disks/a  0a0b0c0d
+   1  tank  present  4 GiB  1 GiB  /disks/b  1a0b0c0d
+
+OTHER DEVICE   SIZE  STATE       WHAT
+/dev/sdx      1 TiB  holds data  an ext4 file system
+/dev/sdy             of a pool   a disk of a pool (pool old)
+"
+    );
+}
+
+#[test]
+fn df_lists_every_overhead_and_what_still_fits() {
+    let gib = |count: u64| count << 30;
+    let document = json!({"schema": 1, "pool": "tank", "raw_bytes": gib(100), "metadata_bytes": gib(1),
+        "tail_bytes": 16 << 20, "data_bytes": gib(98), "used_bytes": gib(41), "claimed_bytes": gib(20),
+        "redundancy_bytes": gib(20), "tables_bytes": gib(1), "free_bytes": gib(57), "reserve_bytes": gib(2),
+        "promised_bytes": gib(500),
+        "fits": [
+            {"resiliency": "simple", "copies": 1, "survives": 0, "usable_bytes": gib(55)},
+            {"resiliency": "mirror", "copies": 2, "survives": 1, "usable_bytes": gib(27)},
+            {"resiliency": "mirror", "copies": 3, "survives": 2, "usable_bytes": 0}],
+        "disks": [{"slot": 0, "name": "/disks/a", "raw_bytes": gib(50), "data_bytes": gib(49), "free_bytes": gib(29),
+            "reserve_bytes": gib(1)}]});
+    assert_eq!(
+        shown("df tank", document).results,
+        "\
+pool tank
+  WHERE               BYTES  OF RAW  WHAT
+  raw               100 GiB   100 %  the disks themselves
+    metadata          1 GiB     1 %  labels, log and the pool's metadata
+    tail             16 MiB     0 %  left empty, so that a disk may be a little smaller
+    data             98 GiB    98 %  room for slabs
+      used           41 GiB    41 %  taken by slabs
+        claimed      20 GiB    20 %  addresses of spaces
+        redundancy   20 GiB    20 %  their further copies
+        tables        1 GiB     1 %  checksums, states and rounding up
+      free           57 GiB    57 %  not used
+        reserve       2 GiB     2 %  kept for moves and repairs
+  promised          500 GiB   500 %  sizes of thin spaces beyond what is claimed
+
+  STILL FITS  AS           SURVIVES
+      55 GiB  simple       no lost disk
+      27 GiB  mirror of 2  1 lost disk
+         0 B  mirror of 3  2 lost disks
+
+  DISK     RAW    DATA    FREE   USE  RESERVE  PATH
+     0  50 GiB  49 GiB  29 GiB  40 %    1 GiB  /disks/a
+"
+    );
+}
+
+#[test]
+fn jobs_are_listed() {
+    let job = json!({"id": 7, "pool": "tank", "kind": "resync", "subject": "disk 3", "state": "running",
+        "rows_total": 200, "rows_done": 33, "total_bytes": 0, "done_bytes": 0, "rate_bytes_per_s": 1 << 20,
+        "elapsed_s": 9, "eta": {"earliest_s": 60, "latest_s": 90}, "result": null});
+    assert_eq!(
+        shown("jobs", json!({"schema": 1, "jobs": [job]})).results,
+        "\
+JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
+  7  tank  resync disk 3  running  16 %  1 MiB/s  1 min to 1 min 30 s
+"
+    );
+    assert_eq!(shown("jobs", json!({"schema": 1, "jobs": []})).results, "no jobs\n");
+}
+
+/// With nothing there yet, the lists say what to do first.
+#[test]
+fn empty_lists_say_how_to_begin() {
+    let empty = json!({"schema": 1, "pools": [], "spaces": []});
+    assert_eq!(shown("pool list", empty.clone()).results, "no pools; make one with: dolmen pool create NAME DISK...\n");
+    assert_eq!(shown("space list", empty.clone()).results, "no spaces; make one with: dolmen space create POOL/SPACE --size SIZE\n");
+    assert_eq!(shown("df", empty).results, "no pool is open\n");
+}
+
+#[test]
+fn both_versions_are_told() {
+    let ended = shown("version", json!({"schema": 1, "daemon": "0.2.0", "api": 1}));
+    assert_eq!(ended.results, "dolmen 0.1.0, API 1\ndaemon 0.2.0, API 1\n");
+}

@@ -1,0 +1,162 @@
+//! Disks of a pool: shown, replaced, taken back in.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA};
+use dolmen_block_io::BlockDevice;
+use dolmen_disk::{Contents, look};
+use dolmen_pool::{Disk, check_devices};
+
+use crate::caller::Answer;
+use crate::devices::canonical;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::plan::{made, offer_of, planned, usual_room};
+use crate::pools::NamedDisks;
+
+impl Engine {
+    pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
+        let pool = self.pool(&name)?;
+        Ok(Disks { schema: SCHEMA, disks: self.view_disks(&pool) })
+    }
+
+    fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
+        let found = pool.spaces.pool().find_disk(what).or_else(|error| {
+            // A path that leads to the disk by another name, a link by its serial number for instance.
+            let path = std::fs::canonicalize(what).map_err(|_| error.clone())?;
+            pool.spaces.pool().find_disk(&path.display().to_string())
+        });
+        found.map_err(|error| fault::pool(&error).on(what))
+    }
+
+    pub(crate) async fn replace_disk(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: ReplaceDisk,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        self.check_job_room(&pool)?;
+        let old = Self::find_disk(&pool, &what)?;
+        let disks = NamedDisks::of(std::slice::from_ref(&request.with), &request.destroy)?;
+        let devices = self.open_all(&disks.paths)?;
+        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
+        let extents = checked.map_err(|error| fault::create(&error))?;
+        let mut steps = disks.steps("add");
+        let moved = self.bytes_on(&pool, &old);
+        steps.push(format!("move everything from {} to {}", old.name(), request.with));
+        steps.push(format!("strike {} from the pool", old.name()));
+        let before = pool.offers();
+        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != old.slot()).copied().collect();
+        let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
+        after.extend((next..).zip(&extents).map(|(slot, extent)| {
+            let mut offer = offer_of(slot, extent, old.member().fault_domain);
+            offer.free_grains = offer.free_grains.saturating_sub(moved.div_ceil(dolmen_units::GRAIN_BYTES));
+            offer
+        }));
+        let plan = Plan {
+            usable_before_bytes: usual_room(&before),
+            usable_after_bytes: usual_room(&after),
+            moved_bytes: moved,
+            is_reversible: disks.overwrite.is_empty(),
+            steps,
+        };
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} would be replaced by {}", old.name(), request.with)));
+        }
+        let Some(device) = devices.into_iter().next() else {
+            return Err(ErrorBody::new(ErrorCode::BadRequest, "no disk was named"));
+        };
+        let job = self.begin_replace(&pool, &old, device, disks.overwrite);
+        let mut change = made(plan, format!("{} is being replaced by {}, job {}", old.name(), request.with, job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+
+    fn begin_replace(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        old: &Rc<Disk>,
+        device: Rc<dyn BlockDevice>,
+        overwrite: Vec<String>,
+    ) -> dolmen_api::Job {
+        let subject = format!("{} by {}", old.name(), device.name());
+        let (engine, owner, old) = (Rc::clone(self), Rc::clone(pool), Rc::clone(old));
+        self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
+            let new = owner.spaces.replace(&old, device, &overwrite, &progress).await;
+            engine.remember(&owner).await;
+            let new = new.map_err(|error| fault::space(&error))?;
+            let left = owner.spaces.pool().disk(old.slot()).is_some();
+            if left {
+                let message = format!("{} has what could be read; {} still holds the rest", new.name(), old.name());
+                return Err(ErrorBody::new(ErrorCode::Io, message).hint("scrub the pool, or attach the disks that are absent"));
+            }
+            Ok(format!("{} has taken the place of {}", new.name(), old.name()))
+        })
+    }
+
+    /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
+    fn bytes_on(&self, pool: &OpenPool, disk: &Disk) -> u64 {
+        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
+        match room {
+            Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
+            Some(room) => disk.member().capacity.0.saturating_sub(room.free.0),
+            None => 0,
+        }
+    }
+
+    /// Takes a disk that was away back in, and brings it up to date.
+    pub(crate) async fn online_disk(self: Rc<Self>, name: String, what: String, request: OnlineDisk) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        self.check_job_room(&pool)?;
+        let disk = Self::find_disk(&pool, &what)?;
+        let plan = pool.plan(true, vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()]);
+        if disk.is_present() {
+            return Ok(planned(plan, format!("{} takes part already", disk.name())));
+        }
+        let path = match &request.path {
+            Some(path) => canonical(path)?,
+            None => self.find_absent(&pool, &disk).await?,
+        };
+        let device = self.open_for_pool(&path)?;
+        let label = match look(&self.seams, device.as_ref()).await {
+            Ok(Contents::Member { label, .. }) => label,
+            Ok(_) => return Err(not_the_disk(&path, &disk)),
+            Err(error) => return Err(ErrorBody::new(ErrorCode::Io, error.to_string()).caused_by(&error)),
+        };
+        if label.disk != disk.id() || label.pool != pool.id() {
+            return Err(not_the_disk(&path, &disk));
+        }
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} would take part again", path.display())));
+        }
+        pool.spaces.rejoin(device).await.map_err(|error| fault::space(&error))?;
+        self.remember(&pool).await;
+        let job = self.resync_if_needed(&pool).await;
+        let mut change = made(plan, format!("{} takes part again", path.display()));
+        change.job = job;
+        change.pool = Some(self.view_pool(&pool).await?);
+        Ok(change)
+    }
+
+    async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
+        let hints: Vec<PathBuf> = pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
+        let found = self.look_at(&self.places(&hints)).await;
+        let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
+        let path = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
+        path.map(|candidate| PathBuf::from(candidate.device.name())).ok_or_else(|| {
+            let message = format!("{} was not found anywhere", disk.name());
+            ErrorBody::new(ErrorCode::NoSuchDevice, message).on(disk.name()).hint("attach it, or name the path where it is now")
+        })
+    }
+}
+
+fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {
+    let message = format!("{} is not {}; nothing was changed", path.display(), disk.name());
+    ErrorBody::new(ErrorCode::UnfitDevice, message)
+        .on(path.display().to_string())
+        .hint("to put another disk in its place, use `dolmen disk replace`")
+}

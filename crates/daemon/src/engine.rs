@@ -1,0 +1,203 @@
+//! The engine's thread: owns the pools, and carries out what the other threads ask for.
+//!
+//! Everything in here runs on one thread. Requests are tasks of their own, so a long one keeps no other waiting; what
+//! changes the set of pools takes [`Engine::changes`], what changes one pool takes that pool's turn.
+//!
+//! Invariant: nothing here waits for the thread of the API, or for any client. Files of the daemon's own are written by
+//! the scribe's thread and awaited.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
+use dolmen_block_io::sync::Turn;
+use dolmen_block_io::{Moment, Seams, sleep};
+use dolmen_block_linux::{Handle, Inbox};
+use dolmen_pool::Arbiter;
+use dolmen_space::{Space, Spaces};
+use dolmen_units::{HostId, Name, PoolId};
+
+use crate::arbiter::FileArbiter;
+use crate::caller::{Answer, Work};
+use crate::config::Config;
+use crate::fault;
+use crate::jobs::Jobs;
+use crate::ledger::{Ledger, Remembered};
+use crate::nbd::NbdServer;
+use crate::scribe::Scribe;
+
+/// How often the progress of jobs is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A pool that is open.
+pub(crate) struct OpenPool {
+    pub(crate) spaces: Rc<Spaces>,
+    pub(crate) mode: ImportMode,
+    /// Changes of this pool, one at a time.
+    pub(crate) turn: Turn,
+    /// Jobs of this pool, one at a time.
+    pub(crate) job_turn: Turn,
+    pub(crate) is_closing: Cell<bool>,
+}
+
+impl OpenPool {
+    pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
+        let (turn, job_turn) = (Turn::default(), Turn::default());
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false) })
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.spaces.pool().id()
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.spaces.pool().name().to_string()
+    }
+
+    pub(crate) fn space(&self, name: &str) -> Answer<Rc<Space>> {
+        self.spaces.find(name).map_err(|error| {
+            fault::space(&error).on(format!("{}/{name}", self.name())).hint("`dolmen space list` shows all spaces")
+        })
+    }
+}
+
+/// A pool that should be open and is not.
+pub(crate) struct ClosedPool {
+    pub(crate) remembered: Remembered,
+    pub(crate) cause: ErrorBody,
+}
+
+/// What the engine's thread owns.
+pub(crate) struct Engine {
+    pub(crate) handle: Handle,
+    pub(crate) seams: Seams,
+    pub(crate) config: Rc<Config>,
+    pub(crate) arbiter: Rc<dyn Arbiter>,
+    pub(crate) ledger: Ledger,
+    pub(crate) pools: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
+    pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
+    pub(crate) jobs: Jobs,
+    pub(crate) nbd: NbdServer,
+    /// Changes of the set of pools, one at a time.
+    pub(crate) changes: Turn,
+    pub(crate) began: Moment,
+    /// What is going on that is no job, in words.
+    pub(crate) doing: RefCell<Vec<String>>,
+    pub(crate) is_stopping: Cell<bool>,
+}
+
+impl Engine {
+    pub(crate) fn new(handle: Handle, config: Rc<Config>, host: HostId, scribe: Rc<Scribe>) -> Rc<Self> {
+        let seams = handle.seams();
+        let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&scribe));
+        Rc::new(Self {
+            nbd: NbdServer::new(&seams, config.nbd_socket()),
+            began: seams.clock.now(),
+            ledger: Ledger::new(config.pools_folder(), scribe),
+            arbiter: Rc::new(arbiter),
+            handle,
+            seams,
+            config,
+            pools: RefCell::default(),
+            closed: RefCell::default(),
+            jobs: Jobs::default(),
+            changes: Turn::default(),
+            doing: RefCell::default(),
+            is_stopping: Cell::new(false),
+        })
+    }
+
+    /// Carries out requests until nobody is left who could make one.
+    pub(crate) async fn serve(self: Rc<Self>, mut inbox: Inbox<Work>) {
+        let starting = Rc::clone(&self);
+        self.seams.spawner.spawn("start", Box::pin(async move { starting.start().await }));
+        let ticking = Rc::downgrade(&self);
+        let clock = Rc::clone(&self.seams.clock);
+        let ticker = async move {
+            while let Some(engine) = ticking.upgrade() {
+                engine.jobs.sample(clock.now());
+                drop(engine);
+                sleep(clock.as_ref(), TICK).await;
+            }
+        };
+        self.seams.spawner.spawn("tick", Box::pin(ticker));
+        while let Some(work) = inbox.receive().await {
+            self.seams.spawner.spawn("request", work(Rc::clone(&self)));
+        }
+    }
+
+    /// Refuses changes while the daemon is ending.
+    pub(crate) fn check_running(&self) -> Answer<()> {
+        if self.is_stopping.get() {
+            let error = ErrorBody::new(ErrorCode::Stopping, "the daemon is ending; nothing was changed");
+            return Err(error.hint("ask again when it has been started anew"));
+        }
+        Ok(())
+    }
+
+    /// The open pool with this name or identity.
+    pub(crate) fn pool(&self, name: &str) -> Answer<Rc<OpenPool>> {
+        let pools = self.pools.borrow();
+        let found = pools.values().find(|pool| pool.name() == name || pool.id().to_string() == name);
+        if let Some(pool) = found {
+            return Ok(Rc::clone(pool));
+        }
+        let closed = self.closed.borrow();
+        if let Some(closed) = closed.values().find(|closed| closed.remembered.name == name) {
+            let message = format!("pool {name} is not open: {}", closed.cause.message);
+            let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message).on(name);
+            error.causes.clone_from(&closed.cause.causes);
+            return Err(error.hint(format!("attach its disks, then `dolmen pool import {name}`")));
+        }
+        let message = format!("there is no pool {name} here");
+        Err(ErrorBody::new(ErrorCode::NoSuchPool, message).on(name).hint("`dolmen pool list` shows all pools"))
+    }
+
+    /// A pool that takes changes.
+    pub(crate) fn pool_to_change(&self, name: &str) -> Answer<Rc<OpenPool>> {
+        self.check_running()?;
+        let pool = self.pool(name)?;
+        if pool.is_closing.get() {
+            let message = format!("pool {name} is being closed; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name));
+        }
+        Ok(pool)
+    }
+
+    /// All open pools, by name.
+    pub(crate) fn open_pools(&self) -> Vec<Rc<OpenPool>> {
+        let mut pools: Vec<_> = self.pools.borrow().values().cloned().collect();
+        pools.sort_by_key(|pool| pool.name());
+        pools
+    }
+
+    /// Says what is going on as long as the returned note lives.
+    pub(crate) fn note(self: &Rc<Self>, what: String) -> Note {
+        self.doing.borrow_mut().push(what.clone());
+        Note { engine: Rc::clone(self), what }
+    }
+}
+
+/// Something that goes on.
+pub(crate) struct Note {
+    engine: Rc<Engine>,
+    what: String,
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let mut doing = self.engine.doing.borrow_mut();
+        if let Some(at) = doing.iter().position(|what| *what == self.what) {
+            doing.remove(at);
+        }
+    }
+}
+
+/// A name that a pool or a space can have.
+pub(crate) fn parse_name(text: &str) -> Answer<Name> {
+    text.parse().map_err(|error: dolmen_units::ParseNameError| {
+        ErrorBody::new(ErrorCode::BadName, error.to_string()).on(text.chars().take(80).collect::<String>())
+    })
+}

@@ -1,0 +1,184 @@
+//! "Am I fine?": how pools and spaces are, why, what is being done, and what a person should do.
+
+use std::rc::Rc;
+
+use dolmen_api::{API_VERSION, Health, Job, JobKind, JobState, SCHEMA, Status, Version};
+use dolmen_pool::PoolState;
+use dolmen_space::{IncidentKind, Space};
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+
+/// Ranges of lost data that are named one by one.
+const PLACES_MAX: usize = 3;
+
+fn absent_names(open: &OpenPool) -> Vec<String> {
+    let disks = open.spaces.pool().disks();
+    disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect()
+}
+
+/// How a space is, and why.
+pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
+    let mut health = Health::Healthy;
+    let mut why = Vec::new();
+    let absent = absent_names(open).len();
+    let redundancy = usize::from(space.spec().resiliency.redundancy());
+    let name = format!("{}/{}", open.name(), space.name());
+    if absent > redundancy && space.claimed().0 > 0 {
+        health = Health::Unhealthy;
+        why.push(format!("parts of space {name} may be out of reach: {absent} disks are absent, it survives {redundancy}"));
+    } else if absent > 0 && space.claimed().0 > 0 {
+        health = Health::Warning;
+        why.push(format!("space {name} survives the loss of {} more disks instead of {redundancy}", redundancy - absent));
+    }
+    let incidents = open.spaces.incidents();
+    let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
+    let lost: Vec<String> =
+        of_kind(IncidentKind::Lost).take(PLACES_MAX).map(|one| format!("{} at byte {}", one.length, one.at)).collect();
+    if !lost.is_empty() {
+        health = Health::Unhealthy;
+        let count = of_kind(IncidentKind::Lost).count();
+        why.push(format!("space {name} has lost data in {count} places, first: {}", lost.join(", ")));
+    }
+    let taken = of_kind(IncidentKind::TakenAsFound).count();
+    if taken > 0 {
+        health = health.max(Health::Warning);
+        why.push(format!("in {taken} places of space {name}, what was being written at a crash was taken as it was found"));
+    }
+    (health, why)
+}
+
+/// How a pool with its spaces is, and why.
+pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
+    let pool = open.spaces.pool();
+    let name = open.name();
+    let mut health = Health::Healthy;
+    let mut why = Vec::new();
+    match pool.state() {
+        PoolState::Writable => {}
+        PoolState::ReadOnly(cause) => {
+            health = Health::Warning;
+            why.push(format!("pool {name} is open read-only: {cause}"));
+        }
+        PoolState::Latched(cause) => {
+            health = Health::Unhealthy;
+            why.push(format!("pool {name} has stopped: {cause}"));
+        }
+    }
+    let absent = absent_names(open);
+    if !absent.is_empty() {
+        health = health.max(Health::Warning);
+        why.push(format!("{} of pool {name} {} absent", absent.join(", "), if absent.len() == 1 { "is" } else { "are" }));
+    }
+    for disk in pool.disks().iter().filter(|disk| disk.is_present()) {
+        let counted = disk.counters();
+        let errors = counted.read_errors + counted.write_errors + counted.checksum_errors;
+        if errors > 0 {
+            health = health.max(Health::Warning);
+            why.push(format!(
+                "{} had {} failed reads, {} failed writes, {} damaged blocks",
+                disk.name(), counted.read_errors, counted.write_errors, counted.checksum_errors
+            ));
+        }
+    }
+    if let Ok(stale) = open.spaces.stale_rows().await
+        && !stale.is_empty()
+    {
+        health = health.max(Health::Warning);
+        why.push(format!("{} rows of pool {name} are not on all their disks yet", stale.len()));
+    }
+    for space in open.spaces.list() {
+        let (of_space, reasons) = space_health(open, &space);
+        health = health.max(of_space);
+        why.extend(reasons);
+    }
+    (health, why)
+}
+
+fn doing(job: &Job) -> String {
+    let verb = match job.kind {
+        JobKind::Resync => "bringing up to date",
+        JobKind::Replace => "replacing",
+        JobKind::Scrub => "verifying",
+    };
+    let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
+    let state = if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
+    format!("{verb} {} (job {}, {state})", job.subject, job.id)
+}
+
+fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
+    let name = open.name();
+    let mut todo = Vec::new();
+    match open.spaces.pool().state() {
+        PoolState::Writable => {}
+        PoolState::ReadOnly(_) => todo.push(format!("to write to pool {name}: dolmen pool export, then dolmen pool import {name}")),
+        PoolState::Latched(_) => todo.push(format!("attach the missing disks of pool {name}, then restart the daemon")),
+    }
+    let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
+    for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
+        let slot = disk.slot().0;
+        todo.push(format!("attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} NEW`", disk.name()));
+    }
+    for space in open.spaces.list() {
+        if open.spaces.incidents().iter().any(|one| one.space == space.id() && one.kind == IncidentKind::Lost) {
+            todo.push(format!("restore the lost ranges of {name}/{} from a backup by writing them again", space.name()));
+        }
+    }
+    todo
+}
+
+impl Engine {
+    pub(crate) async fn status(self: Rc<Self>) -> Answer<Status> {
+        let now = self.seams.clock.now();
+        let (mut pools, mut spaces) = (Vec::new(), Vec::new());
+        let mut going_on: Vec<String> = self.doing.borrow().clone();
+        let mut to_do = Vec::new();
+        for open in self.open_pools() {
+            let jobs = self.jobs.of_pool(&open.name(), now);
+            going_on.extend(jobs.iter().map(doing));
+            to_do.extend(todo(&open, &jobs));
+            pools.push(self.view_pool(&open).await?);
+            spaces.extend(self.view_spaces(&open).await?);
+        }
+        for closed in self.view_closed() {
+            to_do.push(format!("attach the disks of pool {0}, then `dolmen pool import {0}`", closed.name));
+            pools.push(closed);
+        }
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy);
+        let why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
+        Ok(Status {
+            schema: SCHEMA,
+            health,
+            summary: summary(health, pools.len(), spaces.len(), why.len()),
+            why,
+            doing: going_on,
+            todo: to_do,
+            version: version(),
+            uptime_s: now.since(self.began).as_secs(),
+            pid: std::process::id(),
+            pools,
+            spaces,
+        })
+    }
+}
+
+fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> String {
+    let counted = |count: usize, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
+    let all = format!("{} with {}", counted(pools, "pool"), counted(spaces, "space"));
+    match health {
+        Health::Healthy if pools == 0 => "healthy: there is no pool yet".to_owned(),
+        Health::Healthy => format!("healthy: {all}, everything is as it should be"),
+        Health::Warning => format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons)),
+        Health::Unhealthy => format!("unhealthy: {all}; data or a whole pool is out of reach or lost"),
+    }
+}
+
+fn plural(reasons: usize) -> String {
+    if reasons == 1 { "is 1 thing".to_owned() } else { format!("are {reasons} things") }
+}
+
+/// Who answers.
+pub(crate) fn version() -> Version {
+    Version { schema: SCHEMA, daemon: env!("CARGO_PKG_VERSION").to_owned(), api: API_VERSION }
+}

@@ -1,0 +1,228 @@
+//! Jobs: long work that goes on behind the answer to its request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+
+use dolmen_api::{ErrorBody, ErrorCode, Eta, Job, JobDocument, JobKind, JobState, SCHEMA};
+use dolmen_block_io::Moment;
+use dolmen_space::Progress;
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+
+/// Jobs that ended and are still remembered, at most.
+const ENDED_MAX: usize = 64;
+/// Jobs that run or wait, at most.
+pub(crate) const RUNNING_MAX: usize = 64;
+
+/// How fast a job has been.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    at: Option<Moment>,
+    rows: u64,
+    bytes: u64,
+    /// Bytes a second, lately.
+    rate: u64,
+    /// Thousandths of a row a second: the slowest and the fastest stretch.
+    slowest: Option<u64>,
+    fastest: Option<u64>,
+}
+
+struct Entry {
+    id: u64,
+    pool: String,
+    kind: JobKind,
+    subject: String,
+    state: Cell<JobState>,
+    progress: Rc<Progress>,
+    pace: Cell<Pace>,
+    started: Cell<Option<Moment>>,
+    ended: Cell<Option<Moment>>,
+    result: RefCell<Option<String>>,
+}
+
+/// The jobs.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
+    last: Cell<u64>,
+}
+
+impl Entry {
+    fn is_running(&self) -> bool {
+        matches!(self.state.get(), JobState::Waiting | JobState::Running)
+    }
+
+    fn sample(&self, now: Moment) {
+        let mut pace = self.pace.get();
+        let (rows, bytes) = (self.progress.done.get(), self.progress.bytes.get());
+        let millis = pace.at.map_or(0, |at| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX));
+        if pace.at.is_some() && millis < 500 {
+            return;
+        }
+        if millis > 0 {
+            pace.rate = bytes.saturating_sub(pace.bytes).saturating_mul(1000) / millis;
+            let stretch = rows.saturating_sub(pace.rows).saturating_mul(1_000_000) / millis;
+            if stretch > 0 {
+                pace.slowest = Some(pace.slowest.map_or(stretch, |slowest| slowest.min(stretch)));
+                pace.fastest = Some(pace.fastest.map_or(stretch, |fastest| fastest.max(stretch)));
+            }
+        }
+        self.pace.set(Pace { at: Some(now), rows, bytes, ..pace });
+    }
+
+    fn view(&self, now: Moment) -> Job {
+        let progress = &self.progress;
+        let (rows_total, rows_done) = (progress.total.get(), progress.done.get());
+        let done_bytes = progress.bytes.get();
+        let pace = self.pace.get();
+        let left = rows_total.saturating_sub(rows_done).saturating_mul(1000);
+        let eta = pace.fastest.zip(pace.slowest).filter(|_| self.state.get() == JobState::Running);
+        let scaled = u128::from(done_bytes) * u128::from(rows_total) / u128::from(rows_done.max(1));
+        Job {
+            id: self.id,
+            pool: self.pool.clone(),
+            kind: self.kind,
+            subject: self.subject.clone(),
+            state: self.state.get(),
+            rows_total,
+            rows_done,
+            total_bytes: u64::try_from(scaled).unwrap_or(u64::MAX).max(done_bytes),
+            done_bytes,
+            rate_bytes_per_s: pace.rate,
+            elapsed_s: self.started.get().map_or(0, |at| self.ended.get().unwrap_or(now).since(at).as_secs()),
+            eta: eta.map(|(fastest, slowest)| Eta { earliest_s: left / fastest, latest_s: left.div_ceil(slowest) }),
+            result: self.result.borrow().clone(),
+        }
+    }
+}
+
+impl Jobs {
+    pub(crate) fn sample(&self, now: Moment) {
+        self.entries.borrow().values().filter(|entry| entry.state.get() == JobState::Running).for_each(|entry| {
+            entry.sample(now);
+        });
+    }
+
+    pub(crate) fn list(&self, now: Moment) -> Vec<Job> {
+        self.entries.borrow().values().map(|entry| entry.view(now)).collect()
+    }
+
+    /// Jobs of a pool that run or wait.
+    pub(crate) fn of_pool(&self, pool: &str, now: Moment) -> Vec<Job> {
+        let mut jobs = self.list(now);
+        jobs.retain(|job| job.pool == pool && matches!(job.state, JobState::Waiting | JobState::Running));
+        jobs
+    }
+
+    fn add(&self, pool: &str, kind: JobKind, subject: String) -> Rc<Entry> {
+        let id = self.last.get() + 1;
+        self.last.set(id);
+        let entry = Rc::new(Entry {
+            id,
+            pool: pool.to_owned(),
+            kind,
+            subject,
+            state: Cell::new(JobState::Waiting),
+            progress: Rc::default(),
+            pace: Cell::default(),
+            started: Cell::default(),
+            ended: Cell::default(),
+            result: RefCell::default(),
+        });
+        let mut entries = self.entries.borrow_mut();
+        entries.insert(id, Rc::clone(&entry));
+        let ended: Vec<u64> = entries.values().filter(|entry| !entry.is_running()).map(|entry| entry.id).collect();
+        for old in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
+            entries.remove(old);
+        }
+        entry
+    }
+}
+
+impl Engine {
+    /// Begins a job. It waits until the pool's job before it has ended.
+    pub(crate) fn start_job<F>(
+        &self,
+        pool: &Rc<OpenPool>,
+        kind: JobKind,
+        subject: String,
+        work: impl FnOnce(Rc<Progress>) -> F + 'static,
+    ) -> Job
+    where
+        F: Future<Output = Answer<String>> + 'static,
+    {
+        let entry = self.jobs.add(&pool.name(), kind, subject);
+        let view = entry.view(self.seams.clock.now());
+        let (pool, clock) = (Rc::clone(pool), Rc::clone(&self.seams.clock));
+        let task = async move {
+            let _turn = pool.job_turn.take().await;
+            entry.state.set(JobState::Running);
+            entry.started.set(Some(clock.now()));
+            entry.sample(clock.now());
+            let (state, result) = match work(Rc::clone(&entry.progress)).await {
+                Ok(text) => (JobState::Done, text),
+                Err(error) => (JobState::Failed, error.to_string()),
+            };
+            tracing::info!(pool = entry.pool, job = entry.id, kind = ?entry.kind, ?state, result, "a job has ended");
+            entry.sample(clock.now());
+            entry.ended.set(Some(clock.now()));
+            *entry.result.borrow_mut() = Some(result);
+            entry.state.set(state);
+        };
+        self.seams.spawner.spawn("job", Box::pin(task));
+        view
+    }
+
+    /// Begins to bring up to date what was away, if there is anything, and no such job waits already.
+    pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<Job> {
+        let stale = pool.spaces.stale_rows().await.unwrap_or_default().len();
+        let waiting = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+        if stale == 0 || waiting.iter().any(|job| job.kind == JobKind::Resync && job.state == JobState::Waiting) {
+            return None;
+        }
+        Some(self.start_resync(pool))
+    }
+
+    pub(crate) fn start_resync(&self, pool: &Rc<OpenPool>) -> Job {
+        let spaces = Rc::clone(&pool.spaces);
+        self.start_job(pool, JobKind::Resync, format!("pool {}", pool.name()), move |progress| async move {
+            let done = spaces.resync(&progress).await.map_err(|error| crate::fault::space(&error))?;
+            let mut text = format!("{} slabs brought up to date, {} blocks copied", done.slabs, done.blocks);
+            if done.waiting > 0 {
+                text.push_str(&format!("; {} slabs wait for disks that are absent", done.waiting));
+            }
+            if done.lost_blocks > 0 {
+                text.push_str(&format!("; {} blocks are lost", done.lost_blocks));
+            }
+            Ok(text)
+        })
+    }
+
+    pub(crate) async fn jobs(self: Rc<Self>) -> Answer<dolmen_api::Jobs> {
+        let jobs = self.jobs.list(self.seams.clock.now());
+        Ok(dolmen_api::Jobs { schema: SCHEMA, jobs })
+    }
+
+    pub(crate) async fn job(self: Rc<Self>, id: u64) -> Answer<JobDocument> {
+        let entry = self.jobs.entries.borrow().get(&id).cloned();
+        let entry = entry.ok_or_else(|| {
+            ErrorBody::new(ErrorCode::NoSuchJob, format!("there is no job {id}, or it is forgotten already"))
+                .on(id.to_string())
+                .hint("`dolmen jobs` shows all of them")
+        })?;
+        Ok(JobDocument { schema: SCHEMA, job: entry.view(self.seams.clock.now()) })
+    }
+
+    /// Refuses another job while too many wait.
+    pub(crate) fn check_job_room(&self, pool: &OpenPool) -> Answer<()> {
+        let running = self.jobs.of_pool(&pool.name(), self.seams.clock.now()).len();
+        if running >= RUNNING_MAX {
+            let message = format!("pool {} has {running} jobs waiting already; nothing was begun", pool.name());
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(pool.name()).hint("wait until some have ended"));
+        }
+        Ok(())
+    }
+}

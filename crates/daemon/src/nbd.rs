@@ -1,0 +1,318 @@
+//! Spaces served over NBD, on one Unix socket for all of them.
+//!
+//! The clients' bytes go from the socket into buffers of the arena and from there to the disks, on the engine's thread
+//! and its ring; no other thread is involved.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::Shutdown;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::{Durability, Seams, sleep};
+use dolmen_block_linux::{Listener, Socket, SocketError};
+use dolmen_buffer::{Buffer, Shared};
+use dolmen_nbd::{
+    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Effort, Export, ExportError, Exports, Extents, Holes,
+    Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive, Refusal, Segments, Server, Zeroing,
+};
+use dolmen_pool::PoolError;
+use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
+use dolmen_units::{PoolId, SpaceId};
+
+const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
+
+/// How long the listener rests when the system has no room for another connection.
+const REST: Duration = Duration::from_millis(200);
+/// Zeros that are written at a time where a range has to stay allocated.
+const ZEROS_BYTES: usize = 64 * 1024;
+
+/// A space that is served.
+pub(crate) struct Served {
+    pub(crate) pool: PoolId,
+    pub(crate) name: String,
+    pub(crate) access: Access,
+    spaces: Rc<Spaces>,
+    pub(crate) space: Rc<Space>,
+    clients: Cell<u64>,
+}
+
+impl Served {
+    pub(crate) fn client_count(&self) -> u64 {
+        self.clients.get()
+    }
+
+    fn profile(&self) -> Profile {
+        let spec = self.space.spec();
+        let rotational = self.spaces.pool().disks().iter().filter_map(|disk| disk.geometry()).any(|g| g.rotational);
+        Profile {
+            name: self.name.clone(),
+            description: format!("{}, {}", spec.resiliency, spec.size),
+            size: spec.size,
+            block_bytes_min: u32::try_from(spec.sector.0).unwrap_or(4096),
+            block_bytes_preferred: u32::try_from(spec.interleave.0).unwrap_or(4096).clamp(4096, 1 << 20),
+            access: self.access,
+            medium: if rotational { Medium::Rotational } else { Medium::Flash },
+        }
+    }
+}
+
+/// What is served, by name.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    served: RefCell<BTreeMap<String, Rc<Served>>>,
+}
+
+impl Exports for Catalog {
+    type Export = SpaceExport;
+
+    async fn open(&self, name: &str) -> Result<Rc<SpaceExport>, Refusal> {
+        let served = self.served.borrow();
+        let found = match (name, served.len()) {
+            // The default export: there is one when there is no choice.
+            ("", 1) => served.values().next().cloned(),
+            _ => served.get(name).cloned(),
+        };
+        let served = found.ok_or(Refusal::Unknown)?;
+        served.clients.set(served.clients.get() + 1);
+        let profile = served.profile();
+        Ok(Rc::new(SpaceExport { served, profile }))
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>, Refusal> {
+        let served = self.served.borrow();
+        let line = |served: &Rc<Served>| Listed { name: served.name.clone(), description: served.profile().description };
+        Ok(served.values().map(line).collect())
+    }
+}
+
+/// A space, open for one client.
+pub(crate) struct SpaceExport {
+    served: Rc<Served>,
+    profile: Profile,
+}
+
+impl Drop for SpaceExport {
+    fn drop(&mut self) {
+        self.served.clients.set(self.served.clients.get() - 1);
+    }
+}
+
+fn told(error: &SpaceError) -> ExportError {
+    let answer = match error {
+        SpaceError::NoSpaceBelow { .. } => ExportError::NoSpace,
+        SpaceError::Pool(
+            PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. },
+        ) => ExportError::NoSpace,
+        SpaceError::Pool(PoolError::ReadOnly { .. }) => ExportError::ReadOnly,
+        SpaceError::Range { .. } => ExportError::OutOfRange,
+        SpaceError::Gone { .. } => ExportError::Stopping,
+        _ => ExportError::Failed,
+    };
+    tracing::warn!(%error, "a client's request failed");
+    answer
+}
+
+impl SpaceExport {
+    fn check_writable(&self) -> Result<(), ExportError> {
+        if self.served.access == Access::ReadOnly { Err(ExportError::ReadOnly) } else { Ok(()) }
+    }
+
+    async fn settle(&self, durability: Durability) -> Result<(), ExportError> {
+        match durability {
+            Durability::Cached => Ok(()),
+            Durability::Durable => self.flush().await,
+        }
+    }
+
+    /// Zeros that take room, for clients that forbid holes.
+    async fn write_zeros(&self, range: Range<u64>) -> Result<(), ExportError> {
+        let space = &self.served.space;
+        let mut zeros = self.served.spaces.pool().seams().data.take(ZEROS_BYTES).await;
+        zeros.fill(0);
+        let zeros = zeros.freeze();
+        let mut at = range.start;
+        while at < range.end {
+            // Up to the next multiple, so that later pieces are whole blocks.
+            let room = ZEROS_BYTES as u64 - at % ZEROS_BYTES as u64;
+            let length = usize::try_from(room.min(range.end - at)).unwrap_or(ZEROS_BYTES);
+            space.write(at, &zeros.slice(0..length), Durability::Cached).await.map_err(|error| told(&error))?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Export for SpaceExport {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    async fn read(&self, range: Range<u64>, into: &mut Segments) -> Result<(), ReadError> {
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let read = self.served.space.read(range.start, length).await;
+        let segments = read.map_err(|error| ReadError { at: range.start, error: told(&error) })?;
+        for segment in segments {
+            match segment {
+                Segment::Zeros(length) => into.push_zeros(length as u64),
+                Segment::Data(bytes) => into.push_data(bytes),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, at: u64, from: Shared, durability: Durability) -> Result<(), ExportError> {
+        self.check_writable()?;
+        self.served.space.write(at, &from, durability).await.map_err(|error| told(&error))
+    }
+
+    async fn flush(&self) -> Result<(), ExportError> {
+        self.served.spaces.flush().await.map_err(|error| told(&error))
+    }
+
+    async fn discard(&self, range: Range<u64>, durability: Durability) -> Result<(), ExportError> {
+        self.check_writable()?;
+        let length = range.end - range.start;
+        self.served.space.discard(range.start, length).await.map_err(|error| told(&error))?;
+        self.settle(durability).await
+    }
+
+    async fn write_zeroes(&self, zeroing: Zeroing) -> Result<(), ExportError> {
+        self.check_writable()?;
+        let Zeroing { range, holes, effort, durability } = zeroing;
+        // A fixed space keeps its rows when they are forgotten, so nothing is lost by a hole there.
+        match holes {
+            Holes::Forbidden if self.served.space.is_thin() => match effort {
+                Effort::OnlyFast => return Err(ExportError::NotFast),
+                Effort::Any => self.write_zeros(range).await?,
+            },
+            Holes::Forbidden | Holes::Allowed => {
+                let length = range.end - range.start;
+                self.served.space.write_zeroes(range.start, length).await.map_err(|error| told(&error))?;
+            }
+        }
+        self.settle(durability).await
+    }
+
+    async fn block_status(&self, range: Range<u64>, into: &mut Extents) -> Result<(), ExportError> {
+        let length = range.end - range.start;
+        let found = self.served.space.extents(range.start, length, EXTENTS_MAX).await;
+        for extent in found.map_err(|error| told(&error))? {
+            let state = if extent.is_data { BlockState::Data } else { BlockState::Hole };
+            if into.push(extent.length.0, state) == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn cache(&self, _range: Range<u64>) -> Result<(), ExportError> {
+        // Payloads are not cached here: reading ahead would only move bytes that nobody keeps.
+        Ok(())
+    }
+}
+
+/// A client's socket.
+struct Client {
+    socket: Socket,
+}
+
+fn connection_error(error: SocketError) -> ConnectionError {
+    match error {
+        SocketError::Closed => ConnectionError::Gone,
+        SocketError::Stopped => ConnectionError::Closed,
+        SocketError::NoRoom { errno } | SocketError::Failed { errno } => ConnectionError::System { errno },
+    }
+}
+
+impl Connection for Client {
+    async fn receive(&self, receive: Receive) -> (Buffer, Result<usize, ConnectionError>) {
+        let Receive { into, range, least } = receive;
+        let (buffer, result) = self.socket.receive_part(into, range, least).await;
+        (buffer, result.map_err(connection_error))
+    }
+
+    fn send(&self, mut parts: Vec<Shared>) -> impl Future<Output = (Vec<Shared>, Result<(), ConnectionError>)> {
+        async move {
+            let result = self.socket.send(&parts).await.map_err(connection_error);
+            parts.clear();
+            (parts, result)
+        }
+    }
+
+    fn close(&self) {
+        self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// The server.
+pub(crate) struct NbdServer {
+    server: Rc<Server<Catalog>>,
+    pub(crate) socket: PathBuf,
+}
+
+impl NbdServer {
+    pub(crate) fn new(seams: &Seams, socket: PathBuf) -> Self {
+        let means = Means {
+            clock: Rc::clone(&seams.clock),
+            spawner: Rc::clone(&seams.spawner),
+            arena: seams.data.clone(),
+        };
+        Self { server: Server::new(Catalog::default(), means, Limits::default()), socket }
+    }
+
+    /// Takes clients, until the runtime ends.
+    pub(crate) async fn listen(server: Rc<Server<Catalog>>, listener: Listener, seams: Seams) {
+        loop {
+            match listener.accept().await {
+                Ok(socket) => {
+                    let (server, client) = (Rc::clone(&server), Rc::new(Client { socket }));
+                    let session = async move {
+                        match server.serve(client).await {
+                            Ok(farewell) => tracing::debug!(?farewell, "an NBD client has left"),
+                            Err(error) => tracing::warn!(%error, "an NBD session ended"),
+                        }
+                    };
+                    seams.spawner.spawn("nbd session", Box::pin(session));
+                }
+                Err(SocketError::Stopped) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "an NBD client could not be taken");
+                    sleep(seams.clock.as_ref(), REST).await;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn server(&self) -> Rc<Server<Catalog>> {
+        Rc::clone(&self.server)
+    }
+
+    /// Serves a space under a name.
+    pub(crate) fn add(&self, name: String, spaces: &Rc<Spaces>, space: &Rc<Space>, access: Access) -> Rc<Served> {
+        let (spaces, space) = (Rc::clone(spaces), Rc::clone(space));
+        let pool = spaces.pool().id();
+        let served = Rc::new(Served { pool, name: name.clone(), access, spaces, space, clients: Cell::new(0) });
+        self.server.exports().served.borrow_mut().insert(name, Rc::clone(&served));
+        served
+    }
+
+    /// Serves it no more. The caller has made sure that no client has it open.
+    pub(crate) fn remove(&self, name: &str) {
+        self.server.exports().served.borrow_mut().remove(name);
+    }
+
+    /// How a space is served, if it is.
+    pub(crate) fn find(&self, pool: PoolId, space: SpaceId) -> Option<Rc<Served>> {
+        let served = self.server.exports().served.borrow();
+        served.values().find(|served| served.pool == pool && served.space.id() == space).cloned()
+    }
+
+    /// Everything that is served, by name.
+    pub(crate) fn list(&self) -> Vec<Rc<Served>> {
+        self.server.exports().served.borrow().values().cloned().collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! Opening pools: those that were open when the daemon ended, and those that a person names.
+
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool, Plan};
+use dolmen_block_linux::Listener;
+use dolmen_nbd::Access;
+use dolmen_pool::{Candidate, Found, OpenMode, OpenOptions, Opened, open};
+use dolmen_space::Spaces;
+use dolmen_units::PoolId;
+
+use crate::caller::Answer;
+use crate::devices::canonical;
+use crate::engine::{ClosedPool, Engine, OpenPool};
+use crate::fault;
+use crate::ledger::{Remembered, ServedSpace};
+use crate::nbd::NbdServer;
+use crate::plan::{made, planned, usual_room};
+
+fn open_mode(mode: ImportMode) -> OpenMode {
+    match mode {
+        ImportMode::Write => OpenMode::Write,
+        ImportMode::Read => OpenMode::Read,
+        ImportMode::Confirmed => OpenMode::Confirmed,
+    }
+}
+
+/// Labels of a device that belong to no pool wanted, in words.
+fn unusable(found: &Found) -> Vec<String> {
+    let damaged = found.unusable.iter().map(|(name, error)| format!("{name}: {error}"));
+    damaged.chain(found.unreadable.iter().map(ToString::to_string)).collect()
+}
+
+impl Engine {
+    /// Opens what was open when the daemon ended, and listens for clients.
+    pub(crate) async fn start(self: &Rc<Self>) {
+        let _changes = self.changes.take().await;
+        let remembered = match self.ledger.all().await {
+            Ok(remembered) => remembered,
+            Err(error) => {
+                tracing::error!(%error, "the list of pools cannot be read; import them by hand");
+                Vec::new()
+            }
+        };
+        for (id, remembered) in remembered {
+            let _note = self.note(format!("opening pool {}", remembered.name));
+            if let Err(cause) = self.reopen(id, &remembered).await {
+                tracing::error!(pool = remembered.name, %cause, "the pool could not be opened");
+                self.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
+            }
+        }
+        // Clients that were cut off when the last daemon ended come back, and find everything as it was.
+        self.listen();
+    }
+
+    fn listen(&self) {
+        let path = self.nbd.socket.clone();
+        // The run folder is locked, so a socket that is there belongs to a daemon that is gone.
+        let _ = fs::remove_file(&path);
+        match Listener::bind_unix(&self.handle, &path) {
+            Ok(listener) => {
+                let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
+                self.seams.spawner.spawn("nbd listener", Box::pin(listening));
+            }
+            Err(error) => tracing::error!(path = %path.display(), %error, "spaces cannot be served: no socket"),
+        }
+    }
+
+    async fn reopen(self: &Rc<Self>, id: PoolId, remembered: &Remembered) -> Answer<()> {
+        let found = self.look_at(&self.places(&remembered.paths)).await;
+        // A confirmation was for once: from then on this host owns the pool, and the rule of epochs decides again.
+        let mode = match remembered.mode {
+            ImportMode::Read => ImportMode::Read,
+            ImportMode::Write | ImportMode::Confirmed => ImportMode::Write,
+        };
+        let paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
+        if paths.is_empty() {
+            let message = format!("none of the disks of pool {} is here", remembered.name);
+            let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message);
+            error.causes = unusable(&found);
+            return Err(error);
+        }
+        let pool = self.open_pool(id, &paths, mode).await?;
+        self.serve_again(&pool, &remembered.served);
+        self.remember(&pool).await;
+        Ok(())
+    }
+
+    fn serve_again(&self, pool: &Rc<OpenPool>, served: &[ServedSpace]) {
+        for entry in served {
+            let space = pool.spaces.list().into_iter().find(|space| space.id().0 == entry.space);
+            let Some(space) = space else { continue };
+            let access = if entry.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            self.nbd.add(format!("{}/{}", pool.name(), space.name()), &pool.spaces, &space, access);
+        }
+    }
+
+    /// Opens a pool whose disks are at the paths, recovers its spaces, and begins what has to be brought up to date.
+    async fn open_pool(self: &Rc<Self>, id: PoolId, paths: &[PathBuf], mode: ImportMode) -> Answer<Rc<OpenPool>> {
+        let (mut found, refused) = self.take_members(id, paths).await;
+        let candidates = found.pools.remove(&id).unwrap_or_default();
+        if candidates.is_empty() {
+            let mut error = ErrorBody::new(ErrorCode::DeviceInUse, "none of the pool's disks could be opened");
+            error.causes = refused;
+            return Err(error.on(id.to_string()));
+        }
+        let options = OpenOptions { mode: open_mode(mode) };
+        let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await;
+        self.take_over(opened.map_err(|error| fault::open(&error))?, mode).await
+    }
+
+    /// Recovers the spaces of a pool that was opened, and takes it into the list.
+    pub(crate) async fn take_over(self: &Rc<Self>, opened: Opened, mode: ImportMode) -> Answer<Rc<OpenPool>> {
+        let spaces = Spaces::start(opened).await.map_err(|error| fault::space(&error))?;
+        let recovery = spaces.recovery();
+        let pool = OpenPool::new(spaces, mode);
+        tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
+        self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
+        self.closed.borrow_mut().remove(&pool.id());
+        if mode != ImportMode::Read {
+            self.resync_if_needed(&pool).await;
+        }
+        Ok(pool)
+    }
+
+    /// Records where the pool's disks are and what of it is served, so that the next daemon takes it up.
+    pub(crate) async fn remember(&self, pool: &OpenPool) {
+        if let Err(error) = self.try_remember(pool).await {
+            tracing::warn!(pool = pool.name(), %error, "the pool is open but not on record; import it by hand after a restart");
+        }
+    }
+
+    pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {
+        let disks = pool.spaces.pool().disks();
+        let mut paths: Vec<PathBuf> = disks.iter().filter(|disk| disk.is_present()).map(|disk| disk.name().into()).collect();
+        // Where absent disks were stays a hint for as long as they are members.
+        let known = self.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
+        paths.extend(known.into_iter().flatten());
+        paths.sort();
+        paths.dedup();
+        let mut what = Remembered::new(pool.id(), &pool.name(), pool.mode, paths);
+        let served = self.nbd.list();
+        what.served = served
+            .iter()
+            .filter(|served| served.pool == pool.id())
+            .map(|served| ServedSpace { space: served.space.id().0, read_only: served.access == Access::ReadOnly })
+            .collect();
+        self.ledger.put(pool.id(), &what).await
+    }
+
+    /// Opens a pool that a person names.
+    pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
+        let _changes = self.changes.take().await;
+        self.check_running()?;
+        let hints = request.paths.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let found = self.look_at(&self.places(&hints)).await;
+        let (id, candidates) = self.choose(&request, &found)?;
+        let paths = paths_of(candidates);
+        let name = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
+        if self.pools.borrow().values().any(|pool| pool.name() == name) {
+            let message = format!("another pool named {name} is open already; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("export that one first"));
+        }
+        let members = candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
+        let mut steps = vec![format!("open pool {name} from {} of its {members} disks", paths.len())];
+        steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
+        if request.dry_run {
+            let plan = plan_of(0, 0, steps);
+            return Ok(planned(plan, format!("pool {name} would be opened from {} of {members} disks", paths.len())));
+        }
+        drop(found);
+        let pool = self.open_pool(id, &paths, request.mode).await?;
+        self.remember(&pool).await;
+        let room = usual_room(&pool.offers());
+        let mut change = made(plan_of(0, room, steps), format!("pool {name} is open"));
+        change.pool = Some(self.view_pool(&pool).await?);
+        Ok(change)
+    }
+
+    /// The pool that is meant, among those found.
+    fn choose<'a>(&self, request: &ImportPool, found: &'a Found) -> Answer<(PoolId, &'a [Candidate])> {
+        let is_open = |id: &PoolId| self.pools.borrow().contains_key(id);
+        let named = |(id, candidates): &(&PoolId, &Vec<Candidate>)| match &request.pool {
+            None => !is_open(id),
+            Some(wanted) => {
+                id.to_string() == *wanted
+                    || candidates.iter().any(|candidate| candidate.label.pool_name.as_str() == wanted)
+            }
+        };
+        let matching: Vec<_> = found.pools.iter().filter(named).collect();
+        let wanted = request.pool.clone().unwrap_or_else(|| "that is not open already".to_owned());
+        match matching.as_slice() {
+            [(id, _)] if is_open(id) => {
+                Err(ErrorBody::new(ErrorCode::NameTaken, format!("pool {wanted} is open already")).on(wanted))
+            }
+            [(id, candidates)] => Ok((**id, candidates.as_slice())),
+            [] => {
+                let message = format!("no disk of a pool {wanted} was found");
+                let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message).on(wanted);
+                error.causes = unusable(found);
+                Err(error.hint("name the disks, or the folder of files that they are in"))
+            }
+            several => {
+                let ids: Vec<String> = several.iter().map(|(id, _)| id.to_string()).collect();
+                let message = format!("several pools match: {}", ids.join(", "));
+                Err(ErrorBody::new(ErrorCode::BadRequest, message).hint("name one by its identity"))
+            }
+        }
+    }
+}
+
+fn plan_of(before: u64, after: u64, steps: Vec<String>) -> Plan {
+    Plan { usable_before_bytes: before, usable_after_bytes: after, moved_bytes: 0, is_reversible: true, steps }
+}
+
+fn paths_of(candidates: &[Candidate]) -> Vec<PathBuf> {
+    candidates.iter().map(|candidate| PathBuf::from(candidate.device.name())).collect()
+}

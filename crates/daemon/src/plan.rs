@@ -1,0 +1,132 @@
+//! What changes would do, in figures.
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
+use dolmen_disk::Extent;
+use dolmen_placement::{DomainId, Offer, Placer, Standing};
+use dolmen_pool::Purpose;
+use dolmen_space::{Resiliency, SpaceSpec};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
+
+use crate::caller::Answer;
+use crate::engine::OpenPool;
+use crate::fault;
+
+/// Entries of a page of a row's table, and slots for each page: docs/design/0002. A test compares what is planned with
+/// what then is.
+const PAGE_ENTRIES: u64 = 504;
+const PAGE_SLOTS: u64 = 2;
+/// The reserve of a disk, as the pool keeps it: four of the largest slabs, or a sixteenth.
+const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 / GRAIN_BYTES + 8);
+
+fn slab_grains(data: Bytes) -> u64 {
+    let blocks = data.0 / BLOCK_BYTES;
+    let table_blocks = blocks.div_ceil(PAGE_ENTRIES) * PAGE_SLOTS;
+    ((blocks + table_blocks + 1) * BLOCK_BYTES).div_ceil(GRAIN_BYTES)
+}
+
+/// What an empty disk of this kind will offer.
+pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
+    let grains = extent.grain_count();
+    // A domain of its own, unless it was given a number: those below are given by people.
+    let domain = if fault_domain == 0 { (1 << 31) + u32::from(slot) } else { fault_domain };
+    Offer {
+        slot: DiskSlot(slot),
+        domain: DomainId(domain),
+        free_grains: grains,
+        reserve_grains: RESERVE_GRAINS.min(grains / 16),
+        standing: Standing::Claimable,
+        space_rows: 0,
+    }
+}
+
+/// What a space of some resiliency could still take, on these disks.
+pub(crate) fn usable(offers: &[Offer], resiliency: Resiliency) -> Bytes {
+    let Ok(name) = "x".parse() else { return Bytes::ZERO };
+    let request = SpaceSpec::usual(name, Bytes::gib(1), resiliency).check();
+    let Ok(request) = request else { return Bytes::ZERO };
+    Placer::new(request, slab_grains).usable(offers).data
+}
+
+/// What plans speak of: room for a mirror of two copies, or on a single disk for one.
+pub(crate) fn usual_room(offers: &[Offer]) -> u64 {
+    let resiliency = if offers.len() > 1 { Resiliency::Mirror { copies: 2 } } else { Resiliency::Simple };
+    usable(offers, resiliency).0
+}
+
+impl OpenPool {
+    pub(crate) fn offers(&self) -> Vec<Offer> {
+        self.spaces.pool().offers(Purpose::Claim)
+    }
+
+    /// A plan that leaves the room as it is.
+    pub(crate) fn plan(&self, is_reversible: bool, steps: Vec<String>) -> Plan {
+        let room = usual_room(&self.offers());
+        Plan { usable_before_bytes: room, usable_after_bytes: room, moved_bytes: 0, is_reversible, steps }
+    }
+
+    /// Free bytes on all disks that are here.
+    pub(crate) fn free(&self) -> u64 {
+        let room = self.spaces.pool().room();
+        room.iter().filter(|room| room.state == dolmen_pool::DiskState::Present).map(|room| room.free.0).sum()
+    }
+
+    /// The room after `bytes` more, or fewer, are free, in proportion to how the room depends on them now.
+    pub(crate) fn room_with_free(&self, free_after: u64) -> u64 {
+        let mut offers = self.offers();
+        let free_before = self.free().max(1);
+        for offer in &mut offers {
+            let scaled = u128::from(offer.free_grains) * u128::from(free_after) / u128::from(free_before);
+            offer.free_grains = u64::try_from(scaled).unwrap_or(u64::MAX);
+        }
+        usual_room(&offers)
+    }
+}
+
+/// A change that was only planned.
+pub(crate) fn planned(plan: Plan, message: impl Into<String>) -> Change {
+    change(plan, message, false)
+}
+
+/// A change that was made.
+pub(crate) fn made(plan: Plan, message: impl Into<String>) -> Change {
+    change(plan, message, true)
+}
+
+fn change(plan: Plan, message: impl Into<String>, is_changed: bool) -> Change {
+    Change {
+        schema: SCHEMA,
+        is_changed,
+        plan,
+        message: message.into(),
+        warnings: Vec::new(),
+        job: None,
+        pool: None,
+        space: None,
+        attachment: None,
+        export: None,
+    }
+}
+
+/// Refuses to destroy something whose name was not typed.
+pub(crate) fn check_typed(typed: Option<&str>, name: &str, what: &str) -> Answer<()> {
+    match typed {
+        Some(typed) if typed == name => Ok(()),
+        Some(typed) => {
+            let message = format!("{typed:?} was typed to destroy {what} {name}: not the same; nothing was changed");
+            Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name))
+        }
+        None => {
+            let message = format!("destroying {what} {name} loses its data for good; nothing was changed");
+            let hint = format!("confirm with --destroy={name}");
+            Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name).hint(hint))
+        }
+    }
+}
+
+/// How much room a space of this kind would take when it is full.
+pub(crate) fn full_size(spec: &SpaceSpec) -> Answer<u64> {
+    let copies = u64::from(spec.resiliency.copies());
+    spec.check().map_err(|error| fault::space(&error))?;
+    let rows = spec.size.0.div_ceil(spec.row_bytes().0);
+    Ok(rows.saturating_mul(slab_grains(spec.row_bytes())).saturating_mul(GRAIN_BYTES).saturating_mul(copies))
+}

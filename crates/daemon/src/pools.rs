@@ -1,0 +1,275 @@
+//! Pools: made, exported, destroyed.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_api::{
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument, SCHEMA, Simple,
+};
+use dolmen_pool::{CreateOptions, check_devices, create};
+use dolmen_units::Epoch;
+
+use crate::caller::Answer;
+use crate::devices::canonical;
+use crate::engine::{Engine, OpenPool, parse_name};
+use crate::fault;
+use crate::plan::{check_typed, made, offer_of, planned, usual_room};
+
+/// Paths of disks, and those of them that may be overwritten, as the engine calls them.
+pub(crate) struct NamedDisks {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) overwrite: Vec<String>,
+}
+
+impl NamedDisks {
+    pub(crate) fn of(disks: &[String], destroy: &[String]) -> Answer<Self> {
+        if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
+            let message = format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(stranger.as_str()));
+        }
+        let paths = disks.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let overwrite = destroy.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        Ok(Self { paths, overwrite: overwrite.iter().map(|path| path.display().to_string()).collect() })
+    }
+
+    pub(crate) fn steps(&self, verb: &str) -> Vec<String> {
+        let step = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let loss = if self.overwrite.contains(&name) { ", destroying what it holds" } else { "" };
+            format!("{verb} {name}{loss}")
+        };
+        self.paths.iter().map(step).collect()
+    }
+}
+
+impl Engine {
+    pub(crate) async fn create_pool(self: Rc<Self>, request: CreatePool) -> Answer<Change> {
+        let _changes = self.changes.take().await;
+        self.check_running()?;
+        let name = parse_name(&request.name)?;
+        self.check_pool_name(name.as_str())?;
+        if request.fault_domains.len() > request.disks.len() {
+            let message = "there are more fault domains than disks; nothing was changed";
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()));
+        }
+        let disks = NamedDisks::of(&request.disks, &request.destroy)?;
+        let devices = self.open_all(&disks.paths)?;
+        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
+        let extents = checked.map_err(|error| fault::create(&error))?;
+        let domain = |slot: u16| request.fault_domains.get(usize::from(slot)).copied().unwrap_or(0);
+        let offers: Vec<_> = (0u16..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, domain(slot))).collect();
+        let mut steps = disks.steps("claim");
+        steps.push(format!("make pool {name}"));
+        let plan = Plan {
+            usable_before_bytes: 0,
+            usable_after_bytes: usual_room(&offers),
+            moved_bytes: 0,
+            is_reversible: disks.overwrite.is_empty(),
+            steps,
+        };
+        if request.dry_run {
+            return Ok(planned(plan, format!("pool {name} would be made of {} disks", devices.len())));
+        }
+        let options =
+            CreateOptions { name: name.clone(), overwrite: disks.overwrite, fault_domains: request.fault_domains };
+        let opened = create(&self.seams, Rc::clone(&self.arbiter), &devices, &options).await;
+        let opened = opened.map_err(|error| fault::create(&error))?;
+        let pool = self.take_over(opened, ImportMode::Write).await?;
+        self.remember(&pool).await;
+        let mut change = made(plan, format!("pool {name} is made of {} disks", devices.len()));
+        change.pool = Some(self.view_pool(&pool).await?);
+        Ok(change)
+    }
+
+    fn check_pool_name(&self, name: &str) -> Answer<()> {
+        let is_open = self.pools.borrow().values().any(|pool| pool.name() == name);
+        let is_known = self.closed.borrow().values().any(|closed| closed.remembered.name == name);
+        if is_open || is_known {
+            let message = format!("there is a pool named {name} already; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("choose another name"));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn pools(self: Rc<Self>) -> Answer<dolmen_api::Pools> {
+        let mut pools = Vec::new();
+        for pool in self.open_pools() {
+            pools.push(self.view_pool(&pool).await?);
+        }
+        pools.extend(self.view_closed());
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(dolmen_api::Pools { schema: SCHEMA, pools })
+    }
+
+    pub(crate) async fn show_pool(self: Rc<Self>, name: String) -> Answer<PoolDocument> {
+        let closed = self.view_closed().into_iter().find(|pool| pool.name == name);
+        let pool = match (self.pool(&name), closed) {
+            (Ok(pool), _) => self.view_pool(&pool).await?,
+            (Err(_), Some(closed)) => closed,
+            (Err(error), None) => return Err(error),
+        };
+        Ok(PoolDocument { schema: SCHEMA, pool })
+    }
+
+    /// Refuses to close a pool that somebody uses, and says who.
+    pub(crate) fn check_unused(&self, pool: &OpenPool, doing: &str) -> Answer<()> {
+        let name = pool.name();
+        let mut users = Vec::new();
+        for served in self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0) {
+            users.push(format!("space {} has {} NBD clients", served.name, served.client_count()));
+        }
+        for job in self.jobs.of_pool(&name, self.seams.clock.now()) {
+            users.push(format!("job {} works on {}", job.id, job.subject));
+        }
+        if users.is_empty() {
+            return Ok(());
+        }
+        let message = format!("pool {name} cannot be {doing} while it is in use: {}; nothing was changed", users.join("; "));
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect the clients, wait for the jobs, then try again"))
+    }
+
+    /// Takes a pool out of the list. Requests for it fail from now on.
+    fn retire(&self, pool: &OpenPool) {
+        pool.is_closing.set(true);
+        for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
+            self.nbd.remove(&served.name);
+        }
+        self.pools.borrow_mut().remove(&pool.id());
+    }
+
+    pub(crate) async fn export_pool(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let _changes = self.changes.take().await;
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        self.check_unused(&pool, "exported")?;
+        let before = usual_room(&pool.offers());
+        let steps = vec![
+            "write everything back".to_owned(),
+            format!("give pool {name} up, so that any host may open it"),
+        ];
+        let plan =
+            Plan { usable_before_bytes: before, usable_after_bytes: 0, moved_bytes: 0, is_reversible: true, steps };
+        if request.dry_run {
+            return Ok(planned(plan, format!("pool {name} would be exported")));
+        }
+        self.retire(&pool);
+        let exported = match pool.mode {
+            ImportMode::Read => pool.spaces.close().await,
+            ImportMode::Write | ImportMode::Confirmed => pool.spaces.export().await,
+        };
+        // Also when it failed: the pool was closed on the way, and its disks say which step was reached.
+        let forgotten = self.ledger.remove(pool.id()).await;
+        exported.map_err(|error| fault::space(&error).hint(format!("`dolmen pool import {name}`, then export it again")))?;
+        let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
+        change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
+        Ok(change)
+    }
+
+    pub(crate) async fn destroy_pool(self: Rc<Self>, name: String, request: Destroy) -> Answer<Change> {
+        let _changes = self.changes.take().await;
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        if !request.dry_run {
+            check_typed(request.destroy.as_deref(), &name, "pool")?;
+        }
+        self.check_unused(&pool, "destroyed")?;
+        let disks = pool.spaces.pool().disks();
+        let count = pool.spaces.list().len();
+        let mut steps = vec![format!("lose {count} spaces and everything in them")];
+        steps.extend(disks.iter().map(|disk| format!("wipe the labels of {}", disk.name())));
+        let before = usual_room(&pool.offers());
+        let plan =
+            Plan { usable_before_bytes: before, usable_after_bytes: 0, moved_bytes: 0, is_reversible: false, steps };
+        if request.dry_run {
+            return Ok(planned(plan, format!("pool {name} would be destroyed, with {count} spaces")));
+        }
+        self.retire(&pool);
+        let devices: Vec<_> = disks.iter().filter_map(|disk| disk.device()).collect();
+        let mut warnings = Vec::new();
+        warnings.extend(pool.spaces.close().await.err().map(|error| error.to_string()));
+        for device in devices {
+            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
+            warnings.extend(wiped.err().map(|error| fault_text(&error)));
+        }
+        let absent = disks.iter().filter(|disk| disk.device().is_none());
+        warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
+        warnings.extend(self.arbiter.withdraw(pool.id()).await.err().map(|error| error.to_string()));
+        warnings.extend(self.ledger.remove(pool.id()).await.err().map(|error| error.to_string()));
+        let mut change = made(plan, format!("pool {name} is destroyed"));
+        change.warnings = warnings;
+        Ok(change)
+    }
+
+    pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        let disks = NamedDisks::of(&request.disks, &request.destroy)?;
+        let devices = self.open_all(&disks.paths)?;
+        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
+        let extents = checked.map_err(|error| fault::create(&error))?;
+        let mut offers = pool.offers();
+        let before = usual_room(&offers);
+        let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
+        offers.extend((next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)));
+        let plan = Plan {
+            usable_before_bytes: before,
+            usable_after_bytes: usual_room(&offers),
+            moved_bytes: 0,
+            is_reversible: disks.overwrite.is_empty(),
+            steps: disks.steps("add"),
+        };
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} disks would be added to pool {name}", devices.len())));
+        }
+        for device in devices {
+            let added = pool.spaces.add(device, &disks.overwrite).await;
+            self.remember(&pool).await;
+            added.map_err(|error| fault::space(&error))?;
+        }
+        let tended = pool.spaces.pool().tend_voters().await;
+        let mut change = made(plan, format!("{} disks were added to pool {name}", extents.len()));
+        change.warnings.extend(tended.err().map(|error| error.to_string()));
+        change.pool = Some(self.view_pool(&pool).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        self.check_job_room(&pool)?;
+        let plan = pool.plan(true, vec![format!("read and verify everything in pool {name}, and heal what can be healed")]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("pool {name} would be scrubbed")));
+        }
+        let spaces = Rc::clone(&pool.spaces);
+        let job = self.start_job(&pool, JobKind::Scrub, format!("pool {name}"), move |progress| async move {
+            let (blocks, bad) = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
+            if bad.is_empty() {
+                return Ok(format!("{blocks} blocks verified, all sound"));
+            }
+            let places: Vec<String> = bad.iter().take(20).map(|(space, at)| format!("{space} at byte {at}")).collect();
+            let message = format!("{blocks} blocks verified, {} lost: {}", bad.len(), places.join(", "));
+            Err(ErrorBody::new(ErrorCode::Io, message).hint("restore them from a backup"))
+        });
+        let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+
+    pub(crate) async fn resync(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        self.check_job_room(&pool)?;
+        let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
+        let plan = pool.plan(true, vec![format!("bring {stale} rows up to date")]);
+        if request.dry_run || stale == 0 {
+            return Ok(planned(plan, format!("{stale} rows of pool {name} are to be brought up to date")));
+        }
+        let job = self.start_resync(&pool);
+        let mut change = made(plan, format!("pool {name} is being brought up to date, job {}", job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+}
+
+fn fault_text(error: &dolmen_disk::LabelIoError) -> String {
+    format!("{error}: {}", error.source)
+}

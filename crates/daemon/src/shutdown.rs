@@ -1,0 +1,47 @@
+//! The end: what is under way is finished, nothing is detached by force, pools are closed clean.
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, Plan, Shutdown};
+
+use crate::caller::Answer;
+use crate::engine::Engine;
+use crate::plan::{made, planned};
+
+impl Engine {
+    /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
+    pub(crate) async fn shutdown(self: Rc<Self>, request: Shutdown) -> Answer<Change> {
+        let _changes = self.changes.take().await;
+        self.check_running()?;
+        if !request.hand_over {
+            self.check_nothing_attached()?;
+        }
+        let pools = self.open_pools();
+        let mut steps = vec!["finish what clients have asked for".to_owned()];
+        steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
+        let plan =
+            Plan { usable_before_bytes: 0, usable_after_bytes: 0, moved_bytes: 0, is_reversible: true, steps };
+        if request.dry_run {
+            return Ok(planned(plan, "the daemon would end"));
+        }
+        self.is_stopping.set(true);
+        let _note = self.note("ending".to_owned());
+        for pool in &pools {
+            pool.is_closing.set(true);
+            self.remember(pool).await;
+        }
+        let mut change = made(plan, "the daemon has closed its pools and ends");
+        change.warnings.extend(self.let_go_of_attachments(request.hand_over).await);
+        self.nbd.server().stop().await;
+        for pool in pools {
+            let _turn = pool.turn.take().await;
+            // A job that was under way goes on with the next daemon; closing does not wait for it.
+            if let Err(error) = pool.spaces.close().await {
+                tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
+                change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
+            }
+            self.pools.borrow_mut().remove(&pool.id());
+        }
+        Ok(change)
+    }
+}

@@ -1,0 +1,271 @@
+//! Spaces: made, shown, changed, deleted, served.
+
+use std::rc::Rc;
+
+use dolmen_api::{
+    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA, ServeSpace,
+    Simple, SpaceDocument,
+};
+use dolmen_nbd::Access;
+use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
+use dolmen_units::Bytes;
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool, parse_name};
+use crate::fault;
+use crate::plan::{check_typed, full_size, made, planned, usual_room};
+
+fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
+    let name = parse_name(&request.name)?;
+    let resiliency = match (request.resiliency, request.copies) {
+        (ResiliencyKind::Simple, None | Some(1)) => Resiliency::Simple,
+        (ResiliencyKind::Span, None | Some(1)) => Resiliency::Span,
+        (ResiliencyKind::Mirror, copies) => Resiliency::Mirror { copies: copies.unwrap_or(2) },
+        (ResiliencyKind::Simple | ResiliencyKind::Span, Some(copies)) => {
+            let message = format!("a simple or span space has one copy, not {copies}; nothing was made");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()).hint("choose mirror"));
+        }
+    };
+    let mut spec = SpaceSpec::usual(name, Bytes(request.size_bytes), resiliency);
+    spec.columns = request.columns;
+    spec.interleave = request.interleave_bytes.map_or(spec.interleave, Bytes);
+    spec.row = request.row_bytes.map(Bytes);
+    spec.sector = request.sector_bytes.map_or(spec.sector, Bytes);
+    spec.provisioning = match request.provisioning {
+        dolmen_api::Provisioning::Thin => Provisioning::Thin,
+        dolmen_api::Provisioning::Fixed => Provisioning::Fixed,
+    };
+    spec.integrity = match request.integrity {
+        dolmen_api::Integrity::Relaxed => Integrity::Relaxed,
+        dolmen_api::Integrity::Strict => Integrity::Strict,
+    };
+    Ok(spec)
+}
+
+fn full_name(pool: &OpenPool, space: &Space) -> String {
+    format!("{}/{}", pool.name(), space.name())
+}
+
+impl Engine {
+    pub(crate) async fn create_space(self: Rc<Self>, pool: String, request: CreateSpace) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = pool.turn.take().await;
+        let spec = spec_of(&request)?;
+        pool.spaces.check_create(&spec).map_err(|error| fault::space(&error))?;
+        let full = full_size(&spec)?;
+        let before = usual_room(&pool.offers());
+        let after = match spec.provisioning {
+            Provisioning::Thin => before,
+            Provisioning::Fixed => pool.room_with_free(pool.free().saturating_sub(full)),
+        };
+        let what = format!("{}/{}, {} of {}, ", pool.name(), spec.name, spec.resiliency, spec.size);
+        let claims = match spec.provisioning {
+            Provisioning::Thin => format!("thin: claims room as it is written, up to {}", Bytes(full)),
+            Provisioning::Fixed => format!("fixed: claims {} now", Bytes(full)),
+        };
+        let steps = vec![format!("make space {what}{claims}")];
+        let plan = Plan {
+            usable_before_bytes: before,
+            usable_after_bytes: after,
+            moved_bytes: 0,
+            is_reversible: true,
+            steps,
+        };
+        let warning = (full > pool.free()).then(|| {
+            format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(pool.free()))
+        });
+        if request.dry_run {
+            let mut change = planned(plan, format!("space {}/{} would be made", pool.name(), spec.name));
+            change.warnings.extend(warning);
+            return Ok(change);
+        }
+        let space = pool.spaces.create(spec).await.map_err(|error| fault::space(&error))?;
+        let mut change = made(plan, format!("space {} is made", full_name(&pool, &space)));
+        change.warnings.extend(warning);
+        change.space = Some(self.view_space(&pool, &space).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn all_spaces(self: Rc<Self>) -> Answer<dolmen_api::Spaces> {
+        let mut spaces = Vec::new();
+        for pool in self.open_pools() {
+            spaces.extend(self.view_spaces(&pool).await?);
+        }
+        Ok(dolmen_api::Spaces { schema: SCHEMA, spaces })
+    }
+
+    pub(crate) async fn spaces(self: Rc<Self>, pool: String) -> Answer<dolmen_api::Spaces> {
+        let pool = self.pool(&pool)?;
+        Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.view_spaces(&pool).await? })
+    }
+
+    pub(crate) async fn show_space(self: Rc<Self>, pool: String, space: String) -> Answer<SpaceDocument> {
+        let pool = self.pool(&pool)?;
+        let space = pool.space(&space)?;
+        Ok(SpaceDocument { schema: SCHEMA, space: self.view_space(&pool, &space).await? })
+    }
+
+    pub(crate) async fn resize_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: ResizeSpace,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = pool.turn.take().await;
+        let space = pool.space(&space)?;
+        let (before, after) = (space.size(), Bytes(request.size_bytes));
+        let name = full_name(&pool, &space);
+        let mut spec = space.spec();
+        spec.size = after;
+        spec.row = Some(Bytes(space.row_bytes()));
+        spec.check().map_err(|error| fault::space(&error).on(name.as_str()))?;
+        if after < before {
+            self.check_space_unused(&pool, &space, "made smaller")?;
+            let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
+            if let Some(used_end) = used_end {
+                let message = format!("space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed");
+                return Err(ErrorBody::new(ErrorCode::NotEmpty, message).on(name).hint("trim it, or move the data first"));
+            }
+        }
+        let plan = pool.plan(true, vec![format!("change the size of {name} from {before} to {after}")]);
+        if request.dry_run || after == before {
+            return Ok(planned(plan, format!("{name} would have {after} instead of {before}")));
+        }
+        pool.spaces.resize(&space, after).await.map_err(|error| fault::space(&error))?;
+        let resized = self.ways_resized(&pool, &space).await;
+        let mut change = made(plan, format!("{name} has {after} now"));
+        change.warnings.extend(resized);
+        change.space = Some(self.view_space(&pool, &space).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn rename_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: RenameSpace,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = pool.turn.take().await;
+        let space = pool.space(&space)?;
+        let name = parse_name(&request.name)?;
+        if pool.spaces.find(name.as_str()).is_ok() {
+            let message = format!("pool {} has a space named {name} already; nothing was changed", pool.name());
+            return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name.as_str()));
+        }
+        self.check_space_idle(&pool, &space, "renamed")?;
+        let old = full_name(&pool, &space);
+        let plan = pool.plan(true, vec![format!("call {old} {}/{name}", pool.name())]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{old} would be called {name}")));
+        }
+        pool.spaces.rename(&space, name.clone()).await.map_err(|error| fault::space(&error))?;
+        let mut change = made(plan, format!("{old} is called {name} now"));
+        change.space = Some(self.view_space(&pool, &space).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn delete_space(self: Rc<Self>, pool: String, space: String, request: Destroy) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = pool.turn.take().await;
+        let space = pool.space(&space)?;
+        let name = full_name(&pool, &space);
+        if !request.dry_run {
+            let typed = request.destroy.as_deref();
+            // Both the short and the full name say which space is meant.
+            let typed = if typed == Some(name.as_str()) { Some(space.name().to_string()) } else { typed.map(str::to_owned) };
+            check_typed(typed.as_deref(), space.name().as_str(), "space")?;
+        }
+        self.check_space_idle(&pool, &space, "deleted")?;
+        let footprint = space.footprint().await.map_err(|error| fault::space(&error))?;
+        let steps = vec![format!("lose everything in {name}"), format!("give {footprint} back to the pool")];
+        let plan = Plan {
+            usable_before_bytes: usual_room(&pool.offers()),
+            usable_after_bytes: pool.room_with_free(pool.free() + footprint.0),
+            moved_bytes: 0,
+            is_reversible: false,
+            steps,
+        };
+        if request.dry_run {
+            return Ok(planned(plan, format!("space {name} would be deleted")));
+        }
+        pool.spaces.delete(&space).await.map_err(|error| fault::space(&error))?;
+        Ok(made(plan, format!("space {name} is deleted")))
+    }
+
+    /// Refuses what clients of the space would not survive.
+    fn check_space_unused(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
+        let served = self.nbd.find(pool.id(), space.id());
+        let clients = served.map_or(0, |served| served.client_count());
+        if clients > 0 {
+            let name = full_name(pool, space);
+            let message = format!("space {name} cannot be {doing} while {clients} NBD clients have it open; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
+        }
+        self.check_not_attached(pool, space, doing)
+    }
+
+    /// Refuses what ways in to the space would not survive.
+    fn check_space_idle(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
+        self.check_space_unused(pool, space, doing)?;
+        if self.nbd.find(pool.id(), space.id()).is_some() {
+            let name = full_name(pool, space);
+            let message = format!("space {name} cannot be {doing} while it is served; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(format!("dolmen unserve {name}")));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn serve_space(self: Rc<Self>, pool: String, space: String, request: ServeSpace) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = pool.turn.take().await;
+        let space = pool.space(&space)?;
+        let name = full_name(&pool, &space);
+        let access = if request.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let plan = pool.plan(true, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
+        if let Some(served) = self.nbd.find(pool.id(), space.id()) {
+            if served.access != access {
+                let message = format!("space {name} is served already, and not with that access; nothing was changed");
+                return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(format!("dolmen unserve {name}")));
+            }
+            let mut change = planned(plan, format!("{name} is served already"));
+            change.export = Some(self.view_export(&served));
+            return Ok(change);
+        }
+        if request.dry_run {
+            return Ok(planned(plan, format!("{name} would be served")));
+        }
+        let served = self.nbd.add(name.clone(), &pool.spaces, &space, access);
+        // On record before anybody is told, so that clients find it again after a restart.
+        if let Err(error) = self.try_remember(&pool).await {
+            self.nbd.remove(&name);
+            let message = format!("space {name} cannot be put on record as served: {error}; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
+        }
+        let mut change = made(plan, format!("{name} is served"));
+        change.export = Some(self.view_export(&served));
+        Ok(change)
+    }
+
+    pub(crate) async fn unserve_space(self: Rc<Self>, pool: String, space: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = pool.turn.take().await;
+        let space = pool.space(&space)?;
+        let name = full_name(&pool, &space);
+        let plan = pool.plan(true, vec![format!("serve {name} no more")]);
+        let Some(served) = self.nbd.find(pool.id(), space.id()) else {
+            return Ok(planned(plan, format!("{name} is not served")));
+        };
+        if served.client_count() > 0 {
+            let message = format!("{} NBD clients have space {name} open; nothing was changed", served.client_count());
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
+        }
+        if request.dry_run {
+            return Ok(planned(plan, format!("{name} would be served no more")));
+        }
+        self.nbd.remove(&served.name);
+        self.remember(&pool).await;
+        Ok(made(plan, format!("{name} is served no more")))
+    }
+}

@@ -1,0 +1,393 @@
+//! Loop devices: a block device of the kernel's over the file of a space, with direct I/O.
+//!
+//! The device carries a tag, so that a device of ours is never taken for somebody else's, nor the other way round, even
+//! when the file under it is out of sight.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::ledger::{Access, Attachment};
+
+const CONTROL: &str = "/dev/loop-control";
+const CONTROL_GET_FREE: libc::c_ulong = 0x4C82;
+const CONFIGURE: libc::c_ulong = 0x4C0A;
+const CLEAR: libc::c_ulong = 0x4C01;
+const SET_STATUS: libc::c_ulong = 0x4C04;
+const GET_STATUS: libc::c_ulong = 0x4C05;
+const SET_CAPACITY: libc::c_ulong = 0x4C07;
+const FLAG_READ_ONLY: u32 = 1;
+const FLAG_AUTOCLEAR: u32 = 4;
+const FLAG_PARTITIONS: u32 = 8;
+const FLAG_DIRECT_IO: u32 = 16;
+
+/// How often a free device is looked for when others take it first.
+const TRIES_MAX: usize = 64;
+/// How often the end of a device is looked for, and the pause between: who looks at a new device, as udev does, has it
+/// open for a moment.
+pub(crate) const CLEAR_LOOKS_MAX: usize = 20;
+pub(crate) const CLEAR_PAUSE: Duration = Duration::from_millis(50);
+/// The largest request that a loop device makes, in KiB: what one FUSE request carries at most.
+const REQUEST_KIB_MAX: u64 = 1024;
+
+/// `loop_info64` of the kernel.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Info {
+    device: u64,
+    inode: u64,
+    real_device: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encryption: u32,
+    key_bytes: u32,
+    flags: u32,
+    tag: [u8; 64],
+    encryption_name: [u8; 64],
+    key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `loop_config` of the kernel.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Configuration {
+    fd: u32,
+    block_bytes: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<Info>() == 232 && size_of::<Configuration>() == 304);
+
+/// Why a loop device did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// The kernel has no loop devices, or their module is not loaded.
+    #[error("opening {CONTROL}: {source}; load it with `modprobe loop`, or use the space over NBD with `dolmen serve`")]
+    NoLoop {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Only root may.
+    #[error("{doing} {}: {source}; run the daemon as root, or use the space over NBD with `dolmen serve`", device.display())]
+    NotPermitted {
+        /// What was done.
+        doing: &'static str,
+        /// The device.
+        device: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others took every device that was free.
+    #[error("looking for a free loop device: others took {TRIES_MAX} of them first; try again")]
+    Contended,
+    /// The device works through the page cache, which would lose what was flushed and can lock up the machine.
+    #[error("{} does not do direct I/O on the file of the space; the kernel is too old for loop devices with {block_bytes}-byte sectors; use the space over NBD with `dolmen serve`", device.display())]
+    NotDirect {
+        /// The device.
+        device: PathBuf,
+        /// The sector that was asked for.
+        block_bytes: u32,
+    },
+    /// Something else.
+    #[error("{doing} {}: {source}", device.display())]
+    Failed {
+        /// What was done.
+        doing: &'static str,
+        /// The device.
+        device: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The name that the kernel keeps with the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag([u8; 64]);
+
+impl Tag {
+    pub(crate) fn of(attachment: &Attachment) -> Self {
+        let Attachment { space, node, .. } = attachment;
+        let text = format!("dolmen-{}-{}-{node}", space.pool.short(), space.space.0);
+        let mut tag = [0; 64];
+        // The last byte stays zero, as the kernel wants it.
+        tag.iter_mut().take(63).zip(text.bytes()).for_each(|(to, from)| *to = from);
+        Self(tag)
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tag({})", String::from_utf8_lossy(&self.0).trim_end_matches('\0'))
+    }
+}
+
+/// What a new device is made of.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) file: BorrowedFd<'a>,
+    pub(crate) tag: Tag,
+    pub(crate) access: Access,
+    pub(crate) sector_bytes: u32,
+    pub(crate) read_ahead_kib: u64,
+}
+
+/// A loop device by its number; it may or may not be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LoopDevice {
+    pub(crate) number: u32,
+}
+
+/// How an attempt to clear a device ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cleared {
+    Done,
+    InUse,
+}
+
+/// An ioctl whose argument is a number, or the address of a struct of the size that the request says.
+fn ioctl(fd: BorrowedFd<'_>, request: libc::c_ulong, argument: libc::c_ulong) -> Result<u32, Errno> {
+    // SAFETY: all callers pass either a number or the address of a live struct of the request's own type, exclusively
+    // borrowed where the kernel writes.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, argument) };
+    u32::try_from(result).map_err(|_| {
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        Errno::from_raw_os_error(errno)
+    })
+}
+
+fn address<T>(of: &mut T) -> libc::c_ulong {
+    (&raw mut *of).expose_provenance() as libc::c_ulong
+}
+
+impl LoopDevice {
+    pub(crate) fn path(self) -> PathBuf {
+        PathBuf::from(format!("/dev/loop{}", self.number))
+    }
+
+    fn sysfs(self, attribute: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/block/loop{}/{attribute}", self.number))
+    }
+
+    fn error(self, doing: &'static str, error: Errno) -> LoopError {
+        let device = self.path();
+        match error {
+            Errno::PERM | Errno::ACCESS => LoopError::NotPermitted { doing, device, source: error.into() },
+            _ => LoopError::Failed { doing, device, source: error.into() },
+        }
+    }
+
+    /// A number that is free now; somebody else may take it next.
+    fn next_free() -> Result<Self, LoopError> {
+        let control = rustix::fs::open(CONTROL, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let control = control.map_err(|error| match error {
+            Errno::PERM | Errno::ACCESS => {
+                LoopError::NotPermitted { doing: "opening", device: CONTROL.into(), source: error.into() }
+            }
+            _ => LoopError::NoLoop { source: error.into() },
+        })?;
+        let number = ioctl(control.as_fd(), CONTROL_GET_FREE, 0);
+        number.map(|number| Self { number }).map_err(|error| LoopError::Failed {
+            doing: "looking for a free loop device at",
+            device: CONTROL.into(),
+            source: error.into(),
+        })
+    }
+
+    /// Configures a free device, which `record` is told of before it is taken.
+    pub(crate) fn configure<E: From<LoopError>>(
+        plan: &Plan<'_>,
+        mut record: impl FnMut(Self) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        for _ in 0..TRIES_MAX {
+            let device = Self::next_free()?;
+            record(device)?;
+            if device.take(plan)? {
+                device.tune(plan.read_ahead_kib);
+                return Ok(device);
+            }
+        }
+        Err(LoopError::Contended.into())
+    }
+
+    /// Configures this device; false when somebody else was faster.
+    fn take(self, plan: &Plan<'_>) -> Result<bool, LoopError> {
+        let open = match self.open() {
+            Ok(open) => open,
+            Err(Errno::NXIO | Errno::NODEV | Errno::NOENT | Errno::BUSY) => return Ok(false),
+            Err(error) => return Err(self.error("opening", error)),
+        };
+        let read_only = if plan.access == Access::ReadOnly { FLAG_READ_ONLY } else { 0 };
+        let fd = u32::try_from(plan.file.as_raw_fd()).unwrap_or(0);
+        let mut info = Info::new_zeroed();
+        info.flags = FLAG_DIRECT_IO | FLAG_PARTITIONS | read_only;
+        info.tag = plan.tag.0;
+        let mut configuration = Configuration { fd, block_bytes: plan.sector_bytes, info, reserved: [0; 8] };
+        match ioctl(open.as_fd(), CONFIGURE, address(&mut configuration)) {
+            Ok(_) => {}
+            Err(Errno::BUSY) => return Ok(false),
+            Err(error) => return Err(self.error("configuring", error)),
+        }
+        drop(open);
+        if self.is_direct() {
+            return Ok(true);
+        }
+        self.clear()?;
+        Err(LoopError::NotDirect { device: self.path(), block_bytes: plan.sector_bytes })
+    }
+
+    fn open(self) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(self.path(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .or_else(|_| rustix::fs::open(self.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
+    }
+
+    /// What the kernel says of the device, `None` when it is not configured.
+    fn info(fd: BorrowedFd<'_>) -> Result<Option<Info>, Errno> {
+        let mut info = Info::new_zeroed();
+        match ioctl(fd, GET_STATUS, address(&mut info)) {
+            Ok(_) => Ok(Some(info)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the device does direct I/O, by both of the kernel's accounts.
+    pub(crate) fn is_direct(self) -> bool {
+        fs::read_to_string(self.sysfs("loop/dio")).is_ok_and(|text| text.trim() == "1")
+    }
+
+    /// Whether the device shows that file under that tag.
+    ///
+    /// The kernel tells the tag only together with the file's attributes, for which it asks us: so the reading threads
+    /// must run. Where the file's connection has ended it tells nothing, and the file's name has to do.
+    pub(crate) fn carries(self, tag: Tag, file_name: &str) -> bool {
+        if !self.is_configured() {
+            return false;
+        }
+        let Ok(open) = self.open() else { return false };
+        match Self::info(open.as_fd()) {
+            Ok(Some(info)) => info.tag == tag.0,
+            Ok(None) => false,
+            Err(_) => fs::read_to_string(self.sysfs("loop/backing_file"))
+                .is_ok_and(|path| Path::new(path.trim_end()).file_name().is_some_and(|name| name == file_name)),
+        }
+    }
+
+    /// Whether a file is under the device.
+    pub(crate) fn is_configured(self) -> bool {
+        self.sysfs("loop/backing_file").exists()
+    }
+
+    /// Settings that make it faster, none of which it needs to work.
+    fn tune(self, read_ahead_kib: u64) {
+        for (attribute, value) in
+            [("queue/read_ahead_kb", read_ahead_kib), ("queue/max_sectors_kb", REQUEST_KIB_MAX)]
+        {
+            if let Err(error) = fs::write(self.sysfs(attribute), value.to_string()) {
+                tracing::debug!(device = self.number, attribute, value, %error, "setting up a loop device: left at its default");
+            }
+        }
+    }
+
+    /// Takes over the new length of the file.
+    pub(crate) fn refresh_capacity(self) -> Result<(), LoopError> {
+        let open = self.open().map_err(|error| self.error("opening", error))?;
+        ioctl(open.as_fd(), SET_CAPACITY, 0).map(|_| ()).map_err(|error| self.error("resizing", error))
+    }
+
+    /// The length of the device.
+    pub(crate) fn size_bytes(self) -> Option<u64> {
+        let sectors: u64 = fs::read_to_string(self.sysfs("size")).ok()?.trim().parse().ok()?;
+        sectors.checked_mul(512)
+    }
+
+    /// Writes out what the page cache holds of the device.
+    pub(crate) fn write_out(self) -> Result<(), LoopError> {
+        let written = self.open().and_then(rustix::fs::fsync);
+        written.map_err(|error| self.error("writing out", error))
+    }
+
+    /// Takes the file from under the device, if nobody uses it.
+    ///
+    /// The kernel would put it off until the last user is gone; the caller wants it now or not at all. So a device that
+    /// is still there is told to stay.
+    pub(crate) fn clear(self) -> Result<Cleared, LoopError> {
+        let open = match self.open() {
+            Ok(open) => open,
+            Err(Errno::NXIO | Errno::NODEV | Errno::NOENT) => return Ok(Cleared::Done),
+            Err(error) => return Err(self.error("opening", error)),
+        };
+        match ioctl(open.as_fd(), CLEAR, 0) {
+            Ok(_) | Err(Errno::NXIO) => {}
+            Err(Errno::BUSY) => return Ok(Cleared::InUse),
+            Err(error) => return Err(self.error("clearing", error)),
+        }
+        drop(open);
+        for _ in 0..CLEAR_LOOKS_MAX {
+            if !self.is_configured() {
+                return Ok(Cleared::Done);
+            }
+            pause(CLEAR_PAUSE);
+        }
+        self.keep_configured()
+    }
+
+    fn keep_configured(self) -> Result<Cleared, LoopError> {
+        let open = self.open().map_err(|error| self.error("opening", error))?;
+        let Some(mut info) = Self::info(open.as_fd()).map_err(|error| self.error("looking at", error))? else {
+            return Ok(Cleared::Done);
+        };
+        info.flags &= !FLAG_AUTOCLEAR;
+        ioctl(open.as_fd(), SET_STATUS, address(&mut info)).map_err(|error| self.error("keeping", error))?;
+        Ok(Cleared::InUse)
+    }
+}
+
+/// Waits; these waits are for the kernel and udev, not for anything with a clock of its own.
+pub(crate) fn pause(span: Duration) {
+    let nanoseconds = i64::from(span.subsec_nanos());
+    let seconds = i64::try_from(span.as_secs()).unwrap_or(0);
+    // A signal that cuts it short costs one more look.
+    let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: seconds, tv_nsec: nanoseconds });
+}
+
+/// Makes `link` lead to `target`, at once: whoever looks sees the old target or the new one.
+pub(crate) fn link(link: &Path, target: &Path) -> io::Result<()> {
+    if fs::read_link(link).is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    if let Some(folder) = link.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut name = link.file_name().unwrap_or_default().to_owned();
+    // No space's name ends in a tilde.
+    name.push("~");
+    let new = link.with_file_name(name);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::os::unix::fs::symlink(target, &new)?;
+    fs::rename(&new, link)
+}
+
+/// Removes a link that leads to `target`, and its folder if that is empty then. Another link is left alone.
+pub(crate) fn unlink(link: &Path, target: &Path) {
+    if fs::read_link(link).is_ok_and(|found| found == target) {
+        // A link that stays behind is corrected by the next attachment of that name.
+        let _ = fs::remove_file(link);
+    }
+    if let Some(folder) = link.parent() {
+        // It is not empty as long as other spaces of the pool are attached.
+        let _ = fs::remove_dir(folder);
+    }
+}

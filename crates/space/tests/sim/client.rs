@@ -1,0 +1,232 @@
+//! Clients: tasks that read, write and change spaces, each judged by the oracle.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::{Durability, sleep};
+use dolmen_pool::PoolError;
+use dolmen_sim::Random;
+use dolmen_space::{Provisioning, Segment, Space, SpaceError};
+use dolmen_units::Bytes;
+
+use super::life::Life;
+use super::oracle::{self, BLOCK};
+use super::setup::drawn_size;
+
+/// Spaces that exist at once, at most.
+const SPACES_MAX: usize = 4;
+
+/// Works until the life's operations are used up or something went wrong.
+pub async fn client(life: Rc<Life>, mut random: Random) {
+    while life.take_operation() {
+        if let Err(cause) = step(&life, &mut random).await {
+            life.fail(cause);
+        }
+        if random.below(8) == 0 {
+            let pause = Duration::from_micros(random.below(3000));
+            sleep(life.clock.as_ref(), pause).await;
+        }
+    }
+    life.client_done();
+}
+
+async fn step(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
+    let choice = random.below(1000);
+    match choice {
+        0..=3 => return delete_or_make(life, random).await,
+        4..=9 => return checkpoint(life).await,
+        10..=69 => return flush(life).await,
+        _ => {}
+    }
+    let Some((uid, space)) = life.pick(random) else { return delete_or_make(life, random).await };
+    match choice {
+        70..=79 => resize(life, uid, &space, random).await,
+        80..=399 => read(life, uid, &space, random).await,
+        400..=469 => zero(life, uid, &space, random, Zeroing::Discard).await,
+        470..=539 => zero(life, uid, &space, random, Zeroing::Write).await,
+        540..=599 => write(life, uid, &space, random, Durability::Durable).await,
+        _ => write(life, uid, &space, random, Durability::Cached).await,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zeroing {
+    Discard,
+    Write,
+}
+
+/// A range of whole sectors: mostly short, half of the time in a corner that others use too.
+fn range(size: u64, sector: u64, random: &mut Random) -> (u64, u64) {
+    let longest = match random.below(40) {
+        0 => 1 << 20,
+        1..=5 => 128 * 1024,
+        6..=15 => 32 * 1024,
+        _ => 3 * 4096,
+    };
+    let unit = if random.below(3) == 0 { sector } else { BLOCK as u64 };
+    let reach = if random.coin() { size.min(192 * 1024) } else { size };
+    let at = random.below(reach / unit) * unit;
+    let length = (1 + random.below(longest / unit)) * unit;
+    (at, length.min(size - at).max(unit))
+}
+
+async fn write(
+    life: &Rc<Life>,
+    uid: u64,
+    space: &Rc<Space>,
+    random: &mut Random,
+    durability: Durability,
+) -> Result<(), String> {
+    let (at, length) = range(space.size().0, space.spec().sector.0, random);
+    if !life.oracle.borrow().may_begin(uid, at, length) {
+        return Ok(());
+    }
+    let mut buffer = life.seams.data.take(usize::try_from(length).unwrap()).await;
+    if !life.oracle.borrow().may_begin(uid, at, length) || space.size().0 < at + length {
+        return Ok(());
+    }
+    let op = life.oracle.borrow_mut().begin(uid, at, length, false);
+    oracle::fill(uid, at, op.stamp(), &mut buffer);
+    match space.write(at, &buffer.freeze(), durability).await {
+        Ok(()) => life.oracle.borrow_mut().done(&op, durability == Durability::Durable),
+        Err(error) => {
+            life.oracle.borrow_mut().failed(&op);
+            life.accept(&error, uid, at, length).map_err(|cause| format!("writing {length} bytes at {at}: {cause}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn zero(
+    life: &Rc<Life>,
+    uid: u64,
+    space: &Rc<Space>,
+    random: &mut Random,
+    zeroing: Zeroing,
+) -> Result<(), String> {
+    let (mut at, mut length) = range(space.size().0, space.spec().sector.0, random);
+    if random.below(12) == 0 {
+        // A whole row, so that it is given back.
+        at = at / space.row_bytes() * space.row_bytes();
+        length = space.row_bytes().min(space.size().0 - at);
+    }
+    let (mut from, mut to) = (at, at + length);
+    if zeroing == Zeroing::Discard {
+        (from, to) = (from.next_multiple_of(BLOCK as u64), to / BLOCK as u64 * BLOCK as u64);
+    }
+    if from >= to || !life.oracle.borrow().may_begin(uid, from, to - from) {
+        return Ok(());
+    }
+    let op = life.oracle.borrow_mut().begin(uid, from, to - from, true);
+    let done = match zeroing {
+        Zeroing::Discard => space.discard(at, length).await,
+        Zeroing::Write => space.write_zeroes(at, length).await,
+    };
+    match done {
+        Ok(()) => life.oracle.borrow_mut().done(&op, false),
+        Err(error) => {
+            life.oracle.borrow_mut().failed(&op);
+            life.accept(&error, uid, at, length).map_err(|cause| format!("zeroing {length} bytes at {at}: {cause}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn read(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
+    let (at, length) = range(space.size().0, space.spec().sector.0, random);
+    read_range(life, uid, space, at, length).await
+}
+
+/// Reads a range and has it judged.
+pub async fn read_range(life: &Rc<Life>, uid: u64, space: &Rc<Space>, at: u64, length: u64) -> Result<(), String> {
+    let Some(reading) = life.oracle.borrow().read_begins(uid, at, length) else { return Ok(()) };
+    let found = match space.read(at, usize::try_from(length).unwrap()).await {
+        Ok(segments) => segments,
+        Err(error) => {
+            let accepted = life.accept(&error, uid, at, length);
+            return accepted.map_err(|cause| format!("reading {length} bytes at {at} of {}: {cause}", space.name()));
+        }
+    };
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap());
+    for segment in found {
+        match segment {
+            Segment::Zeros(count) => bytes.resize(bytes.len() + count, 0),
+            Segment::Data(data) => bytes.extend_from_slice(&data),
+        }
+    }
+    life.oracle.borrow_mut().read_ends(&reading, &bytes)
+}
+
+async fn flush(life: &Rc<Life>) -> Result<(), String> {
+    let began = life.oracle.borrow_mut().flush_begins();
+    life.spaces.flush().await.map_err(|error| format!("flushing: {}", super::life::causes(&error)))?;
+    life.oracle.borrow_mut().flushed(began);
+    Ok(())
+}
+
+async fn checkpoint(life: &Rc<Life>) -> Result<(), String> {
+    life.spaces.pool().checkpoint().await.map_err(|error| format!("a checkpoint: {}", super::life::causes(&error)))
+}
+
+async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
+    let size = drawn_size(random);
+    {
+        let mut oracle = life.oracle.borrow_mut();
+        let Some(model) = oracle.models.get_mut(&uid).filter(|model| model.resizing.is_none()) else { return Ok(()) };
+        // Whoever writes behind the new end meanwhile would have to be told apart.
+        if size < model.size {
+            return Ok(());
+        }
+        model.resizing = Some(size);
+    }
+    let done = life.spaces.resize(space, Bytes(size)).await;
+    let size_now = space.size().0;
+    life.oracle.borrow_mut().resized(uid, size_now);
+    match done {
+        Ok(()) => Ok(()),
+        Err(SpaceError::Size { .. } | SpaceError::NotEmpty { .. }) => Ok(()),
+        Err(error) => life.accept(&error, uid, 0, 0).map_err(|cause| format!("resizing {}: {cause}", space.name())),
+    }
+}
+
+async fn delete_or_make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
+    let count = life.oracle.borrow().models.len();
+    if count >= SPACES_MAX || (count > 1 && random.coin()) {
+        let Some((uid, space)) = life.pick(random) else { return Ok(()) };
+        return delete(life, uid, &space).await;
+    }
+    make(life, random).await
+}
+
+/// Deletes a space; clients that are at it may find it gone.
+pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), String> {
+    if let Some(model) = life.oracle.borrow_mut().models.get_mut(&uid) {
+        if model.leaving {
+            return Ok(());
+        }
+        model.leaving = true;
+    }
+    life.spaces.delete(space).await.map_err(|error| format!("deleting {}: {}", space.name(), super::life::causes(&error)))?;
+    life.oracle.borrow_mut().remove(uid);
+    Ok(())
+}
+
+/// Makes a space of a drawn kind.
+pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
+    let spec = life.setup.borrow_mut().space(random);
+    let name = spec.name.clone();
+    let (size, copies) = (spec.size.0, spec.resiliency.copies());
+    let (sector, thin) = (spec.sector.0, spec.provisioning == Provisioning::Thin);
+    life.making.borrow_mut().push(name.as_str().to_owned());
+    let made = life.spaces.create(spec).await;
+    life.making.borrow_mut().retain(|other| other != name.as_str());
+    match made {
+        Ok(_) => {
+            life.oracle.borrow_mut().add(name.as_str(), size, copies, sector, thin);
+            Ok(())
+        }
+        Err(SpaceError::TooFewDisks { .. } | SpaceError::Size { .. } | SpaceError::Request(_)) => Ok(()),
+        Err(SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })) => Ok(()),
+        Err(error) => Err(format!("making {name}: {}", super::life::causes(&error))),
+    }
+}

@@ -1,0 +1,524 @@
+//! What every block may hold: the judge of the simulator.
+//!
+//! For each block of each space it keeps the versions that were issued and may still be seen: those a running daemon may
+//! show, and those that a power cut may bring back. A version tells for each sector which operation wrote it; the bytes
+//! of a sector follow from that number and its place, so any byte that a read brings is judged.
+//!
+//! - A read may show an acknowledged version that none acknowledged later has replaced, or one under way.
+//! - A killed daemon changes nothing in that.
+//! - After a power cut any version may be there that none made durable has replaced.
+//! - What a read has shown stays, until somebody writes or power fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const BLOCK: usize = 4096;
+pub const SECTOR: usize = 512;
+pub const SECTORS: usize = BLOCK / SECTOR;
+
+/// Which operation wrote each sector of a block; 0 for zeros.
+pub type Version = [u32; SECTORS];
+
+const KEY: u64 = 0x51d0_c0de_91e1_a55a;
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Crash {
+    Kill,
+    PowerCut,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    versions: Vec<Version>,
+    begun: u64,
+    /// `u64::MAX` while it is under way.
+    acked: u64,
+    /// Whether it took effect for certain.
+    certain: bool,
+    durable: bool,
+    /// A read has shown that something else replaced it.
+    hidden: bool,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Block {
+    /// Nothing here: never written, zeros for certain.
+    entries: Vec<Entry>,
+    in_flight: u16,
+    partial: bool,
+    begun_count: u32,
+    /// Its only copy was on a disk that went away before a flush: it may be unreadable.
+    doubt: bool,
+    /// It was in flight at a power cut: its sectors may be mixed, if recovery says so.
+    mixable: bool,
+}
+
+/// A space as the oracle knows it.
+#[derive(Debug)]
+pub struct Model {
+    pub name: String,
+    pub size: u64,
+    pub copies: u8,
+    pub sector: u64,
+    pub thin: bool,
+    /// Somebody is deleting it.
+    pub leaving: bool,
+    /// Being resized to this.
+    pub resizing: Option<u64>,
+    blocks: Vec<Block>,
+    uid: u64,
+}
+
+/// An operation that changes blocks, under way.
+#[derive(Debug)]
+pub struct Op {
+    uid: u64,
+    token: u64,
+    first: usize,
+    end: usize,
+}
+
+impl Op {
+    pub fn stamp(&self) -> u32 {
+        u32::try_from(self.token).unwrap()
+    }
+}
+
+/// A read under way.
+#[derive(Debug)]
+pub struct Reading {
+    uid: u64,
+    at: u64,
+    seen: Vec<(Vec<Version>, u32)>,
+}
+
+#[derive(Debug, Default)]
+pub struct Oracle {
+    clock: u64,
+    next_uid: u64,
+    pub models: BTreeMap<u64, Model>,
+    dirty: BTreeSet<(u64, usize)>,
+    /// The worst end of a process since the last recovery that finished.
+    crash: Option<Crash>,
+    /// Recoveries that were cut short since the last that finished.
+    interrupted: bool,
+    /// Ranges that recovery took as found, by name of space.
+    pub taken: Vec<(String, u64, u64)>,
+    /// Whether blocks can be torn at all in this world.
+    pub tearing: bool,
+    pub mixtures: u64,
+    pub blocks_checked: u64,
+}
+
+impl Block {
+    /// Whether a running daemon may show the entry.
+    fn is_current(&self, entry: &Entry) -> bool {
+        let replaced = |other: &Entry| other.certain && other.acked != u64::MAX && other.begun > entry.acked;
+        !entry.hidden && !self.entries.iter().any(replaced)
+    }
+
+    fn current(&self) -> Vec<Version> {
+        if self.entries.is_empty() {
+            return vec![[0; SECTORS]];
+        }
+        let shown = self.entries.iter().filter(|entry| self.is_current(entry));
+        let mut versions: Vec<Version> = shown.flat_map(|entry| entry.versions.iter().copied()).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        versions
+    }
+
+    /// Forgets what no power cut can bring back.
+    fn prune(&mut self) {
+        let durable: u64 = self.entries.iter().filter(|e| e.durable && e.certain).map(|e| e.begun).max().unwrap_or(0);
+        self.entries.retain(|entry| entry.acked >= durable || entry.begun >= durable);
+    }
+
+    fn open(&mut self, versions: Vec<Version>, token: u64) {
+        if self.entries.is_empty() {
+            let base = Entry { versions: vec![[0; SECTORS]], begun: 0, acked: 0, certain: true, durable: true, hidden: false };
+            self.entries.push(base);
+        }
+        let entry = Entry { versions, begun: token, acked: u64::MAX, certain: true, durable: false, hidden: false };
+        self.entries.push(entry);
+        self.in_flight += 1;
+        self.begun_count += 1;
+    }
+
+    /// A read showed `version` while nobody was writing.
+    fn collapse(&mut self, version: Version) {
+        let Some(shown) = self.entries.iter().position(|entry| self.is_current(entry) && entry.versions.contains(&version)) else {
+            return;
+        };
+        let current: Vec<bool> = self.entries.iter().map(|entry| self.is_current(entry)).collect();
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if index == shown {
+                entry.versions = vec![version];
+                entry.certain = true;
+            } else if current[index] {
+                entry.hidden = true;
+            }
+        }
+        self.mixable = false;
+    }
+}
+
+impl Oracle {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    pub fn add(&mut self, name: &str, size: u64, copies: u8, sector: u64, thin: bool) -> u64 {
+        self.next_uid += 1;
+        let blocks = vec![Block::default(); usize::try_from(size).unwrap() / BLOCK];
+        let (name, uid) = (name.to_owned(), self.next_uid);
+        let model = Model { name, size, copies, sector, thin, leaving: false, resizing: None, blocks, uid };
+        self.models.insert(uid, model);
+        uid
+    }
+
+    pub fn remove(&mut self, uid: u64) {
+        self.models.remove(&uid);
+        self.dirty.retain(|(other, _)| *other != uid);
+    }
+
+    /// The space grew or shrank; what was behind its end may only be zeros by now, or what a power cut brings back.
+    pub fn resized(&mut self, uid: u64, size: u64) {
+        let Some(model) = self.models.get_mut(&uid) else { return };
+        model.size = size;
+        model.resizing = None;
+        let count = usize::try_from(size).unwrap() / BLOCK;
+        if model.blocks.len() < count {
+            model.blocks.resize(count, Block::default());
+        }
+    }
+
+    /// Whether a change of this range may begin now: changes of parts of a block are not raced with others, because then
+    /// too many mixtures would be right.
+    pub fn may_begin(&self, uid: u64, at: u64, length: u64) -> bool {
+        let Some(model) = self.models.get(&uid) else { return false };
+        let (first, end) = blocks_of(at, length);
+        (first..end).all(|index| {
+            let block = &model.blocks[index];
+            block.in_flight == 0 || (!block.partial && covers(at, length, index))
+        })
+    }
+
+    /// Begins a write of the range; sectors take the operation's stamp, or become zeros.
+    pub fn begin(&mut self, uid: u64, at: u64, length: u64, zeros: bool) -> Op {
+        let token = self.tick();
+        let stamp = if zeros { 0 } else { u32::try_from(token).unwrap() };
+        let (first, end) = blocks_of(at, length);
+        self.change(uid, token, (first, end), |index, version| {
+            for (sector, place) in version.iter_mut().enumerate() {
+                let byte = (index * BLOCK + sector * SECTOR) as u64;
+                if byte >= at && byte < at + length {
+                    *place = stamp;
+                }
+            }
+        });
+        let model = self.models.get_mut(&uid).unwrap();
+        for index in first..end {
+            model.blocks[index].partial |= !covers(at, length, index);
+        }
+        Op { uid, token, first, end }
+    }
+
+    fn change(&mut self, uid: u64, token: u64, (first, end): (usize, usize), apply: impl Fn(usize, &mut Version)) {
+        let model = self.models.get_mut(&uid).unwrap();
+        for index in first..end {
+            let block = &mut model.blocks[index];
+            let mut versions = block.current();
+            versions.iter_mut().for_each(|version| apply(index, version));
+            versions.sort_unstable();
+            versions.dedup();
+            block.open(versions, token);
+            self.dirty.insert((uid, index));
+        }
+    }
+
+    /// The operation was acknowledged.
+    pub fn done(&mut self, op: &Op, durable: bool) {
+        let now = self.tick();
+        self.finish(op, |block, entry| {
+            let entry = &mut block.entries[entry];
+            entry.acked = now;
+            entry.durable = durable;
+            block.doubt = false;
+            block.mixable = false;
+        });
+    }
+
+    /// The operation failed: each of its blocks is old or new.
+    pub fn failed(&mut self, op: &Op) {
+        let now = self.tick();
+        self.finish(op, |block, entry| {
+            let entry = &mut block.entries[entry];
+            entry.acked = now;
+            entry.certain = false;
+        });
+    }
+
+    fn finish(&mut self, op: &Op, action: impl Fn(&mut Block, usize)) {
+        let Some(model) = self.models.get_mut(&op.uid) else { return };
+        for block in &mut model.blocks[op.first..op.end] {
+            let Some(entry) = block.entries.iter().position(|entry| entry.begun == op.token) else { continue };
+            action(block, entry);
+            block.in_flight -= 1;
+            block.partial &= block.in_flight > 0;
+            block.prune();
+        }
+    }
+
+    /// A flush begins; everything acknowledged before this moment will be durable when it is done.
+    pub fn flush_begins(&mut self) -> u64 {
+        self.tick()
+    }
+
+    pub fn flushed(&mut self, began: u64) {
+        let mut clean = Vec::new();
+        for (uid, index) in &self.dirty {
+            let Some(model) = self.models.get_mut(uid) else { continue };
+            let block = &mut model.blocks[*index];
+            if block.doubt {
+                continue;
+            }
+            for entry in block.entries.iter_mut().filter(|entry| entry.acked <= began && entry.certain) {
+                entry.durable = true;
+            }
+            block.prune();
+            if block.entries.iter().all(|entry| entry.durable) {
+                clean.push((*uid, *index));
+            }
+        }
+        clean.iter().for_each(|place| {
+            self.dirty.remove(place);
+        });
+    }
+
+    /// A disk went away: unflushed blocks of spaces with one copy may have been on it.
+    pub fn disk_lost(&mut self) {
+        for (uid, index) in &self.dirty {
+            let Some(model) = self.models.get_mut(uid).filter(|model| model.copies == 1) else { continue };
+            model.blocks[*index].doubt = true;
+        }
+    }
+
+    /// The process ended.
+    pub fn crashed(&mut self, crash: Crash, recovering: bool) {
+        let now = self.tick();
+        self.interrupted |= recovering;
+        self.crash = self.crash.max(Some(crash));
+        for (uid, index) in &self.dirty {
+            let Some(model) = self.models.get_mut(uid) else { continue };
+            let block = &mut model.blocks[*index];
+            block.in_flight = 0;
+            block.partial = false;
+            for entry in block.entries.iter_mut().filter(|entry| entry.acked == u64::MAX) {
+                entry.acked = now;
+                entry.certain = false;
+            }
+        }
+    }
+
+    /// Recovery has finished: what it decided stays decided. `taken` names what it took as found.
+    pub fn recovered(&mut self, taken: Vec<(String, u64, u64)>) {
+        let now = self.tick();
+        let Some(crash) = self.crash.take() else { return };
+        for (uid, index) in std::mem::take(&mut self.dirty) {
+            let Some(model) = self.models.get_mut(&uid) else { continue };
+            let at = (index * BLOCK) as u64;
+            let listed = taken.iter().any(|(name, from, length)| *name == model.name && *from <= at && at < from + length);
+            let block = &mut model.blocks[index];
+            let mut versions = match crash {
+                Crash::Kill => block.current(),
+                Crash::PowerCut => block.entries.iter().flat_map(|entry| entry.versions.iter().copied()).collect(),
+            };
+            versions.sort_unstable();
+            versions.dedup();
+            block.mixable = crash == Crash::PowerCut && self.tearing && versions.len() > 1 && (listed || self.interrupted);
+            block.entries = vec![Entry { versions, begun: now, acked: now, certain: true, durable: true, hidden: false }];
+        }
+        self.taken = taken;
+        self.interrupted = false;
+    }
+
+    pub fn read_begins(&self, uid: u64, at: u64, length: u64) -> Option<Reading> {
+        let model = self.models.get(&uid)?;
+        let (first, end) = blocks_of(at, length);
+        let seen = model.blocks[first..end].iter().map(|block| (block.current(), block.begun_count)).collect();
+        Some(Reading { uid, at, seen })
+    }
+
+    /// Whether a read of this range may fail: its only copy is, or was, out of reach.
+    pub fn may_be_unreadable(&self, uid: u64, at: u64, length: u64) -> bool {
+        let Some(model) = self.models.get(&uid) else { return true };
+        let (first, end) = blocks_of(at, length);
+        model.blocks[first..end].iter().any(|block| block.doubt)
+    }
+
+    /// Judges what a read brought.
+    pub fn read_ends(&mut self, reading: &Reading, bytes: &[u8]) -> Result<(), String> {
+        let Some(model) = self.models.get_mut(&reading.uid) else { return Ok(()) };
+        let (first, end) = blocks_of(reading.at, bytes.len() as u64);
+        for (index, (seen, begun_count)) in (first..end).zip(&reading.seen) {
+            let start = (index * BLOCK) as u64;
+            let from = start.max(reading.at);
+            let to = (start + BLOCK as u64).min(reading.at + bytes.len() as u64);
+            let part = &bytes[usize::try_from(from - reading.at).unwrap()..usize::try_from(to - reading.at).unwrap()];
+            let skip = usize::try_from(from - start).unwrap() / SECTOR;
+            let mut found = Vec::with_capacity(SECTORS);
+            for (number, sector) in part.chunks(SECTOR).enumerate() {
+                let place = from / SECTOR as u64 + number as u64;
+                let stamp = decode(model.uid, place, sector);
+                found.push(stamp.ok_or_else(|| format!("sector {place} of {} holds what nobody wrote there", model.name))?);
+            }
+            self.blocks_checked += 1;
+            let block = &mut model.blocks[index];
+            let begun = block.begun_count - begun_count;
+            if begun > 1 {
+                continue;
+            }
+            let mut allowed = block.current();
+            allowed.extend_from_slice(seen);
+            let fits = |version: &Version| version[skip..skip + found.len()] == found[..];
+            let whole = found.len() == SECTORS;
+            let quiet = begun == 0 && block.in_flight == 0;
+            if !allowed.iter().any(fits) {
+                let mixed = block.mixable
+                    && (0..found.len()).all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
+                if !mixed {
+                    return Err(format!(
+                        "block {index} of {} shows {found:?} from sector {skip} on, allowed is {allowed:?}; it has {block:?}",
+                        model.name
+                    ));
+                }
+                self.mixtures += 1;
+                if whole && quiet {
+                    let version: Version = found.clone().try_into().unwrap();
+                    block.entries[0].versions.push(version);
+                }
+            }
+            if whole && quiet {
+                block.collapse(found.try_into().unwrap());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn covers(at: u64, length: u64, index: usize) -> bool {
+    let start = (index * BLOCK) as u64;
+    at <= start && start + BLOCK as u64 <= at + length
+}
+
+pub fn blocks_of(at: u64, length: u64) -> (usize, usize) {
+    let first = usize::try_from(at).unwrap() / BLOCK;
+    (first, usize::try_from(at + length).unwrap().div_ceil(BLOCK))
+}
+
+/// The bytes of sectors that an operation writes from byte `at` of a space on.
+pub fn fill(uid: u64, at: u64, stamp: u32, into: &mut [u8]) {
+    for (number, sector) in into.chunks_mut(SECTOR).enumerate() {
+        let head = head_of(uid, at / SECTOR as u64 + number as u64, stamp);
+        for (word, place) in (0u64..).zip(sector.chunks_exact_mut(8)) {
+            place.copy_from_slice(&head.wrapping_add(word.wrapping_mul(STEP)).to_le_bytes());
+        }
+    }
+}
+
+fn head_of(uid: u64, place: u64, stamp: u32) -> u64 {
+    (u64::from(stamp) << 32 | (uid & 0xff) << 24 | place & 0xff_ffff) ^ KEY
+}
+
+/// The stamp of a sector, if it holds what belongs at its place.
+fn decode(uid: u64, place: u64, sector: &[u8]) -> Option<u32> {
+    if sector.iter().all(|byte| *byte == 0) {
+        return Some(0);
+    }
+    let head = u64::from_le_bytes(sector.first_chunk().copied()?);
+    let stamp = u32::try_from((head ^ KEY) >> 32).ok()?;
+    let right = head == head_of(uid, place, stamp)
+        && (0u64..).zip(sector.chunks_exact(8)).all(|(word, found)| found == head.wrapping_add(word.wrapping_mul(STEP)).to_le_bytes());
+    right.then_some(stamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oracle() -> (Oracle, u64) {
+        let mut oracle = Oracle { tearing: true, ..Oracle::default() };
+        let uid = oracle.add("a", 1 << 20, 2, 512, true);
+        (oracle, uid)
+    }
+
+    fn write(oracle: &mut Oracle, uid: u64, durable: bool) -> (u32, Vec<u8>) {
+        let op = oracle.begin(uid, 0, BLOCK as u64, false);
+        let mut bytes = vec![0; BLOCK];
+        fill(uid, 0, op.stamp(), &mut bytes);
+        oracle.done(&op, durable);
+        (op.stamp(), bytes)
+    }
+
+    fn shows(oracle: &mut Oracle, uid: u64, bytes: &[u8]) -> bool {
+        let reading = oracle.read_begins(uid, 0, bytes.len() as u64).unwrap();
+        oracle.read_ends(&reading, bytes).is_ok()
+    }
+
+    #[test]
+    fn a_replaced_version_is_wrong_until_power_fails_before_a_flush() {
+        let (mut oracle, uid) = oracle();
+        let (_, one) = write(&mut oracle, uid, true);
+        let (_, two) = write(&mut oracle, uid, false);
+        assert!(!shows(&mut oracle, uid, &one));
+        oracle.crashed(Crash::Kill, false);
+        oracle.recovered(Vec::new());
+        assert!(!shows(&mut oracle, uid, &one) && shows(&mut oracle, uid, &two));
+        let (_, three) = write(&mut oracle, uid, false);
+        oracle.crashed(Crash::PowerCut, false);
+        oracle.recovered(Vec::new());
+        assert!(!shows(&mut oracle, uid, &one) && shows(&mut oracle, uid, &two));
+        assert!(!shows(&mut oracle, uid, &three), "what was read stays");
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_acknowledged_before_it() {
+        let (mut oracle, uid) = oracle();
+        let (_, one) = write(&mut oracle, uid, false);
+        let began = oracle.flush_begins();
+        let (_, two) = write(&mut oracle, uid, false);
+        oracle.flushed(began);
+        oracle.crashed(Crash::PowerCut, false);
+        oracle.recovered(Vec::new());
+        let zeros = vec![0; BLOCK];
+        assert!(!shows(&mut oracle, uid, &zeros));
+        assert!(shows(&mut oracle, uid, &one) && !shows(&mut oracle, uid, &two));
+    }
+
+    #[test]
+    fn a_mixture_is_right_only_where_recovery_took_the_block_as_found() {
+        for listed in [false, true] {
+            let (mut oracle, uid) = oracle();
+            let (_, one) = write(&mut oracle, uid, true);
+            let (_, two) = write(&mut oracle, uid, false);
+            oracle.crashed(Crash::PowerCut, false);
+            oracle.recovered(if listed { vec![("a".to_owned(), 0, 4096)] } else { Vec::new() });
+            let mixed = [&one[..512], &two[512..]].concat();
+            assert_eq!(shows(&mut oracle, uid, &mixed), listed);
+            assert_eq!(shows(&mut oracle, uid, &two), !listed, "what was read stays");
+        }
+    }
+
+    #[test]
+    fn a_sector_from_elsewhere_or_with_a_flipped_bit_is_garbage() {
+        let (mut oracle, uid) = oracle();
+        let (_, mut one) = write(&mut oracle, uid, true);
+        one[700] ^= 1;
+        assert!(!shows(&mut oracle, uid, &one));
+        fill(uid, 512, 1, &mut one);
+        assert!(!shows(&mut oracle, uid, &one));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a seed draws before anything runs: disks, spaces, faults, and which disk may suffer.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate};
+use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
+use dolmen_units::Bytes;
+
+/// Where the data of a small disk begins: labels and metadata are in front.
+pub const DATA_AT: u64 = 9 << 20;
+
+/// A seed's draws.
+pub struct Setup {
+    pub profiles: Vec<DiskProfile>,
+    pub spare: DiskProfile,
+    /// Every space has at least two copies: one disk may do anything.
+    pub redundant: bool,
+    pub tearing: bool,
+    pub clients: usize,
+    pub operations: u64,
+    pub rates: FaultRates,
+    pub names: u32,
+}
+
+/// A stream of draws for a purpose.
+pub fn stream(seed: u64, purpose: u64) -> Random {
+    Random::derived(seed, purpose)
+}
+
+impl Setup {
+    pub fn of(seed: u64) -> Self {
+        let mut random = stream(seed, 900);
+        let count = 3 + random.index(4);
+        let profiles: Vec<DiskProfile> = (0..count).map(|_| profile(&mut random)).collect();
+        let mut spare = profile(&mut random);
+        spare.geometry.capacity = Bytes::mib(160);
+        let tearing = profiles.iter().chain([&spare]).any(|profile| profile.geometry.atomic_write_bytes == 512);
+        let redundant = random.below(4) != 0;
+        let rates = rates(redundant, &mut random);
+        Self {
+            profiles,
+            spare,
+            redundant,
+            tearing,
+            clients: 2 + random.index(3),
+            operations: 1000 + random.below(200),
+            rates,
+            names: 0,
+        }
+    }
+
+    /// A space of a drawn kind.
+    pub fn space(&mut self, random: &mut Random) -> SpaceSpec {
+        self.names += 1;
+        let most = self.profiles.len().min(4) as u64;
+        let choice = if self.redundant { 2 + random.below(3) } else { random.below(5) };
+        let resiliency = match choice {
+            0 => Resiliency::Simple,
+            1 => Resiliency::Span,
+            _ => Resiliency::Mirror { copies: u8::try_from((2 + random.below(3)).min(most)).unwrap() },
+        };
+        let name = format!("space{}", self.names).parse().unwrap();
+        let mut spec = SpaceSpec::usual(name, Bytes(drawn_size(random)), resiliency);
+        spec.row = Some(Bytes::mib(1 << random.below(3)));
+        spec.interleave = Bytes::kib(16 << random.below(5));
+        spec.sector = Bytes(if random.coin() { 512 } else { 4096 });
+        spec.provisioning = if random.below(4) == 0 { Provisioning::Fixed } else { Provisioning::Thin };
+        spec
+    }
+}
+
+pub fn drawn_size(random: &mut Random) -> u64 {
+    (1 << 20) + random.below(7 << 8) * 4096
+}
+
+fn profile(random: &mut Random) -> DiskProfile {
+    let mut profile = DiskProfile::new(Bytes::mib(72 + random.below(89)));
+    if random.coin() {
+        profile = profile.tearing();
+    } else if random.coin() {
+        profile = profile.native_4k();
+    }
+    if random.below(4) == 0 {
+        profile = profile.without_cache();
+    }
+    if random.below(3) == 0 {
+        profile = profile.without_fua();
+    }
+    profile.hang_limit = Some(Duration::from_millis(400));
+    profile
+}
+
+/// Rates of the disk that suffers, far above those of life. Where some space has one copy only, no disk may lose data or
+/// leave by itself.
+fn rates(redundant: bool, random: &mut Random) -> FaultRates {
+    let mut rates = FaultRates::NONE;
+    let content = [
+        FaultKind::BitRot,
+        FaultKind::LatentError,
+        FaultKind::LostWrite,
+        FaultKind::MisdirectedWrite,
+        FaultKind::MisdirectedRead,
+        FaultKind::TornWrite,
+    ];
+    for kind in content {
+        if random.coin() {
+            rates = rates.with(kind, Rate::one_in(100 << random.below(5)));
+        }
+    }
+    rates = rates.with(FaultKind::StaleAfterError, Rate::one_in(20)).with(FaultKind::Slow, Rate::one_in(300));
+    let leaving = [FaultKind::WriteError, FaultKind::FlushError, FaultKind::Reset, FaultKind::Hung, FaultKind::NoSpace];
+    for kind in leaving {
+        if redundant && random.below(3) == 0 {
+            rates = rates.with(kind, Rate::one_in(500 << random.below(4)));
+        }
+    }
+    rates
+}
+
+/// A damage policy: one disk, and of it all, or its metadata alone.
+pub fn policy(victim: &Rc<std::cell::Cell<usize>>, redundant: bool) -> Rc<dyn dolmen_sim::DamagePolicy> {
+    let victim = Rc::clone(victim);
+    Rc::new(move |disk: dolmen_sim::DiskIndex, range: std::ops::Range<u64>| {
+        disk.0 == victim.get() && (redundant || range.end <= DATA_AT)
+    })
+}
