@@ -79,7 +79,9 @@ impl Completions {
         let index = match table.free.pop() {
             Some(index) => index,
             None => {
-                let Ok(index) = u32::try_from(table.entries.len()) else { panic!("too many commands under way") };
+                let Ok(index) = u32::try_from(table.entries.len()) else {
+                    panic!("too many commands under way")
+                };
                 table.entries.push(Entry { slot: Slot::Free, generation: 0 });
                 index
             }
@@ -186,7 +188,9 @@ impl Future for Submission {
                 Slot::Free | Slot::Orphan => panic!("a submission is not polled after it was ready"),
                 Slot::Done(_) => {}
             }
-            let Slot::Done(outcome) = std::mem::replace(&mut entry.slot, Slot::Free) else { return Poll::Pending };
+            let Slot::Done(outcome) = std::mem::replace(&mut entry.slot, Slot::Free) else {
+                return Poll::Pending;
+            };
             table.free.push(index);
             outcome
         };

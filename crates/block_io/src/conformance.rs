@@ -37,7 +37,9 @@ async fn write(device: &dyn BlockDevice, at: u64, from: Buffer) -> Result<(), De
 }
 
 async fn expect(device: &dyn BlockDevice, arena: &Arena, at: u64, expected: &[u8]) {
-    let Some(buffer) = arena.try_take(expected.len()) else { panic!("the suite needs an arena with free frames") };
+    let Some(buffer) = arena.try_take(expected.len()) else {
+        panic!("the suite needs an arena with free frames")
+    };
     let (buffer, result) = device::read(device, TOKEN, at, buffer).await;
     assert_eq!(result, Ok(()), "reading {} bytes at {at}", expected.len());
     assert!(*buffer == *expected, "{} bytes at {at} read back as they were written", expected.len());

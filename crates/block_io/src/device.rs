@@ -271,7 +271,10 @@ pub fn write(
 }
 
 /// Makes completed writes durable. Submitted at the call.
-pub fn flush(device: &dyn BlockDevice, token: Epoch) -> impl Future<Output = Result<(), DeviceError>> + use<> {
+pub fn flush(
+    device: &dyn BlockDevice,
+    token: Epoch,
+) -> impl Future<Output = Result<(), DeviceError>> + use<> {
     finish(device.submit(Command { token, action: Action::Flush }))
 }
 

@@ -101,7 +101,11 @@ impl Executor {
                 1 => queue.pop_front(),
                 ready => {
                     let chosen = pick(ready);
-                    if chosen == 0 { queue.pop_front() } else { queue.remove(chosen).or_else(|| queue.pop_front()) }
+                    if chosen == 0 {
+                        queue.pop_front()
+                    } else {
+                        queue.remove(chosen).or_else(|| queue.pop_front())
+                    }
                 }
             }
         };
@@ -117,7 +121,8 @@ impl Executor {
     }
 
     fn poll_task(&self, index: usize) {
-        let slot = self.tasks.borrow_mut().get_mut(index).map(|slot| std::mem::replace(slot, TaskSlot::Running));
+        let slot =
+            self.tasks.borrow_mut().get_mut(index).map(|slot| std::mem::replace(slot, TaskSlot::Running));
         let Some(TaskSlot::Resting(mut task)) = slot else {
             // A wake for a task that has ended meanwhile: put back what was there.
             if let (Some(old), Some(place)) = (slot, self.tasks.borrow_mut().get_mut(index)) {
@@ -150,7 +155,10 @@ impl Executor {
     #[must_use]
     pub fn waiting(&self) -> Vec<&'static str> {
         let tasks = self.tasks.borrow();
-        tasks.iter().filter_map(|slot| if let TaskSlot::Resting(task) = slot { Some(task.name) } else { None }).collect()
+        tasks
+            .iter()
+            .filter_map(|slot| if let TaskSlot::Resting(task) = slot { Some(task.name) } else { None })
+            .collect()
     }
 
     /// How often a task was polled: what scheduling costs per I/O.
@@ -191,7 +199,8 @@ impl Spawner for Executor {
             tasks.push(TaskSlot::Free);
             tasks.len() - 1
         });
-        let shared = Arc::new(TaskWaker { index, queued: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
+        let shared =
+            Arc::new(TaskWaker { index, queued: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
         let waker = Waker::from(Arc::clone(&shared));
         waker.wake_by_ref();
         if let Some(slot) = self.tasks.borrow_mut().get_mut(index) {

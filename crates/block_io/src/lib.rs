@@ -20,8 +20,8 @@ pub mod sync;
 pub use clock::{Clock, Moment, sleep, within};
 pub use completion::{CompletionKey, Completions, Outcome, Payload, Submission};
 pub use device::{
-    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, Zoning, discard, flush, read, write,
-    write_zeroes,
+    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, Zoning, discard, flush,
+    read, write, write_zeroes,
 };
 pub use executor::{Executor, Spawner};
 pub use memory::MemoryDevice;

@@ -48,7 +48,10 @@ pub struct Seams {
 
 impl fmt::Debug for Seams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seams").field("data", &self.data).field("metadata", &self.metadata).finish_non_exhaustive()
+        f.debug_struct("Seams")
+            .field("data", &self.data)
+            .field("metadata", &self.metadata)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Poll, Waker};
 
 /// A bell: wakes whoever waits at the time it is rung.
@@ -60,6 +61,26 @@ impl fmt::Debug for Notify {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Notify({} waiting)", self.waiting.borrow().len())
     }
+}
+
+/// Runs futures beside each other within one task, and gives their values in their order.
+pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut slots: Vec<(Pin<Box<_>>, Option<T>)> =
+        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|cx| {
+        let mut waiting = false;
+        for (future, value) in &mut slots {
+            if value.is_none() {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(ready) => *value = Some(ready),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    slots.into_iter().filter_map(|(_, value)| value).collect()
 }
 
 /// Counted permits, given out in the order they were asked for.
@@ -175,10 +196,13 @@ mod tests {
                 assert!(futures_poll_once(&mut cancelled).await.is_none());
                 for number in 0..3 {
                     let (turn, order) = (Rc::clone(&turn), Rc::clone(&order));
-                    executor.spawn("turn", Box::pin(async move {
-                        let _turn = turn.take().await;
-                        order.borrow_mut().push(number);
-                    }));
+                    executor.spawn(
+                        "turn",
+                        Box::pin(async move {
+                            let _turn = turn.take().await;
+                            order.borrow_mut().push(number);
+                        }),
+                    );
                 }
                 drop(cancelled);
                 drop(held);

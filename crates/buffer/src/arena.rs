@@ -228,7 +228,10 @@ impl Arena {
 
 impl fmt::Debug for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arena").field("bytes", &self.region.layout.size()).field("lent", &self.lent_count()).finish()
+        f.debug_struct("Arena")
+            .field("bytes", &self.region.layout.size())
+            .field("lent", &self.lent_count())
+            .finish()
     }
 }
 
@@ -263,7 +266,8 @@ mod tests {
     #[test]
     fn frames_are_aligned_and_come_back() {
         let arena = Arena::new(ArenaConfig { small_count: 2, medium_count: 1, large_count: 1 });
-        let buffers: Vec<Buffer> = [1, 4096, 65536, 1 << 20].iter().map(|len| arena.try_take(*len).unwrap()).collect();
+        let buffers: Vec<Buffer> =
+            [1, 4096, 65536, 1 << 20].iter().map(|len| arena.try_take(*len).unwrap()).collect();
         for buffer in &buffers {
             assert!(buffer.as_ptr().addr().is_multiple_of(ALIGN_BYTES));
         }

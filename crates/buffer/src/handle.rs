@@ -144,7 +144,11 @@ impl Shared {
     /// # Errors
     /// The handle, unchanged, while others exist.
     pub fn thaw(self) -> Result<Buffer, Self> {
-        if self.hold.region.is_only_handle(self.hold.place) { Ok(Buffer { hold: self.hold }) } else { Err(self) }
+        if self.hold.region.is_only_handle(self.hold.place) {
+            Ok(Buffer { hold: self.hold })
+        } else {
+            Err(self)
+        }
     }
 
     /// Bytes of the frame that this handle's memory was taken from: what it keeps from being lent again.

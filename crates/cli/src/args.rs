@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dolmen_api::{SOCKET_PATH, SOCKET_VARIABLE};
+use dolmen_api::SOCKET_VARIABLE;
+use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::client::Intent;
@@ -40,9 +41,9 @@ pub(crate) struct Common {
     /// How to write answers
     #[arg(short, long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Format,
-    /// The daemon's socket
-    #[arg(long, global = true, env = SOCKET_VARIABLE, default_value = SOCKET_PATH, value_name = "PATH")]
-    pub socket: PathBuf,
+    /// The daemon's socket; usually /run/dolmen/dolmen.sock
+    #[arg(long, global = true, env = SOCKET_VARIABLE, hide_env_values = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
     /// Seconds that the daemon may take for an answer
     #[arg(long, global = true, default_value = "120", value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
     pub timeout: Duration,
@@ -501,11 +502,20 @@ pub(crate) struct CheckArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArguments {
     /// Where the daemon keeps what it has to remember
-    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/dolmen")]
+    #[arg(long, value_name = "FOLDER", default_value = STATE_FOLDER)]
     pub state: PathBuf,
-    /// Where it keeps sockets and locks
+    /// Where it keeps sockets and locks; usually /run/dolmen, or the folder `run` in another --state
     #[arg(long, value_name = "FOLDER")]
     pub run: Option<PathBuf>,
+    /// A file, or a folder of files, to look at for disks of pools beside all disks of the system; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub look_in: Vec<PathBuf>,
+    /// Do not look at the disks of the system, only at what is named
+    #[arg(long, hide_short_help = true)]
+    pub named_only: bool,
+    /// Where attached spaces get their names; usually /dev/dolmen
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    pub links: Option<PathBuf>,
 }
 
 /// `dolmen stop`

@@ -66,7 +66,10 @@ impl Session<'_, '_> {
         let Some(job) = &change.job else { return Ok(()) };
         if waiting.no_wait {
             if self.format == Format::Text {
-                self.out.tell(format_args!("job {} goes on with it; `dolmen jobs {} --wait` watches it", job.id, job.id));
+                self.out.tell(format_args!(
+                    "job {} goes on with it; `dolmen jobs {} --wait` watches it",
+                    job.id, job.id
+                ));
             }
             return Ok(());
         }
@@ -116,11 +119,18 @@ impl Session<'_, '_> {
             let held = matches!(body.code, ErrorCode::ForeignData | ErrorCode::NeedsConfirmation);
             let disk = body.object.as_ref().filter(|_| held && intent == Intent::Act);
             let disk = disk.and_then(|object| disks.given_as(object));
-            let Some((absolute, as_given)) = disk.filter(|(absolute, _)| !consented.contains(absolute)) else {
+            let Some((absolute, as_given)) = disk.filter(|(absolute, _)| !consented.contains(absolute))
+            else {
                 return Err(CliError::Daemon { body });
             };
             if !self.out.can_ask() {
-                return Err(CliError::Daemon { body: Box::new(body.hint(format!("if nobody needs what it holds any more, say --destroy={as_given}"))) });
+                return Err(CliError::Daemon {
+                    body: Box::new(
+                        body.hint(format!(
+                            "if nobody needs what it holds any more, say --destroy={as_given}"
+                        )),
+                    ),
+                });
             }
             self.out.tell(&body);
             let object = format!("disk {as_given}");
@@ -145,7 +155,7 @@ impl Disks {
     /// Reads them; consent to a disk that is none of them is refused, because somebody meant another disk.
     pub(crate) fn read(disks: &[PathBuf], consent: &[PathBuf]) -> Result<Self, CliError> {
         let absolute = disks.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
-        let consented = consent.iter().map(absolute_of).collect::<Result<Vec<_>, _>>()?;
+        let consented = consent.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
         if let Some(found) = consented.iter().find(|disk| !absolute.contains(disk)) {
             return Err(Refusal::NoneOfThese { found: found.clone() }.into());
         }
@@ -153,15 +163,17 @@ impl Disks {
         Ok(Self { absolute, given, consented })
     }
 
-    /// The disk that the daemon speaks of: as the daemon and as the person call it.
+    /// The disk that the daemon speaks of: as it is in requests, and as the person calls it. The daemon may have followed
+    /// a link to it.
     fn given_as(&self, object: &str) -> Option<(String, String)> {
-        let pairs = self.absolute.iter().zip(&self.given);
-        pairs.map(|(absolute, given)| (absolute.clone(), given.clone())).find(|(absolute, _)| absolute == object)
+        let leads_there = |path: &str| {
+            path == object || std::fs::canonicalize(path).is_ok_and(|found| found.as_os_str() == object)
+        };
+        let mut pairs = self.absolute.iter().zip(&self.given);
+        pairs
+            .find(|(absolute, _)| leads_there(absolute))
+            .map(|(absolute, given)| (absolute.clone(), given.clone()))
     }
-}
-
-fn absolute_of(path: &PathBuf) -> Result<String, CliError> {
-    absolute(path)
 }
 
 /// The path from the root, links and all: the daemon has another working folder.
@@ -169,7 +181,12 @@ pub(crate) fn absolute(path: &PathBuf) -> Result<String, CliError> {
     let unusable = |source| CliError::Path { path: path.clone(), source };
     let absolute = std::path::absolute(path).map_err(unusable)?;
     let text = absolute.into_os_string().into_string();
-    text.map_err(|_| unusable(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not UTF-8, which the API cannot carry")))
+    text.map_err(|_| {
+        unusable(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "it is not UTF-8, which the API cannot carry",
+        ))
+    })
 }
 
 /// Shows what would happen.

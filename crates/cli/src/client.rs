@@ -87,7 +87,10 @@ impl Client {
         let unreadable = |source| CliError::Answer { asked: asked.clone(), source };
         let envelope: Envelope = serde_json::from_slice(&answer.body).map_err(unreadable)?;
         if envelope.schema != SCHEMA {
-            let found = format!("it answers with documents of schema {}, this command reads schema {SCHEMA}", envelope.schema);
+            let found = format!(
+                "it answers with documents of schema {}, this command reads schema {SCHEMA}",
+                envelope.schema
+            );
             return Err(self.skew(found));
         }
         match serde_json::from_slice(&answer.body) {

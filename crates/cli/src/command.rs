@@ -78,7 +78,8 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
                 session.show(&document, |_, _| {});
                 return Ok(());
             }
-            let spaces: Document<Spaces> = session.client.get(&format!("{}/spaces", pool_path(&target.pool)))?;
+            let spaces: Document<Spaces> =
+                session.client.get(&format!("{}/spaces", pool_path(&target.pool)))?;
             show_pool(&document.value, &spaces.value, session.out);
             Ok(())
         }
@@ -194,7 +195,8 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
     match command {
         SpaceCommand::Create(arguments) => space_create(session, &arguments),
         SpaceCommand::List(filter) => {
-            let path = filter.pool.map_or("/spaces".to_owned(), |pool| format!("{}/spaces", pool_path(&pool)));
+            let path =
+                filter.pool.map_or("/spaces".to_owned(), |pool| format!("{}/spaces", pool_path(&pool)));
             let document: Document<Spaces> = session.client.get(&path)?;
             session.show(&document, show_spaces);
             Ok(())
@@ -330,7 +332,11 @@ fn stop(session: &mut Session<'_, '_>, arguments: &StopArguments) -> Result<(), 
 /// The version of the command is told also when no daemon answers.
 fn version(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
     if session.format == Format::Text {
-        session.out.line(format_args!("dolmen {}, API {}", env!("CARGO_PKG_VERSION"), dolmen_api::API_VERSION));
+        session.out.line(format_args!(
+            "dolmen {}, API {}",
+            env!("CARGO_PKG_VERSION"),
+            dolmen_api::API_VERSION
+        ));
     }
     let document = session.client.version_document()?;
     session.show(&document, |version, out| {

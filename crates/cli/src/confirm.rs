@@ -40,7 +40,9 @@ pub(crate) enum Refusal {
         found: String,
     },
     /// Nobody was there to ask.
-    #[error("this destroys the data of {object}, and there is no terminal to confirm it at; nothing was changed")]
+    #[error(
+        "this destroys the data of {object}, and there is no terminal to confirm it at; nothing was changed"
+    )]
     NobodyToAsk {
         /// What would be lost.
         object: String,
@@ -62,9 +64,13 @@ impl Refusal {
             Self::OtherName { expected, .. }
             | Self::Mistyped { expected, .. }
             | Self::NobodyToAsk { expected, .. } => {
-                format!("if nobody needs that data any more, say --destroy={expected}; -n shows what would happen")
+                format!(
+                    "if nobody needs that data any more, say --destroy={expected}; -n shows what would happen"
+                )
             }
-            Self::NoneOfThese { .. } => "name the disk in --destroy as it is named among the disks".to_owned(),
+            Self::NoneOfThese { .. } => {
+                "name the disk in --destroy as it is named among the disks".to_owned()
+            }
         }
     }
 }
@@ -88,17 +94,15 @@ pub(crate) fn judge(out: &Out<'_>, danger: &Danger<'_>, given: Option<&str>) -> 
             found: found.to_owned(),
         }),
         None if out.can_ask() => Ok(Consent::ToBeAsked),
-        None => Err(Refusal::NobodyToAsk {
-            object: danger.object.to_owned(),
-            expected: danger.name.to_owned(),
-        }),
+        None => {
+            Err(Refusal::NobodyToAsk { object: danger.object.to_owned(), expected: danger.name.to_owned() })
+        }
     }
 }
 
 /// Asks at the terminal.
 pub(crate) fn ask(out: &mut Out<'_>, danger: &Danger<'_>) -> Result<(), Refusal> {
-    let question =
-        format!("This destroys the data of {}. Type {} to go on: ", danger.object, danger.name);
+    let question = format!("This destroys the data of {}. Type {} to go on: ", danger.object, danger.name);
     let found = out.ask(&question).unwrap_or_default();
     if danger.is_named(&found) {
         return Ok(());

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use dolmen_api::{ErrorBody, ExitCode};
+use dolmen_block_linux::OpenError;
 
 use crate::confirm::Refusal;
 use crate::http::HttpError;
@@ -95,6 +96,18 @@ pub(crate) enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// The daemon in this process did not start, or ended.
+    #[error(transparent)]
+    Service(#[from] dolmen_daemon::DaemonError),
+    /// A check has no engine to run on.
+    #[error(transparent)]
+    Runtime(#[from] dolmen_block_linux::RuntimeError),
+    /// A disk to be checked cannot be opened.
+    #[error(transparent)]
+    Open(#[from] dolmen_block_linux::OpenError),
+    /// There is nothing to check.
+    #[error(transparent)]
+    Check(#[from] dolmen_check::CheckError),
     /// A request could not be written down.
     #[error("the request for {asked} cannot be written down")]
     Request {
@@ -121,8 +134,13 @@ impl CliError {
             Self::Unfamiliar { exit, .. } => *exit,
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
-            Self::Path { .. } => ExitCode::Usage,
-            Self::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ExitCode::Permission,
+            Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
+            Self::Service(error) => error.exit(),
+            Self::Runtime(_) => ExitCode::Missing,
+            Self::Open(error) => open_exit(error),
+            Self::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                ExitCode::Permission
+            }
             Self::Write { .. } => ExitCode::Io,
             Self::DryRunChanged { .. } | Self::Request { .. } => ExitCode::Internal,
         }
@@ -143,7 +161,17 @@ impl CliError {
             Self::JobUnseen { .. } => {
                 Some("the job needs nobody to watch it; `dolmen jobs` lists what runs, and what was cut short goes on when it is asked for again".to_owned())
             }
-            Self::Path { .. } | Self::Write { .. } | Self::Request { .. } => None,
+            Self::Open(OpenError::Locked { .. }) => {
+                Some("export the pool, or stop the daemon that has it open; `dolmen scrub` checks an open pool".to_owned())
+            }
+            // These say what to do in their own words.
+            Self::Path { .. }
+            | Self::Write { .. }
+            | Self::Request { .. }
+            | Self::Service(_)
+            | Self::Runtime(_)
+            | Self::Open(_)
+            | Self::Check(_) => None,
         }
     }
 
@@ -167,6 +195,18 @@ impl CliError {
     /// All of it as one line, without the hint.
     pub(crate) fn in_one_line(&self) -> String {
         std::iter::once(self.to_string()).chain(self.causes()).collect::<Vec<_>>().join(": ")
+    }
+}
+
+fn open_exit(error: &OpenError) -> ExitCode {
+    match error {
+        OpenError::NotFound { .. }
+        | OpenError::NotADisk { .. }
+        | OpenError::Zoned { .. }
+        | OpenError::BlockSize { .. } => ExitCode::Usage,
+        OpenError::Denied { .. } | OpenError::ReadOnly { .. } => ExitCode::Permission,
+        OpenError::Locked { .. } | OpenError::InUse { .. } => ExitCode::Busy,
+        OpenError::System { .. } => ExitCode::Io,
     }
 }
 

@@ -223,7 +223,10 @@ impl Reader<'_> {
             if *left_bytes == 0 {
                 return Err(self.too_long("headers", HEAD_BYTES_MAX));
             }
-            let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("the answer ends where {expected} was expected"));
+            let cut = io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("the answer ends where {expected} was expected"),
+            );
             return Err(self.peer.broken(cut));
         }
         if line.last() == Some(&b'\r') {
@@ -238,7 +241,9 @@ impl Reader<'_> {
         let text = std::str::from_utf8(&line).unwrap_or("");
         let status = text.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
         let status = status.filter(|digits| digits.len() == 3).and_then(|digits| digits.parse().ok());
-        status.filter(|status| (100..600).contains(status)).ok_or_else(|| self.peer.malformed(EXPECTED, &line))
+        status
+            .filter(|status| (100..600).contains(status))
+            .ok_or_else(|| self.peer.malformed(EXPECTED, &line))
     }
 
     fn headers(&mut self, left_bytes: &mut u64) -> Result<Framing, HttpError> {
@@ -249,8 +254,7 @@ impl Reader<'_> {
                 return Ok(framing);
             }
             let text = std::str::from_utf8(&line).unwrap_or("");
-            let (name, value) =
-                text.split_once(':').ok_or_else(|| self.peer.malformed("a header", &line))?;
+            let (name, value) = text.split_once(':').ok_or_else(|| self.peer.malformed("a header", &line))?;
             let value = value.trim();
             if name.eq_ignore_ascii_case("transfer-encoding") {
                 if !value.eq_ignore_ascii_case("chunked") {

@@ -2,7 +2,8 @@
 //!
 //! `args` is the one definition that parser, help, manual and completion come from; `command` turns each command into
 //! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
-//! jobs to wait for (`jobs`). The rest shows documents as text.
+//! jobs to wait for (`jobs`). `offline` checks disks without a daemon, `service` is the daemon itself. The rest shows
+//! documents as text.
 //!
 //! Invariants:
 //! - Everything is shown through `out`.
@@ -19,10 +20,12 @@ mod error;
 mod http;
 mod jobs;
 mod manual;
+mod offline;
 mod out;
 mod paint;
 mod pools;
 mod room;
+mod service;
 mod spaces;
 mod status;
 mod table;
@@ -37,12 +40,17 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use client::Client;
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
+use dolmen_daemon::KEEPER_COMMAND;
 use error::CliError;
 use http::Peer;
 use jobs::Pace;
 use out::Out;
 
 fn main() -> std::process::ExitCode {
+    // The daemon starts this program anew under a name of its own to keep attached spaces alive; no person does.
+    if std::env::args_os().nth(1).is_some_and(|first| first == KEEPER_COMMAND) {
+        return dolmen_daemon::keep().into();
+    }
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
@@ -51,7 +59,9 @@ fn main() -> std::process::ExitCode {
 }
 
 /// Reads the command line, with what its definition alone cannot say.
-fn parse<T: Into<std::ffi::OsString> + Clone>(line: impl IntoIterator<Item = T>) -> Result<Arguments, clap::Error> {
+fn parse<T: Into<std::ffi::OsString> + Clone>(
+    line: impl IntoIterator<Item = T>,
+) -> Result<Arguments, clap::Error> {
     let arguments = Arguments::try_parse_from(line)?;
     if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
         && create.resiliency != ResiliencyWord::Mirror
@@ -82,12 +92,15 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
             out.show(&manual::completion(arguments.shell));
             Ok(ExitCode::Ok)
         }
+        Command::Check(arguments) => offline::run(&arguments, common.output, out),
+        Command::Daemon(arguments) => service::run(&arguments, common.socket.as_deref()),
         Command::Man(arguments) => {
             manual::write_pages(&arguments.folder)?;
             Ok(ExitCode::Ok)
         }
         command => {
-            let client = Client::new(Peer { socket: common.socket, limit: common.timeout });
+            let client =
+                Client::new(Peer { socket: service::socket_or_usual(common.socket), limit: common.timeout });
             command::run(&mut Session { client, out, format: common.output, pace }, command)
         }
     }

@@ -44,9 +44,10 @@ pub(crate) struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// Runs something with the streams of this process.
+    /// Runs something with the streams of this process. They are not locked: a daemon in this process logs to one of
+    /// them from its other threads.
     pub(crate) fn with_process_streams<T>(run: impl FnOnce(&mut Out<'_>) -> T) -> T {
-        let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
+        let (mut stdout, mut stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
         let forbids_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let results_kind = Kind::of(&stdout);
@@ -55,8 +56,8 @@ impl Out<'_> {
             results_kind,
             messages_kind: Kind::of(&stderr),
             answers_kind: Kind::of(&stdin),
-            results: &mut stdout.lock(),
-            messages: &mut stderr.lock(),
+            results: &mut stdout,
+            messages: &mut stderr,
             answers: &mut stdin.lock(),
             paint_results: if paint { Paint::Always } else { Paint::Never },
             is_unread: false,

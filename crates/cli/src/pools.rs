@@ -22,7 +22,11 @@ pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
 /// Shows a pool with its disks and spaces.
 pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<'_>) {
     let (pool, paint) = (&document.pool, out.paint_results);
-    out.line(format_args!("pool {}: {}", pool.name, paint.tone(health(pool.health), health_tone(pool.health))));
+    out.line(format_args!(
+        "pool {}: {}",
+        pool.name,
+        paint.tone(health(pool.health), health_tone(pool.health))
+    ));
     for reason in &pool.why {
         out.line(format_args!("  why    {reason}"));
     }
@@ -33,7 +37,10 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
         facts.row(vec!["because".into(), cause.as_str().into()]);
     }
     facts.row(vec!["epoch".into(), pool.epoch.as_str().into()]);
-    facts.row(vec!["size".into(), format!("{} on {}", Bytes(pool.data_bytes), disk_count(pool.disks.len())).into()]);
+    facts.row(vec![
+        "size".into(),
+        format!("{} on {}", Bytes(pool.data_bytes), disk_count(pool.disks.len())).into(),
+    ]);
     facts.row(vec!["used".into(), Bytes(pool.used_bytes).to_string().into()]);
     facts.row(vec!["free".into(), Bytes(pool.free_bytes).to_string().into()]);
     out.show(&facts.render(2, paint));

@@ -6,7 +6,9 @@ use dolmen_units::Bytes;
 use crate::out::Out;
 use crate::paint::{Paint, Tone};
 use crate::table::{Align, Cell, Table};
-use crate::words::{count, disk_state_cell, health_cell, health_tone, percent, pool_state_cell, provisioning, resiliency};
+use crate::words::{
+    count, disk_state_cell, health_cell, health_tone, percent, pool_state_cell, provisioning, resiliency,
+};
 
 /// Reasons, doings and advices shown, at most, each.
 const LINES_MAX: usize = 4;
@@ -33,9 +35,23 @@ pub(crate) fn show_status(status: &Status, out: &mut Out<'_>) {
     out.show(&version_note(&status.version));
     let sick = sick_disks(&status.pools);
     let parts = [
-        some_of(pool_table, &worst_first(&status.pools, |pool| pool.health), POOLS_MAX, "pools", "dolmen pool list", paint),
+        some_of(
+            pool_table,
+            &worst_first(&status.pools, |pool| pool.health),
+            POOLS_MAX,
+            "pools",
+            "dolmen pool list",
+            paint,
+        ),
         some_of(disk_table, &sick, DISKS_MAX, "disks", "dolmen disk list", paint),
-        some_of(space_table, &worst_first(&status.spaces, |space| space.health), SPACES_MAX, "spaces", "dolmen space list", paint),
+        some_of(
+            space_table,
+            &worst_first(&status.spaces, |space| space.health),
+            SPACES_MAX,
+            "spaces",
+            "dolmen space list",
+            paint,
+        ),
     ];
     for part in parts.iter().filter(|part| !part.is_empty()) {
         out.show(&format!("\n{part}"));
@@ -70,7 +86,10 @@ fn version_note(version: &Version) -> String {
     if version.daemon == own {
         return String::new();
     }
-    format!("  note   the daemon is version {}, this command {own}; restart the daemon after an upgrade\n", version.daemon)
+    format!(
+        "  note   the daemon is version {}, this command {own}; restart the daemon after an upgrade\n",
+        version.daemon
+    )
 }
 
 fn worst_first<T>(all: &[T], health: impl Fn(&T) -> Health) -> Vec<&T> {
@@ -177,9 +196,13 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
 }
 
 fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
-    let kinds = [(disk.read_errors, "read"), (disk.write_errors, "write"), (disk.checksum_errors, "checksum")];
-    let told: Vec<String> =
-        kinds.iter().filter(|(number, _)| *number > 0).map(|(number, kind)| format!("{number} {kind}")).collect();
+    let kinds =
+        [(disk.read_errors, "read"), (disk.write_errors, "write"), (disk.checksum_errors, "checksum")];
+    let told: Vec<String> = kinds
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, kind)| format!("{number} {kind}"))
+        .collect();
     Cell::toned(told.join(", "), Tone::Caution)
 }
 

@@ -4,11 +4,17 @@ use std::path::PathBuf;
 
 use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, RuntimeConfig};
 use dolmen_buffer::ArenaConfig;
+use dolmen_fuse::KeeperProgram;
 
 /// Where the daemon keeps what it remembers, when nobody says otherwise.
 pub const STATE_FOLDER: &str = "/var/lib/dolmen";
 /// Where its sockets are, when nobody says otherwise.
 pub const RUN_FOLDER: &str = "/run/dolmen";
+
+/// Where attached spaces get their stable names, when nobody says otherwise.
+pub const LINKS_FOLDER: &str = "/dev/dolmen";
+/// The hidden command by which the daemon's own program becomes the keeper.
+pub const KEEPER_COMMAND: &str = "keeper";
 
 /// Memory for payloads: 8 MiB of blocks, 16 MiB of middling pieces, 96 MiB of large ones. Bounded, and locked.
 const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 };
@@ -31,6 +37,10 @@ pub struct Config {
     pub scan: Scan,
     /// Memory and driver of the engine's thread.
     pub runtime: RuntimeConfig,
+    /// Where attached spaces get their stable names.
+    pub links: PathBuf,
+    /// The program that keeps attached spaces waiting while the daemon is away; it calls [`keep`](crate::keep).
+    pub keeper: KeeperProgram,
 }
 
 /// Whether the block devices of the system are looked at.
@@ -59,6 +69,11 @@ impl Config {
                 driver: DriverChoice::Automatic,
                 close_limit: CLOSE_LIMIT,
             },
+            links: PathBuf::from(LINKS_FOLDER),
+            keeper: KeeperProgram {
+                path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
+                arguments: vec![KEEPER_COMMAND.into()],
+            },
         }
     }
 
@@ -78,5 +93,11 @@ impl Config {
     #[must_use]
     pub fn pools_folder(&self) -> PathBuf {
         self.state.join("pools")
+    }
+
+    /// What is attached, on record.
+    #[must_use]
+    pub fn attached_record(&self) -> PathBuf {
+        self.state.join("attached.json")
     }
 }

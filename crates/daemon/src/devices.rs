@@ -56,7 +56,7 @@ impl Engine {
             Ok(Some(by)) => Err(fault::open_device(&OpenError::InUse { path: path.to_path_buf(), by })),
             Ok(None) | Err(_) => {
                 let device = LinuxDevice::open(&self.handle, path, OpenOptions::default());
-                device.map(|device| device as Rc<dyn BlockDevice>).map_err(|error| fault::open_device(&error))
+                device.map(|device| self.members.give(device)).map_err(|error| fault::open_device(&error))
             }
         }
     }
@@ -124,7 +124,7 @@ impl Engine {
         let mut refused = Vec::new();
         for path in paths {
             match LinuxDevice::open(&self.handle, path, OpenOptions::default()) {
-                Ok(device) => devices.push(device),
+                Ok(device) => devices.push(self.members.give(device)),
                 Err(error) => {
                     tracing::warn!(%pool, path = %path.display(), %error, "a disk of the pool cannot be opened");
                     refused.push(error.to_string());

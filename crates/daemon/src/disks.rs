@@ -7,6 +7,7 @@ use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan,
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Disk, check_devices};
+use dolmen_units::Epoch;
 
 use crate::caller::Answer;
 use crate::devices::canonical;
@@ -84,16 +85,26 @@ impl Engine {
     ) -> dolmen_api::Job {
         let subject = format!("{} by {}", old.name(), device.name());
         let (engine, owner, old) = (Rc::clone(self), Rc::clone(pool), Rc::clone(old));
+        let (name, device_before) = (old.name(), old.device());
         self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
             let new = owner.spaces.replace(&old, device, &overwrite, &progress).await;
             engine.remember(&owner).await;
             let new = new.map_err(|error| fault::space(&error))?;
             let left = owner.spaces.pool().disk(old.slot()).is_some();
             if left {
-                let message = format!("{} has what could be read; {} still holds the rest", new.name(), old.name());
+                let message = format!("{} has what could be read; {name} still holds the rest", new.name());
                 return Err(ErrorBody::new(ErrorCode::Io, message).hint("scrub the pool, or attach the disks that are absent"));
             }
-            Ok(format!("{} has taken the place of {}", new.name(), old.name()))
+            let mut text = format!("{} has taken the place of {name}", new.name());
+            if let Some(device) = device_before {
+                // What is left of it must not be taken for a member by the next who looks.
+                let wiped = dolmen_disk::wipe(&engine.seams, device.as_ref(), Epoch(u64::MAX)).await;
+                if let Err(error) = wiped {
+                    text.push_str(&format!("; its labels could not be wiped: {error}"));
+                }
+                engine.members.release(&[name]);
+            }
+            Ok(text)
         })
     }
 

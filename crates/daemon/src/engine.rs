@@ -20,11 +20,13 @@ use dolmen_space::{Space, Spaces};
 use dolmen_units::{HostId, Name, PoolId};
 
 use crate::arbiter::FileArbiter;
+use crate::attach::{Asked, Ways};
 use crate::caller::{Answer, Work};
 use crate::config::Config;
 use crate::fault;
 use crate::jobs::Jobs;
 use crate::ledger::{Ledger, Remembered};
+use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::scribe::Scribe;
 
@@ -79,7 +81,9 @@ pub(crate) struct Engine {
     pub(crate) pools: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
     pub(crate) jobs: Jobs,
+    pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
+    pub(crate) ways: Ways,
     /// Changes of the set of pools, one at a time.
     pub(crate) changes: Turn,
     pub(crate) began: Moment,
@@ -89,7 +93,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(handle: Handle, config: Rc<Config>, host: HostId, scribe: Rc<Scribe>) -> Rc<Self> {
+    pub(crate) fn new(handle: Handle, config: Rc<Config>, host: HostId, scribe: Rc<Scribe>, ways: Ways) -> Rc<Self> {
         let seams = handle.seams();
         let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&scribe));
         Rc::new(Self {
@@ -97,12 +101,14 @@ impl Engine {
             began: seams.clock.now(),
             ledger: Ledger::new(config.pools_folder(), scribe),
             arbiter: Rc::new(arbiter),
+            ways,
             handle,
             seams,
             config,
             pools: RefCell::default(),
             closed: RefCell::default(),
             jobs: Jobs::default(),
+            members: Members::default(),
             changes: Turn::default(),
             doing: RefCell::default(),
             is_stopping: Cell::new(false),
@@ -110,7 +116,8 @@ impl Engine {
     }
 
     /// Carries out requests until nobody is left who could make one.
-    pub(crate) async fn serve(self: Rc<Self>, mut inbox: Inbox<Work>) {
+    pub(crate) async fn serve(self: Rc<Self>, mut inbox: Inbox<Work>, kernel: Inbox<Asked>) {
+        self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self).serve_kernel(kernel)));
         let starting = Rc::clone(&self);
         self.seams.spawner.spawn("start", Box::pin(async move { starting.start().await }));
         let ticking = Rc::downgrade(&self);

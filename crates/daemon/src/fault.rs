@@ -55,7 +55,7 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
         | OpenError::Store(_)
         | OpenError::Recover(_)
         | OpenError::LogDamage { .. }
-        | OpenError::Anchor { .. } => ErrorCode::Io,
+        | OpenError::Unsettled { .. } => ErrorCode::Io,
         OpenError::Pool(inner) => return pool(inner),
     };
     let found = body(code, error);
@@ -78,6 +78,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }
         | PoolError::Store { .. }
+        | PoolError::Checkpoint { .. }
         | PoolError::Arbiter { .. }
         | PoolError::Disk { .. }
         | PoolError::Label { .. }

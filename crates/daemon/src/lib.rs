@@ -1,1 +1,172 @@
-//! x
+//! The daemon: owns the pools of this host, serves their spaces, and answers the API.
+//!
+//! ```text
+//! clients of the API ─ control thread (HTTP, tokio) ─ mailbox ─┐
+//! NBD clients ─────────────────────────────────────────────────┤ engine thread (io_uring): pools, spaces, jobs
+//! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┘     │ awaited
+//!                                                      scribe (own files) · usher (devices)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `config`, `error`, `process`, `files` | settings, reasons not to run, the process, locks and own files |
+//! | `control` | the API's routes |
+//! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
+//! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
+//! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
+//! | `attach`, `nbd` | the ways in |
+//! | `plan`, `view`, `health`, `fault` | what is told: plans, state, health, errors |
+//!
+//! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
+//!
+//! Invariant: nothing is told to be done before what has to survive the daemon is on record.
+
+mod arbiter;
+mod attach;
+mod caller;
+mod config;
+mod control;
+mod devices;
+mod disks;
+mod engine;
+mod error;
+mod fault;
+mod files;
+mod health;
+mod jobs;
+mod ledger;
+mod member;
+mod nbd;
+mod opening;
+mod plan;
+mod pools;
+mod process;
+mod scribe;
+mod shutdown;
+mod spaces;
+mod view;
+
+use std::fs;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use dolmen_block_linux::Runtime;
+use dolmen_units::HostId;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan};
+pub use control::openapi;
+pub use dolmen_fuse::{KeeperProgram, keep};
+pub use error::DaemonError;
+
+use crate::attach::{EngineHost, Ways};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::files::{Lock, host_id, make_folder};
+use crate::scribe::Scribe;
+
+/// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
+pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
+/// The stack of the engine's thread; locked whole.
+const ENGINE_STACK_BYTES: usize = 4 << 20;
+
+/// Logs to standard error what happens, from `info` on unless [`LOG_VARIABLE`] says otherwise. Once per process.
+pub fn init_logging() {
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    // A program that has set its own logging up keeps it.
+    let _ = logging.try_init();
+}
+
+/// Runs the daemon in the calling process, until it is told to end.
+///
+/// # Errors
+/// [`DaemonError`]: why it did not start, or ended by itself. Nothing of what clients were told is lost by that.
+pub fn run(config: &Config) -> Result<(), DaemonError> {
+    process::abort_on_panic();
+    process::prepare();
+    for folder in [&config.state, &config.run, &config.arbiter_folder(), &config.pools_folder()] {
+        make_folder(folder)?;
+    }
+    let socket_lock = lock_beside(&config.socket);
+    let _locks =
+        [Lock::take(&config.state.join("lock"))?, Lock::take(&config.run.join("lock"))?, Lock::take(&socket_lock)?];
+    let host = host_id(&config.state)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| DaemonError::Thread { name: "control", source })?;
+    let listener = bind(&config.socket)?;
+    let (caller, engine) = start_engine(config.clone(), host)?;
+    tracing::info!(%host, socket = %config.socket.display(), version = env!("CARGO_PKG_VERSION"), "the daemon is running");
+    let ended = runtime.block_on(control(listener, caller));
+    // Everything of the API is gone now, and the engine ends by itself.
+    drop(runtime);
+    let _ = fs::remove_file(&config.socket);
+    engine.join().map_err(|_| DaemonError::EngineLost)?;
+    ended.map_err(|source| DaemonError::Thread { name: "control", source })
+}
+
+/// The lock that goes with a socket: two daemons with different state may still be given the same one.
+fn lock_beside(socket: &Path) -> PathBuf {
+    let mut name = socket.file_name().unwrap_or_default().to_os_string();
+    name.push(".lock");
+    socket.with_file_name(name)
+}
+
+/// Listens on the socket. One that is there already belongs to a daemon that is gone: its lock is held here.
+fn bind(path: &Path) -> Result<StdListener, DaemonError> {
+    let _ = fs::remove_file(path);
+    let listener = StdListener::bind(path).map_err(DaemonError::file("listening on", path))?;
+    listener.set_nonblocking(true).map_err(DaemonError::file("listening on", path))?;
+    Ok(listener)
+}
+
+async fn control(listener: StdListener, caller: Caller) -> std::io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    let (asked, signals) = tokio::sync::mpsc::channel(4);
+    for (kind, name) in [(SignalKind::terminate(), "SIGTERM"), (SignalKind::interrupt(), "SIGINT")] {
+        let (mut stream, asked) = (signal(kind)?, asked.clone());
+        tokio::spawn(async move {
+            while stream.recv().await.is_some() {
+                // A signal while another is being looked at says nothing new.
+                let _ = asked.try_send(name);
+            }
+        });
+    }
+    control::serve(listener, caller, signals).await;
+    Ok(())
+}
+
+/// Starts the engine's thread, and waits until it takes requests.
+fn start_engine(config: Config, host: HostId) -> Result<(Caller, JoinHandle<()>), DaemonError> {
+    let (ready, started) = sync_channel(1);
+    let thread = thread::Builder::new().name("dolmen engine".to_owned()).stack_size(ENGINE_STACK_BYTES);
+    let thread = thread.spawn(move || engine_thread(config, host, &ready));
+    let thread = thread.map_err(|source| DaemonError::Thread { name: "engine", source })?;
+    let caller = started.recv().map_err(|_| DaemonError::EngineLost)??;
+    Ok((caller, thread))
+}
+
+fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller, DaemonError>>) {
+    let made = Runtime::new(config.runtime).map_err(DaemonError::from);
+    let made = made.and_then(|runtime| Ok((runtime, Scribe::start("scribe")?, Scribe::start("usher")?)));
+    let (runtime, scribe, usher) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let handle = runtime.handle();
+    let (mailbox, inbox) = handle.mailbox();
+    let (kernel, asked) = handle.mailbox();
+    let ways = Ways::new(EngineHost::new(kernel), usher);
+    let engine = Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways);
+    if ready.send(Ok(Caller::new(mailbox))).is_ok() {
+        runtime.run(engine.serve(inbox, asked));
+    }
+}

@@ -23,12 +23,12 @@ use dolmen_pool::PoolError;
 use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
 use dolmen_units::{PoolId, SpaceId};
 
+use crate::attach::write_zeros;
+
 const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
 
 /// How long the listener rests when the system has no room for another connection.
 const REST: Duration = Duration::from_millis(200);
-/// Zeros that are written at a time where a range has to stay allocated.
-const ZEROS_BYTES: usize = 64 * 1024;
 
 /// A space that is served.
 pub(crate) struct Served {
@@ -127,23 +127,6 @@ impl SpaceExport {
             Durability::Durable => self.flush().await,
         }
     }
-
-    /// Zeros that take room, for clients that forbid holes.
-    async fn write_zeros(&self, range: Range<u64>) -> Result<(), ExportError> {
-        let space = &self.served.space;
-        let mut zeros = self.served.spaces.pool().seams().data.take(ZEROS_BYTES).await;
-        zeros.fill(0);
-        let zeros = zeros.freeze();
-        let mut at = range.start;
-        while at < range.end {
-            // Up to the next multiple, so that later pieces are whole blocks.
-            let room = ZEROS_BYTES as u64 - at % ZEROS_BYTES as u64;
-            let length = usize::try_from(room.min(range.end - at)).unwrap_or(ZEROS_BYTES);
-            space.write(at, &zeros.slice(0..length), Durability::Cached).await.map_err(|error| told(&error))?;
-            at += length as u64;
-        }
-        Ok(())
-    }
 }
 
 impl Export for SpaceExport {
@@ -187,7 +170,10 @@ impl Export for SpaceExport {
         match holes {
             Holes::Forbidden if self.served.space.is_thin() => match effort {
                 Effort::OnlyFast => return Err(ExportError::NotFast),
-                Effort::Any => self.write_zeros(range).await?,
+                Effort::Any => {
+                    let written = write_zeros(&self.served.spaces, &self.served.space, range).await;
+                    written.map_err(|error| told(&error))?;
+                }
             },
             Holes::Forbidden | Holes::Allowed => {
                 let length = range.end - range.start;
@@ -199,7 +185,7 @@ impl Export for SpaceExport {
 
     async fn block_status(&self, range: Range<u64>, into: &mut Extents) -> Result<(), ExportError> {
         let length = range.end - range.start;
-        let found = self.served.space.extents(range.start, length, EXTENTS_MAX).await;
+        let found = self.served.space.block_status(range.start, length, EXTENTS_MAX).await;
         for extent in found.map_err(|error| told(&error))? {
             let state = if extent.is_data { BlockState::Data } else { BlockState::Hole };
             if into.push(extent.length.0, state) == 0 {

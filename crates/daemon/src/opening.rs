@@ -51,6 +51,7 @@ impl Engine {
                 self.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
             }
         }
+        self.take_up_attached().await;
         // Clients that were cut off when the last daemon ended come back, and find everything as it was.
         self.listen();
     }

@@ -118,6 +118,7 @@ impl Engine {
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0) {
             users.push(format!("space {} has {} NBD clients", served.name, served.client_count()));
         }
+        users.extend(self.attached_of(pool));
         for job in self.jobs.of_pool(&name, self.seams.clock.now()) {
             users.push(format!("job {} works on {}", job.id, job.subject));
         }
@@ -125,7 +126,13 @@ impl Engine {
             return Ok(());
         }
         let message = format!("pool {name} cannot be {doing} while it is in use: {}; nothing was changed", users.join("; "));
-        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect the clients, wait for the jobs, then try again"))
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("detach and disconnect them, wait for the jobs, then try again"))
+    }
+
+    /// Lets go of the disks of a pool that was closed.
+    pub(crate) fn release_disks(&self, pool: &OpenPool) {
+        let names: Vec<String> = pool.spaces.pool().disks().iter().map(|disk| disk.name()).collect();
+        self.members.release(&names);
     }
 
     /// Takes a pool out of the list. Requests for it fail from now on.
@@ -157,6 +164,7 @@ impl Engine {
             ImportMode::Read => pool.spaces.close().await,
             ImportMode::Write | ImportMode::Confirmed => pool.spaces.export().await,
         };
+        self.release_disks(&pool);
         // Also when it failed: the pool was closed on the way, and its disks say which step was reached.
         let forgotten = self.ledger.remove(pool.id()).await;
         exported.map_err(|error| fault::space(&error).hint(format!("`dolmen pool import {name}`, then export it again")))?;
@@ -191,6 +199,7 @@ impl Engine {
             let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
             warnings.extend(wiped.err().map(|error| fault_text(&error)));
         }
+        self.release_disks(&pool);
         let absent = disks.iter().filter(|disk| disk.device().is_none());
         warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
         warnings.extend(self.arbiter.withdraw(pool.id()).await.err().map(|error| error.to_string()));

@@ -1,4 +1,5 @@
-//! A thread that writes the daemon's own files, so that the engine awaits them like any other I/O and never blocks.
+//! Threads for what blocks: writing the daemon's own files, and asking the kernel for devices. The engine awaits them like
+//! any other I/O.
 
 use std::future::Future;
 use std::io;
@@ -16,26 +17,26 @@ const STACK_BYTES: usize = 256 * 1024;
 
 type Chore = Box<dyn FnOnce() + Send>;
 
-/// The thread that writes files. It ends with this.
+/// A thread that does chores, one after the other. It ends with this.
 #[derive(Debug)]
 pub(crate) struct Scribe {
     chores: SyncSender<Chore>,
 }
 
 impl Scribe {
-    pub(crate) fn start() -> Result<Self, DaemonError> {
+    pub(crate) fn start(name: &'static str) -> Result<Self, DaemonError> {
         let (chores, inbox) = sync_channel::<Chore>(CHORES_MAX);
-        let thread = thread::Builder::new().name("dolmen scribe".to_owned()).stack_size(STACK_BYTES);
+        let thread = thread::Builder::new().name(format!("dolmen {name}")).stack_size(STACK_BYTES);
         let started = thread.spawn(move || inbox.into_iter().for_each(|chore| chore()));
-        started.map_err(|source| DaemonError::Thread { name: "scribe", source })?;
+        started.map_err(|source| DaemonError::Thread { name, source })?;
         Ok(Self { chores })
     }
 
     /// Has the chore done, in the order of the calls. Begun at the call.
-    pub(crate) fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static, F: FnOnce() -> io::Result<T> + Send + 'static>(
         &self,
-        chore: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> impl Future<Output = io::Result<T>> + use<T> {
+        chore: F,
+    ) -> impl Future<Output = io::Result<T>> + use<T, F> {
         let (answer, awaited) = reply();
         let sent = self.chores.try_send(Box::new(move || answer.send(chore())));
         async move {

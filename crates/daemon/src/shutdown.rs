@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, Plan, Shutdown};
 
+use crate::attach::Leave;
 use crate::caller::Answer;
 use crate::engine::Engine;
 use crate::plan::{made, planned};
@@ -14,7 +15,7 @@ impl Engine {
         let _changes = self.changes.take().await;
         self.check_running()?;
         if !request.hand_over {
-            self.check_nothing_attached()?;
+            self.check_nothing_used().await?;
         }
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
@@ -31,8 +32,9 @@ impl Engine {
             self.remember(pool).await;
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");
-        change.warnings.extend(self.let_go_of_attachments(request.hand_over).await);
         self.nbd.server().stop().await;
+        let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
+        change.warnings.extend(self.let_go_of_attachments(leave).await);
         for pool in pools {
             let _turn = pool.turn.take().await;
             // A job that was under way goes on with the next daemon; closing does not wait for it.
@@ -40,6 +42,7 @@ impl Engine {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
             }
+            self.release_disks(&pool);
             self.pools.borrow_mut().remove(&pool.id());
         }
         Ok(change)

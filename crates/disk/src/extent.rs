@@ -20,7 +20,8 @@ pub(crate) const SLOT_BYTES: u64 = 64 * 1024;
 /// How far from the end the back labels are looked for.
 pub(crate) const BACK_SEARCH_BYTES: u64 = 16 << 20;
 
-const _: () = assert!(FRONT_AT + 2 * SLOT_BYTES <= METADATA_AT, "both front slots lie in front of the metadata");
+const _: () =
+    assert!(FRONT_AT + 2 * SLOT_BYTES <= METADATA_AT, "both front slots lie in front of the metadata");
 const _: () = assert!(
     DISK_BYTES_MIN.0 > METADATA_AT + METADATA_BYTES_MIN + TAIL_BYTES + 2 * MEBIBYTE,
     "the smallest disk has grains"
@@ -61,7 +62,9 @@ pub enum ExtentError {
         data_end: u64,
     },
     /// The device ends before its last grain: an image cut short.
-    #[error("the device has {found}, but its label says that data reaches to byte {data_end}; the image was cut short")]
+    #[error(
+        "the device has {found}, but its label says that data reaches to byte {data_end}; the image was cut short"
+    )]
     CutShort {
         /// Size now.
         found: Bytes,
@@ -90,7 +93,8 @@ impl Extent {
     /// # Errors
     /// [`ExtentError::Contradiction`].
     pub fn check(&self) -> Result<(), ExtentError> {
-        let grains_aligned = self.data_start.is_multiple_of(GRAIN_BYTES) && self.data_end.is_multiple_of(GRAIN_BYTES);
+        let grains_aligned =
+            self.data_start.is_multiple_of(GRAIN_BYTES) && self.data_end.is_multiple_of(GRAIN_BYTES);
         let ordered = METADATA_AT.checked_add(self.metadata.0).is_some_and(|end| end <= self.data_start)
             && self.data_start < self.data_end
             && self.data_end <= self.capacity.0;

@@ -88,7 +88,8 @@ const ZFS_UBERBLOCK: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
 /// What the first and last mebibyte of a device of this size show, if anything.
 #[must_use]
 pub fn signature_of(front: &[u8], tail: &[u8], capacity: Bytes) -> Option<Foreign> {
-    let holds = |bytes: &[u8], at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
+    let holds =
+        |bytes: &[u8], at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
     if let Some(signature) = FRONT.iter().find(|signature| holds(front, signature.at, signature.magic)) {
         return Some(Foreign::Known { what: signature.what });
     }
@@ -99,7 +100,9 @@ pub fn signature_of(front: &[u8], tail: &[u8], capacity: Bytes) -> Option<Foreig
     if tail_at(tail, capacity, raid_end(capacity)).is_some_and(|rest| rest.starts_with(b"\xfc\x4e\x2b\xa9")) {
         return Some(Foreign::Known { what: "a member of a Linux software RAID (superblock at the end)" });
     }
-    if holds(front, 510, b"\x55\xaa") && front.get(446..510).is_some_and(|table| table.iter().any(|byte| *byte != 0)) {
+    if holds(front, 510, b"\x55\xaa")
+        && front.get(446..510).is_some_and(|table| table.iter().any(|byte| *byte != 0))
+    {
         return Some(Foreign::Known { what: "an MBR partition table" });
     }
     if tail.len() >= 512 && holds(tail, tail.len() - 512, b"EFI PART") {

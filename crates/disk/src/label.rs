@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::extent::{Extent, ExtentError};
 use crate::format::{
     EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
-    FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember, RawSpan,
+    FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember,
+    RawSpan,
 };
 
 /// What a pool does with a member.
@@ -98,7 +99,9 @@ pub enum LabelError {
         found: u64,
     },
     /// Written by a newer build.
-    #[error("the disk has format version {found}; this build knows versions up to {FORMAT_VERSION}; use a newer dolmen")]
+    #[error(
+        "the disk has format version {found}; this build knows versions up to {FORMAT_VERSION}; use a newer dolmen"
+    )]
     Version {
         /// Stored.
         found: u32,
@@ -227,7 +230,8 @@ impl Label {
         if raw.at.get() != at {
             return Err(LabelError::Misplaced { at, found: raw.at.get() });
         }
-        let missing = (raw.features_incompat.get() & !FEATURES_INCOMPAT) | (raw.features_ro_compat.get() & !FEATURES_RO_COMPAT);
+        let missing = (raw.features_incompat.get() & !FEATURES_INCOMPAT)
+            | (raw.features_ro_compat.get() & !FEATURES_RO_COMPAT);
         if missing != 0 {
             return Err(LabelError::Features { missing });
         }
@@ -261,7 +265,12 @@ impl Label {
         let pending_end = base_bytes + usize::from(raw.pending_member_count.get()) * MEMBER_BYTES;
         let pending = raw.pending.parse(at)?;
         let pending = pending
-            .map(|epoch| Ok::<_, LabelError>(Generation { epoch, members: members(tables.get(base_bytes..pending_end))? }))
+            .map(|epoch| {
+                Ok::<_, LabelError>(Generation {
+                    epoch,
+                    members: members(tables.get(base_bytes..pending_end))?,
+                })
+            })
             .transpose()?;
         Ok(Self {
             pool: PoolId(raw.pool),
@@ -288,7 +297,8 @@ fn checked_bytes<'a>(raw: &RawLabel, bytes: &'a [u8], at: u64) -> Result<&'a [u8
         }
     }
     let length = raw.length.get() as usize;
-    let expected_length = (HEADER_BYTES + usize::try_from(count).unwrap_or(0) * MEMBER_BYTES).next_multiple_of(4096);
+    let expected_length =
+        (HEADER_BYTES + usize::try_from(count).unwrap_or(0) * MEMBER_BYTES).next_multiple_of(4096);
     let whole = bytes.get(..length).filter(|_| length == expected_length);
     let limit = expected_length.min(bytes.len()) as u64;
     let whole = whole.ok_or(LabelError::Limit { at, field: "length", found: length as u64, limit })?;
@@ -309,7 +319,11 @@ fn parse_members(bytes: &[u8], at: u64) -> Result<Vec<Member>, LabelError> {
         let raw = RawMember::ref_from_bytes(entry).map_err(|_| LabelError::Absent)?;
         let member = raw.parse(at)?;
         if members.iter().any(|other| other.slot == member.slot || other.disk == member.disk) {
-            return Err(LabelError::Value { at, field: "slot of a member, given twice", found: u64::from(member.slot.0) });
+            return Err(LabelError::Value {
+                at,
+                field: "slot of a member, given twice",
+                found: u64::from(member.slot.0),
+            });
         }
         members.push(member);
     }
@@ -339,7 +353,9 @@ impl RawMember {
             1 => MemberState::Active,
             2 => MemberState::Absent,
             3 => MemberState::Retired,
-            other => return Err(LabelError::Value { at, field: "state of a member", found: u64::from(other) }),
+            other => {
+                return Err(LabelError::Value { at, field: "state of a member", found: u64::from(other) });
+            }
         };
         let slot = self.slot.get();
         if usize::from(slot) >= DISKS_MAX {
@@ -397,7 +413,12 @@ impl RawEpoch {
         if flags & EPOCH_PRESENT == 0 || flags & !(EPOCH_PRESENT | EPOCH_FORKED | EPOCH_EXPORTED) != 0 {
             return Err(LabelError::Value { at, field: "flags of an epoch", found: u64::from(flags) });
         }
-        let limit = |field, found: u16, limit: usize| LabelError::Limit { at, field, found: u64::from(found), limit: limit as u64 };
+        let limit = |field, found: u16, limit: usize| LabelError::Limit {
+            at,
+            field,
+            found: u64::from(found),
+            limit: limit as u64,
+        };
         let (voters, spans) = (self.voter_count.get(), self.span_count.get());
         if usize::from(voters) > VOTERS_MAX {
             return Err(limit("voters", voters, VOTERS_MAX));
@@ -406,9 +427,16 @@ impl RawEpoch {
             return Err(limit("log spans", spans, SPANS_MAX));
         }
         let id = |number: u64, nonce: u64| EpochId { number: Epoch(number), nonce };
-        let owner = if flags & EPOCH_EXPORTED == 0 { Owner::Host(HostId(self.owner)) } else { Owner::Exported };
-        let fork = Fork { forced: id(self.fork_number.get(), self.fork_nonce.get()), root: Epoch(self.fork_root.get()) };
-        let span = |span: &RawSpan| LogSpan { epoch: id(span.number.get(), span.nonce.get()), first: Lsn(span.first.get()) };
+        let owner =
+            if flags & EPOCH_EXPORTED == 0 { Owner::Host(HostId(self.owner)) } else { Owner::Exported };
+        let fork = Fork {
+            forced: id(self.fork_number.get(), self.fork_nonce.get()),
+            root: Epoch(self.fork_root.get()),
+        };
+        let span = |span: &RawSpan| LogSpan {
+            epoch: id(span.number.get(), span.nonce.get()),
+            first: Lsn(span.first.get()),
+        };
         let record = EpochRecord::new(RecordParts {
             id: id(self.number.get(), self.nonce.get()),
             predecessor: id(self.predecessor_number.get(), self.predecessor_nonce.get()),
@@ -427,8 +455,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn sample(members: u16, pending: bool) -> Label {
-        let disk = |number: u16| DiskId([u8::try_from(number % 256).unwrap(), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-        let epoch = EpochRecord::first(77, Owner::Host(HostId([9; 16])), vec![disk(0), disk(1)], Lsn(1)).unwrap();
+        let disk = |number: u16| {
+            DiskId([u8::try_from(number % 256).unwrap(), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15])
+        };
+        let epoch =
+            EpochRecord::first(77, Owner::Host(HostId([9; 16])), vec![disk(0), disk(1)], Lsn(1)).unwrap();
         let member = |number: u16| Member {
             disk: disk(number),
             capacity: Bytes::gib(1),
@@ -472,7 +503,10 @@ mod tests {
     #[test]
     fn a_label_at_another_address_is_refused() {
         let bytes = sample(2, false).encode(65536);
-        assert!(matches!(Label::parse(&bytes, 131072), Err(LabelError::Misplaced { at: 131072, found: 65536 })));
+        assert!(matches!(
+            Label::parse(&bytes, 131072),
+            Err(LabelError::Misplaced { at: 131072, found: 65536 })
+        ));
     }
 
     proptest! {

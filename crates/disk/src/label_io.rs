@@ -43,12 +43,21 @@ pub struct LabelIoError {
     pub source: DeviceError,
 }
 
-fn failure(device: &dyn BlockDevice, doing: &'static str, at: u64) -> impl FnOnce(DeviceError) -> LabelIoError {
+fn failure(
+    device: &dyn BlockDevice,
+    doing: &'static str,
+    at: u64,
+) -> impl FnOnce(DeviceError) -> LabelIoError {
     let device = device.name();
     move |source| LabelIoError { device, doing, at, source }
 }
 
-async fn read_bytes(seams: &Seams, device: &dyn BlockDevice, at: u64, length: u64) -> Result<Vec<u8>, LabelIoError> {
+async fn read_bytes(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    at: u64,
+    length: u64,
+) -> Result<Vec<u8>, LabelIoError> {
     let length = usize::try_from(length).unwrap_or(0);
     let buffer = seams.metadata.take(length).await;
     // Reading is never fenced: a label is looked at before anybody knows an epoch.
@@ -79,7 +88,9 @@ pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, L
     if found.newest.is_none() {
         // A device that lost or gained megabytes has its back labels elsewhere, and a front that nobody can read.
         let start = Bytes(capacity.0 - BACK_SEARCH_BYTES).align_up(MEBIBYTE).0;
-        for at in (start..back).step_by(MEBIBYTE as usize).flat_map(|at| [at, at + SLOT_BYTES]) {
+        let borders = (start / MEBIBYTE..back / MEBIBYTE)
+            .flat_map(|border| [border * MEBIBYTE, border * MEBIBYTE + SLOT_BYTES]);
+        for at in borders {
             let _ = found.slot(seams, device, at).await;
         }
     }
@@ -149,9 +160,11 @@ pub async fn write_label(
         }
         let mut buffer = seams.metadata.take(bytes.len()).await;
         buffer.copy_in(&bytes);
-        write(device, token, at, buffer.freeze(), Durability::Cached)
-            .await
-            .map_err(failure(device, "writing the label", at))?;
+        write(device, token, at, buffer.freeze(), Durability::Cached).await.map_err(failure(
+            device,
+            "writing the label",
+            at,
+        ))?;
     }
     flush(device, token).await.map_err(failure(device, "flushing the label", FRONT_AT + slot))
 }

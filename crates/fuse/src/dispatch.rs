@@ -17,7 +17,8 @@ use crate::wire::{
 pub(crate) const BACKGROUND_MAX: u16 = 128;
 /// Where the kernel begins to think the device congested.
 const CONGESTION_THRESHOLD: u16 = 96;
-const _: () = assert!(CONGESTION_THRESHOLD < BACKGROUND_MAX, "congestion is noticed before it stops anything");
+const _: () =
+    assert!(CONGESTION_THRESHOLD < BACKGROUND_MAX, "congestion is noticed before it stops anything");
 
 /// The kind of a folder's entry that is a regular file.
 const DIRENT_FILE: u32 = 8;

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::holders::{Holder, holders, list};
 use crate::host::SpaceKey;
-use crate::keeper::{Keeper, KeeperError};
+use crate::keeper::{Keeper, KeeperError, KeeperProgram};
 use crate::ledger::{Access, Attachment, Ledger, LedgerError, Made};
 use crate::loop_device::{self, Cleared, LoopDevice, LoopError, Plan, Tag};
 use crate::mount::{self, MountError};
@@ -93,7 +93,9 @@ pub enum AttachError {
         name: String,
     },
     /// The length or the sector is not one that a disk can have.
-    #[error("attaching {name}: {size} in sectors of {sector_bytes} bytes make no disk; a disk has whole sectors of 512 or 4096 bytes")]
+    #[error(
+        "attaching {name}: {size} in sectors of {sector_bytes} bytes make no disk; a disk has whole sectors of 512 or 4096 bytes"
+    )]
     Shape {
         /// What was to be attached.
         name: String,
@@ -224,7 +226,19 @@ pub struct Files {
     pub(crate) at: PathBuf,
     pub(crate) links: PathBuf,
     pub(crate) read_ahead_kib: u64,
+    pub(crate) keeper_program: KeeperProgram,
     pub(crate) survival: Survival,
+}
+
+/// What [`Files::tend`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeeperHealth {
+    /// It lives.
+    Alive,
+    /// It had died; there is a new one.
+    Replaced,
+    /// The folder is closed or was unmounted: there is nothing to keep.
+    NotNeeded,
 }
 
 impl fmt::Debug for Files {
@@ -494,6 +508,28 @@ impl Files {
         self.shared.nodes.remove(attachment.node);
         inner.forget(space)?;
         Ok(())
+    }
+
+    /// Looks whether the keeper lives, and starts another if it does not: cheap, to be called now and then. Until the new
+    /// one holds the connection, the death of the daemon would fail all I/O on attached spaces.
+    ///
+    /// # Errors
+    /// [`KeeperError`] when there is none and none could be started.
+    pub fn tend(&self) -> Result<KeeperHealth, KeeperError> {
+        let mut inner = self.lock();
+        let Inner { made, keeper, .. } = &mut *inner;
+        let (Some(before), Some(socket), true) = (keeper.as_mut(), &made.keeper, self.shared.is_alive())
+        else {
+            return Ok(KeeperHealth::NotNeeded);
+        };
+        if before.is_keeping()? {
+            return Ok(KeeperHealth::Alive);
+        }
+        let fresh = Keeper::start(&self.keeper_program, socket)?;
+        fresh.put(self.shared.fuse(), self.shared.region.file())?;
+        fresh.watch()?;
+        *keeper = Some(fresh);
+        Ok(KeeperHealth::Replaced)
     }
 
     /// Unmounts the folder and ends the keeper, once nothing is attached.

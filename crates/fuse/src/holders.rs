@@ -37,7 +37,11 @@ impl fmt::Display for Holder {
 /// All of them, in one line.
 pub(crate) fn list(by: &[Holder]) -> String {
     let texts: Vec<String> = by.iter().map(ToString::to_string).collect();
-    if texts.is_empty() { "in use by somebody who cannot be seen from here".to_owned() } else { texts.join(", ") }
+    if texts.is_empty() {
+        "in use by somebody who cannot be seen from here".to_owned()
+    } else {
+        texts.join(", ")
+    }
 }
 
 /// Who uses the device, except this process.

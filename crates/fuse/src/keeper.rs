@@ -11,7 +11,8 @@
 //! needs no memory that only the daemon could free. It ends when it is told to, or when the folder has been unmounted.
 //! Under systemd the unit must say `KillMode=process`, or stopping the daemon stops the keeper too.
 //!
-//! The conversation, over `SOCK_SEQPACKET`: one byte asks, one byte answers, descriptors ride along.
+//! The conversation, over `SOCK_SEQPACKET`: one question per connection; one byte asks, one byte answers,
+//! descriptors ride along.
 //!
 //! | question | answer |
 //! |---|---|
@@ -104,11 +105,10 @@ pub(crate) struct Kept {
     pub(crate) slots: OwnedFd,
 }
 
-/// The daemon's end.
+/// The daemon's end. It connects for each question: a connection that it held open would keep the next daemon waiting.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     socket: PathBuf,
-    connection: OwnedFd,
     /// Present if this daemon started it.
     child: Option<Child>,
 }
@@ -130,7 +130,7 @@ impl Keeper {
     /// Reaches the keeper that listens there; `None` when there is none.
     pub(crate) fn find(socket: &Path) -> Result<Option<Self>, KeeperError> {
         match connect(socket) {
-            Ok(connection) => Ok(Some(Self { socket: socket.to_owned(), connection, child: None })),
+            Ok(_) => Ok(Some(Self { socket: socket.to_owned(), child: None })),
             Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),
             Err(error) => Err(KeeperError::Socket { socket: socket.to_owned(), source: error.into() }),
         }
@@ -143,12 +143,9 @@ impl Keeper {
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).current_dir("/");
         command.stdin(Stdio::from(listener)).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command
-            .spawn()
-            .map_err(|source| KeeperError::Start { program: program.path.clone(), source })?;
-        let connection = connect(socket)
-            .map_err(|error| KeeperError::Socket { socket: socket.to_owned(), source: error.into() })?;
-        Ok(Self { socket: socket.to_owned(), connection, child: Some(child) })
+        let child =
+            command.spawn().map_err(|source| KeeperError::Start { program: program.path.clone(), source })?;
+        Ok(Self { socket: socket.to_owned(), child: Some(child) })
     }
 
     fn listen(socket: &Path) -> Result<OwnedFd, Errno> {
@@ -172,8 +169,9 @@ impl Keeper {
         let socket = || self.socket.clone();
         let failed =
             |error: Errno| KeeperError::Conversation { doing, socket: socket(), source: error.into() };
-        send(&self.connection, question, fds).map_err(failed)?;
-        let (answer, received) = receive(&self.connection).map_err(failed)?;
+        let connection = connect(&self.socket).map_err(failed)?;
+        send(&connection, question, fds).map_err(failed)?;
+        let (answer, received) = receive(&connection).map_err(failed)?;
         match answer {
             Some(YES) => Ok(received.into_iter().flatten().collect()),
             Some(_) => Err(KeeperError::Refused { doing, socket: socket() }),
@@ -200,14 +198,33 @@ impl Keeper {
         Ok(Some(Kept { fuse, slots }))
     }
 
+    /// Whether it lives and holds something. One that has ended is reaped.
+    pub(crate) fn is_keeping(&mut self) -> Result<bool, KeeperError> {
+        match self.get() {
+            Ok(kept) => Ok(kept.is_some()),
+            Err(KeeperError::Conversation { source, .. }) if is_gone(&source) => {
+                if let Some(mut child) = self.child.take() {
+                    // It is dead or about to be: nobody listens on its socket any more.
+                    let _ = child.wait();
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Tells it that the connection is alive, so that it ends with it.
     pub(crate) fn watch(&self) -> Result<(), KeeperError> {
         self.ask("watch the connection", WATCH, &[]).map(|_| ())
     }
 
-    /// Tells it to let go and to end.
+    /// Tells it to let go and to end. It may have ended by itself, when the folder was unmounted.
     pub(crate) fn end(mut self) -> Result<(), KeeperError> {
-        self.ask("end", END, &[])?;
+        match self.ask("end", END, &[]) {
+            Ok(_) => {}
+            Err(KeeperError::Conversation { source, .. }) if is_gone(&source) => {}
+            Err(error) => return Err(error),
+        }
         if let Some(mut child) = self.child.take() {
             // It has promised to end; only its place in the table of processes is left to free.
             let _ = child.wait();
@@ -220,8 +237,20 @@ impl Keeper {
 
     /// The keeper's process.
     pub(crate) fn pid(&self) -> Option<i32> {
-        socket_peercred(&self.connection).ok().map(|peer| peer.pid.as_raw_nonzero().get())
+        match &self.child {
+            Some(child) => i32::try_from(child.id()).ok(),
+            None => {
+                let peer = connect(&self.socket).and_then(socket_peercred).ok()?;
+                Some(peer.pid.as_raw_nonzero().get())
+            }
+        }
     }
+}
+
+/// Whether nobody is on the other side any more.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotFound)
 }
 
 fn send(connection: &impl AsFd, byte: u8, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -286,7 +315,8 @@ fn prepare() -> Result<(), Errno> {
         }
     }
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
-    Ok(())
+    // The socket listens already; this makes the keeper the one that it is known by on the other side.
+    rustix::net::listen(rustix::stdio::stdin(), BACKLOG)
 }
 
 fn serve() -> Result<(), Errno> {
@@ -326,29 +356,17 @@ fn wait(listener: BorrowedFd<'_>, hold: &Hold) -> Result<bool, Errno> {
     }
 }
 
-/// Serves one daemon until it hangs up, and with it the watch over the connection. Returns the last question.
+/// Answers the one question of a daemon, which must come at once. Returns the question.
 fn talk(connection: &OwnedFd, hold: &mut Hold) -> Option<u8> {
-    let trusted =
-        socket_peercred(connection).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
-    if !trusted {
+    let trusted = socket_peercred(connection).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
+    let limited = set_socket_timeout(connection, Timeout::Recv, Some(ANSWER_LIMIT));
+    if !trusted || limited.is_err() {
         return None;
     }
-    loop {
-        if !wait_for_question(connection, hold) {
-            return Some(END);
-        }
-        let Ok((Some(question), fds)) = receive(connection) else { return None };
-        let answered = answer(connection, question, fds, hold);
-        if question == END || answered.is_err() {
-            return Some(question);
-        }
-    }
-}
-
-/// Waits until the daemon speaks or hangs up; false when the connection has ended instead.
-fn wait_for_question(connection: &OwnedFd, hold: &Hold) -> bool {
-    // A hang-up makes a socket readable, too. A failing poll is told apart by the receive that follows.
-    wait(connection.as_fd(), hold).unwrap_or(true)
+    let Ok((Some(question), fds)) = receive(connection) else { return None };
+    // A daemon that does not wait for its answer asks again.
+    let _ = answer(connection, question, fds, hold);
+    Some(question)
 }
 
 fn answer(
@@ -384,9 +402,8 @@ fn answer(
 fn make_resident(slots: &OwnedFd) {
     let len = rustix::fs::fstat(slots).map_or(0, |status| usize::try_from(status.st_size).unwrap_or(0));
     // SAFETY: a new mapping at an address of the kernel's choice, which nothing here ever accesses.
-    let mapped = unsafe {
-        rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, slots, 0)
-    };
+    let mapped =
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, slots, 0) };
     if let Ok(address) = mapped {
         // SAFETY: the range was just mapped.
         let _ = unsafe { rustix::mm::mlock(address, len) };

@@ -58,7 +58,9 @@ mod slots;
 mod start;
 mod wire;
 
-pub use files::{AttachError, Attached, CloseError, DetachError, Files, Survival, Unanswered, Wanted};
+pub use files::{
+    AttachError, Attached, CloseError, DetachError, Files, KeeperHealth, Survival, Unanswered, Wanted,
+};
 pub use holders::Holder;
 pub use host::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SpaceKey, WriteRequest};
 pub use keeper::{KeeperError, KeeperProgram, keep};

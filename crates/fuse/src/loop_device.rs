@@ -72,7 +72,9 @@ const _: () = assert!(size_of::<Info>() == 232 && size_of::<Configuration>() == 
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
     /// The kernel has no loop devices, or their module is not loaded.
-    #[error("opening {CONTROL}: {source}; load it with `modprobe loop`, or use the space over NBD with `dolmen serve`")]
+    #[error(
+        "opening {CONTROL}: {source}; load it with `modprobe loop`, or use the space over NBD with `dolmen serve`"
+    )]
     NoLoop {
         /// What the system said.
         source: io::Error,
@@ -277,8 +279,9 @@ impl LoopDevice {
         match Self::info(open.as_fd()) {
             Ok(Some(info)) => info.tag == tag.0,
             Ok(None) => false,
-            Err(_) => fs::read_to_string(self.sysfs("loop/backing_file"))
-                .is_ok_and(|path| Path::new(path.trim_end()).file_name().is_some_and(|name| name == file_name)),
+            Err(_) => fs::read_to_string(self.sysfs("loop/backing_file")).is_ok_and(|path| {
+                Path::new(path.trim_end()).file_name().is_some_and(|name| name == file_name)
+            }),
         }
     }
 
@@ -343,7 +346,8 @@ impl LoopDevice {
 
     fn keep_configured(self) -> Result<Cleared, LoopError> {
         let open = self.open().map_err(|error| self.error("opening", error))?;
-        let Some(mut info) = Self::info(open.as_fd()).map_err(|error| self.error("looking at", error))? else {
+        let Some(mut info) = Self::info(open.as_fd()).map_err(|error| self.error("looking at", error))?
+        else {
             return Ok(Cleared::Done);
         };
         info.flags &= !FLAG_AUTOCLEAR;

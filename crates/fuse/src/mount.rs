@@ -19,7 +19,9 @@ const FILE_SYSTEM: &str = "fuse.dolmen";
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel has no FUSE, or its module is not loaded.
-    #[error("opening /dev/fuse: {source}; load it with `modprobe fuse`, or use the space over NBD with `dolmen serve`")]
+    #[error(
+        "opening /dev/fuse: {source}; load it with `modprobe fuse`, or use the space over NBD with `dolmen serve`"
+    )]
     NoFuse {
         /// What the system said.
         source: io::Error,
@@ -70,7 +72,8 @@ pub(crate) fn mount(fuse: &OwnedFd, at: &Path) -> Result<(), MountError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     let fd = fuse.as_fd().as_raw_fd();
-    let options = format!("fd={fd},rootmode={FOLDER_MODE:o},user_id={uid},group_id={gid},default_permissions\0");
+    let options =
+        format!("fd={fd},rootmode={FOLDER_MODE:o},user_id={uid},group_id={gid},default_permissions\0");
     let options = std::ffi::CStr::from_bytes_until_nul(options.as_bytes())
         .map_err(|error| failed("mounting", io::Error::other(error)))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
@@ -128,7 +131,8 @@ fn unescape(text: &str) -> PathBuf {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits =
+            tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
         let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         plain.push(code.unwrap_or(*first));
         rest = if code.is_some() { tail.get(3..).unwrap_or_default() } else { tail };

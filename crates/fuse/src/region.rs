@@ -80,13 +80,17 @@ pub enum RegionError {
         source: io::Error,
     },
     /// Not a region, or one of another version of Dolmen.
-    #[error("taking over the request slots of the daemon before: found layout version {found}, this daemon knows {VERSION}; start the version of dolmen that ran before, or detach all spaces with it first")]
+    #[error(
+        "taking over the request slots of the daemon before: found layout version {found}, this daemon knows {VERSION}; start the version of dolmen that ran before, or detach all spaces with it first"
+    )]
     Version {
         /// The version found; 0 when it is no region at all.
         found: u32,
     },
     /// Sizes that do not fit each other.
-    #[error("taking over the request slots of the daemon before: {slot_count} slots of {payload_bytes} bytes do not fit a file of {file_bytes} bytes")]
+    #[error(
+        "taking over the request slots of the daemon before: {slot_count} slots of {payload_bytes} bytes do not fit a file of {file_bytes} bytes"
+    )]
     Shape {
         /// Slots by the first page.
         slot_count: u32,
@@ -127,7 +131,9 @@ pub(crate) enum Found {
     /// Read and not answered.
     Unanswered,
     /// Carried out with this result, perhaps answered.
-    Answering { error: i32 },
+    Answering {
+        error: i32,
+    },
 }
 
 /// The mapped slots. It hands out raw access by slot number; that one slot has one user at a time is the business of
@@ -173,7 +179,8 @@ impl Region {
     pub(crate) fn take_over(file: OwnedFd) -> Result<Self, RegionError> {
         let mut head = [0u8; 20];
         let read = rustix::io::pread(&file, &mut head, 0).unwrap_or(0);
-        let word = |at: usize| head.get(at..at + 4).and_then(|word| u32::read_from_bytes(word).ok()).unwrap_or(0);
+        let word =
+            |at: usize| head.get(at..at + 4).and_then(|word| u32::read_from_bytes(word).ok()).unwrap_or(0);
         let magic = u64::read_from_bytes(head.get(..8).unwrap_or_default()).unwrap_or(0);
         if read < head.len() || magic != MAGIC {
             return Err(RegionError::Version { found: 0 });
@@ -197,7 +204,9 @@ impl Region {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &file, 0) };
         let memory = mapped.map_err(|source| RegionError::Map { bytes, source: source.into() })?;
-        let Some(memory) = NonNull::new(memory.cast::<u8>()) else { panic!("the kernel mapped address zero") };
+        let Some(memory) = NonNull::new(memory.cast::<u8>()) else {
+            panic!("the kernel mapped address zero")
+        };
         // SAFETY: the range was just mapped.
         if let Err(error) = unsafe { rustix::mm::mlock(memory.as_ptr().cast(), bytes) } {
             tracing::warn!(
@@ -314,6 +323,7 @@ mod tests {
 
     fn receive(region: &Region, index: usize, unique: u64) {
         let head = InHead { len: 40, unique, ..InHead::default() };
+        // SAFETY: the slot is mapped, and only this test uses it.
         unsafe { region.front(index).cast::<InHead>().write_unaligned(head) };
     }
 

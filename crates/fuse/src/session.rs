@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -120,6 +120,10 @@ impl Shared {
             answers: get(&self.counters.answers),
             late_answers: get(&self.counters.late_answers),
         }
+    }
+
+    pub(crate) fn fuse(&self) -> BorrowedFd<'_> {
+        self.fuse.as_fd()
     }
 
     /// Whether the kernel still sends requests.

@@ -36,12 +36,8 @@ impl Slots {
             let mut bits = word.load(Ordering::SeqCst);
             while bits != 0 {
                 let bit = bits.trailing_zeros();
-                match word.compare_exchange_weak(
-                    bits,
-                    bits & !(1 << bit),
-                    Ordering::SeqCst,
-                    Ordering::SeqCst,
-                ) {
+                match word.compare_exchange_weak(bits, bits & !(1 << bit), Ordering::SeqCst, Ordering::SeqCst)
+                {
                     Ok(_) => return Some(base + bit as usize),
                     Err(now) => bits = now,
                 }

@@ -21,7 +21,7 @@ use crate::dispatch::BACKGROUND_MAX;
 use crate::files::{Attached, Files, Inner, Survival, Unanswered, device_of, file_name, link_of, node_of};
 use crate::holders::{Holder, holders};
 use crate::host::Host;
-use crate::keeper::{Kept, Keeper, KeeperError, KeeperProgram};
+use crate::keeper::{Keeper, KeeperError, KeeperProgram, Kept};
 use crate::ledger::{Attachment, Ledger, LedgerError, Made};
 use crate::loop_device::{self, Cleared, LoopDevice};
 use crate::mount::{self, MountError, Mounted};
@@ -381,13 +381,15 @@ impl Starter {
     ) -> Result<(Files, TakenUp), StartError> {
         let survival = Survival { unanswered: self.unanswered(&shared), absence_s_max: absence_s_max() };
         self.ledger.store(&self.made)?;
-        let inner = Inner { made: self.made, ledger: self.ledger, keeper: Some(keeper), readers: Some(readers) };
+        let inner =
+            Inner { made: self.made, ledger: self.ledger, keeper: Some(keeper), readers: Some(readers) };
         let files = Files {
             shared,
             inner: Mutex::new(inner),
             at: self.at,
             links: self.config.links,
             read_ahead_kib: self.config.read_ahead_kib,
+            keeper_program: self.config.keeper,
             survival,
         };
         self.taken_up.resumed = files.attached();

@@ -243,7 +243,8 @@ pub(crate) struct Dirent {
 
 const _: () = assert!(size_of::<InHead>() == 40 && size_of::<OutHead>() == 16);
 const _: () = assert!(size_of::<ReadIn>() == 40 && size_of::<WriteIn>() == 40 && size_of::<WriteOut>() == 8);
-const _: () = assert!(size_of::<FallocateIn>() == 32 && size_of::<InitIn>() == 16 && size_of::<InitOut>() == 64);
+const _: () =
+    assert!(size_of::<FallocateIn>() == 32 && size_of::<InitIn>() == 16 && size_of::<InitOut>() == 64);
 const _: () = assert!(size_of::<Attributes>() == 88 && size_of::<EntryOut>() == 128);
 const _: () = assert!(size_of::<AttributesOut>() == 104 && size_of::<OpenOut>() == 16);
 const _: () = assert!(size_of::<StatfsOut>() == 80 && size_of::<Dirent>() == 24);

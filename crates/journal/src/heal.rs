@@ -1,5 +1,6 @@
 //! Making copies equal: every copy to the union after a crash, a new voter to the others while the log runs.
 
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{self as block_io, DeviceError, Durability, Seams};
 use dolmen_buffer::{FRAME_BYTES_MAX, Shared};
 use dolmen_units::{DiskId, Epoch, Lsn};
@@ -8,7 +9,7 @@ use crate::format::{self, BatchHeader};
 use crate::recover::{Recovered, Sighting};
 use crate::ring::Ring;
 use crate::state::Live;
-use crate::{CopyFailure, LogCopy, join, list};
+use crate::{CopyFailure, LogCopy, list};
 
 /// What healing wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,7 +61,7 @@ impl Recovered {
     /// The copies that failed. Nothing may be served from the recovered log with one of them as a voter.
     pub async fn heal(&self) -> Result<Healed, HealError> {
         let results =
-            join::all(self.copies.iter().zip(0..).map(|(copy, number)| self.heal_copy(copy, number))).await;
+            join_all(self.copies.iter().zip(0..).map(|(copy, number)| self.heal_copy(copy, number))).await;
         let mut healed = Healed::default();
         let mut failures = Vec::new();
         for (result, copy) in results.into_iter().zip(&self.copies) {

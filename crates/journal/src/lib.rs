@@ -25,7 +25,6 @@
 
 pub mod format;
 mod heal;
-mod join;
 mod line;
 mod log;
 mod ranges;

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{self as block_io, DeviceError, Seams};
 use dolmen_units::{BLOCK_BYTES, DiskId, Epoch, Lsn, PoolId};
 
 use crate::format::{Batch, BatchError, BatchHeader, Expected, Header, KIND_HOLES, Record, hole_ranges};
 use crate::ranges::LsnRanges;
 use crate::ring::{Place, Ring, RingError};
-use crate::{COPIES_MAX, CopyFailure, LogCopy, Owner, join, list};
+use crate::{COPIES_MAX, CopyFailure, LogCopy, Owner, list};
 
 /// What is read at once from a copy.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -159,7 +160,7 @@ pub async fn recover(
     }
     let search = Search { seams, token, pool, ring, tail, spans, found: RefCell::default() };
     let scans = copies.iter().zip(0..).map(|(copy, number)| search.scan(copy, number));
-    let failures: Vec<CopyFailure> = join::all(scans).await.into_iter().filter_map(Result::err).collect();
+    let failures: Vec<CopyFailure> = join_all(scans).await.into_iter().filter_map(Result::err).collect();
     if failures.len() == copies.len() {
         return Err(RecoverError::Unreadable { pool, failures });
     }

@@ -195,7 +195,8 @@ impl Change<'_> {
     pub async fn commit(mut self) -> Result<(), PoolError> {
         let log = Rc::clone(self.pool.writable_log()?);
         let room = self.pool.store.room();
-        if self.purpose == Purpose::Claim && room.pages_free < room.pages_needed_max + METADATA_PAGES_RESERVE {
+        if self.purpose == Purpose::Claim && room.pages_free < room.pages_needed_max + METADATA_PAGES_RESERVE
+        {
             return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
         }
         // Edits of free grains come last, when it is certain that the record will be written.

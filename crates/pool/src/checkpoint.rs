@@ -57,7 +57,9 @@ impl Pool {
                         self.exclude_id(failure.disk, ExcludeReason::MissedCommit).await?;
                     }
                 }
-                Err(CheckpointError::Full { .. }) => return Err(PoolError::MetadataFull { name: self.name.clone() }),
+                Err(CheckpointError::Full { .. }) => {
+                    return Err(PoolError::MetadataFull { name: self.name.clone() });
+                }
                 Err(source) => return Err(PoolError::Checkpoint { name: self.name.clone(), source }),
             }
         }

@@ -8,15 +8,17 @@
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, Zoning, flush, write};
-use dolmen_disk::{Contents, Extent, Generation, Label, METADATA_AT, Member, MemberState, look, wipe, write_label};
+use dolmen_disk::{
+    Contents, Extent, Generation, Label, METADATA_AT, Member, MemberState, look, wipe, write_label,
+};
 use dolmen_epoch::{EpochRecord, Owner};
 use dolmen_journal::{Place, Ring};
 use dolmen_store::{Area, Replica, Store};
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, Lsn, Name, PoolId};
 
 use crate::arbiter::Arbiter;
-use crate::checkpoint::anchor_of;
 use crate::change::Purpose;
+use crate::checkpoint::anchor_of;
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::VOTERS_WANTED;
@@ -78,7 +80,8 @@ pub async fn create(
     let voters = choose_voters(devices, &members);
     let smallest = voters.iter().filter_map(|index| extents.get(*index)).map(|extent| extent.metadata).min();
     let (log, pages) = metadata_lengths(smallest.unwrap_or_default());
-    let voter_ids: Vec<DiskId> = voters.iter().filter_map(|index| members.get(*index)).map(|m| m.disk).collect();
+    let voter_ids: Vec<DiskId> =
+        voters.iter().filter_map(|index| members.get(*index)).map(|m| m.disk).collect();
     let nonce = seams.entropy.next_u64();
     let epoch = EpochRecord::first(nonce, Owner::Host(arbiter.host()), voter_ids.clone(), Lsn(1))?;
     for (device, member) in devices.iter().zip(&members) {
@@ -146,7 +149,11 @@ pub async fn check_devices(
     Ok(extents)
 }
 
-async fn check_device(seams: &Seams, device: &dyn BlockDevice, overwrite: bool) -> Result<Extent, CreateError> {
+async fn check_device(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    overwrite: bool,
+) -> Result<Extent, CreateError> {
     let name = device.name();
     if device.geometry().zoning == Zoning::HostManaged {
         return Err(CreateError::Zoned { name });
@@ -199,7 +206,7 @@ pub(crate) async fn prepare(seams: &Seams, device: &dyn BlockDevice, log: Bytes)
     let token = Epoch(1);
     wipe(seams, device, token).await?;
     let failed = |source: DeviceError| CreateError::Device { name: device.name(), source };
-    let mut buffer = seams.metadata.take(MEBIBYTE as usize).await;
+    let mut buffer = seams.metadata.take(dolmen_buffer::FRAME_BYTES_MAX).await;
     buffer.fill(0);
     let zeros = buffer.freeze();
     let end = METADATA_AT + CHECKPOINT_BYTES + log.0;
@@ -231,8 +238,14 @@ impl Pool {
         let slot = self.free_slot()?;
         prepare(&self.seams, device.as_ref(), self.log_bytes).await.map_err(join)?;
         let disk = DiskId(self.seams.entropy.next_id());
-        let member =
-            Member { disk, capacity: extent.capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0) };
+        let member = Member {
+            disk,
+            capacity: extent.capacity,
+            slot,
+            state: MemberState::Active,
+            fault_domain,
+            left: Epoch(0),
+        };
         let disk = self.admit(device, extent, member).await?;
         self.free.borrow_mut().insert(slot, FreeMap::whole(extent.grain_count()));
         // The record of its free grains rides on this change.

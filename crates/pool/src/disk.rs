@@ -99,7 +99,11 @@ impl Disk {
     #[must_use]
     pub fn state(&self) -> DiskState {
         let seated = self.seat.borrow().is_some();
-        if seated && self.member.get().state != MemberState::Absent { DiskState::Present } else { DiskState::Absent }
+        if seated && self.member.get().state != MemberState::Absent {
+            DiskState::Present
+        } else {
+            DiskState::Absent
+        }
     }
 
     /// Whether it takes part now.
@@ -185,7 +189,11 @@ impl Disk {
 
     fn seated(&self) -> Option<(Rc<dyn BlockDevice>, u64)> {
         let present = self.member.get().state != MemberState::Absent;
-        self.seat.borrow().as_ref().filter(|_| present).map(|seat| (Rc::clone(&seat.device), seat.extent.data_start))
+        self.seat
+            .borrow()
+            .as_ref()
+            .filter(|_| present)
+            .map(|seat| (Rc::clone(&seat.device), seat.extent.data_start))
     }
 
     /// Reads from byte `at` of the data area. Submitted at the call.
@@ -219,8 +227,9 @@ impl Disk {
         durability: Durability,
     ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
         let guard = self.begin(true);
-        let started =
-            self.seated().map(|(device, start)| write(device.as_ref(), self.token.get(), start + at, from, durability));
+        let started = self
+            .seated()
+            .map(|(device, start)| write(device.as_ref(), self.token.get(), start + at, from, durability));
         async move {
             let result = match started {
                 Some(writing) => writing.await,
@@ -256,7 +265,8 @@ impl Disk {
         let disk = Rc::clone(self);
         let covered = disk.activity.get();
         let needed = disk.needs_flush();
-        let started = self.seated().map(|(device, _)| needed.then(|| flush(device.as_ref(), self.token.get())));
+        let started =
+            self.seated().map(|(device, _)| needed.then(|| flush(device.as_ref(), self.token.get())));
         async move {
             let result = match started {
                 None => Err(DeviceError::Gone),

@@ -48,7 +48,11 @@ impl Pool {
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn exclude_id(self: &Rc<Self>, id: DiskId, reason: ExcludeReason) -> Result<(), PoolError> {
+    pub(crate) async fn exclude_id(
+        self: &Rc<Self>,
+        id: DiskId,
+        reason: ExcludeReason,
+    ) -> Result<(), PoolError> {
         let slot = self.disks().iter().find(|disk| disk.id() == id).map(|disk| disk.slot());
         match slot {
             Some(slot) => self.exclude(slot, reason).await,
@@ -125,11 +129,18 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool cannot be written.
-    pub async fn set_member_state(self: &Rc<Self>, slot: DiskSlot, state: MemberState) -> Result<(), PoolError> {
+    pub async fn set_member_state(
+        self: &Rc<Self>,
+        slot: DiskSlot,
+        state: MemberState,
+    ) -> Result<(), PoolError> {
         let _turn = self.epoch_turn.take().await;
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);
-            plan.members.iter_mut().filter(|member| member.slot == slot).for_each(|member| member.state = state);
+            plan.members
+                .iter_mut()
+                .filter(|member| member.slot == slot)
+                .for_each(|member| member.state = state);
             plan
         })
         .await
@@ -145,9 +156,8 @@ impl Pool {
         let turn = self.epoch_turn.take().await;
         let withdrawn = self.arbiter.withdraw(self.id).await;
         withdrawn.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
-        let exported = self
-            .change_epoch(|generation, _| Plan { owner: Owner::Exported, ..plan_of(generation) })
-            .await;
+        let exported =
+            self.change_epoch(|generation, _| Plan { owner: Owner::Exported, ..plan_of(generation) }).await;
         self.write_other_labels().await;
         drop(turn);
         self.stop().await;
@@ -160,11 +170,13 @@ impl Pool {
     /// When something could not be written. The next opening recovers then, as after a crash.
     pub async fn close(self: &Rc<Self>) -> Result<(), PoolError> {
         let written = match self.writable_log() {
-            Ok(_) => async {
-                self.checkpoint().await?;
-                self.flush_disks().await
+            Ok(_) => {
+                async {
+                    self.checkpoint().await?;
+                    self.flush_disks().await
+                }
+                .await
             }
-            .await,
             Err(PoolError::ReadOnly { .. }) => Ok(()),
             Err(error) => Err(error),
         };
@@ -214,7 +226,10 @@ impl Pool {
     /// Installs the epoch that `plan` makes of the one in force: pending on every voter, then the arbiter, then settled on
     /// every voter, then the log goes on under it. A voter whose label cannot be written is left out by a further epoch.
     /// The caller holds the epoch turn.
-    async fn change_epoch(self: &Rc<Self>, plan: impl Fn(&Generation, Epoch) -> Plan) -> Result<(), PoolError> {
+    async fn change_epoch(
+        self: &Rc<Self>,
+        plan: impl Fn(&Generation, Epoch) -> Plan,
+    ) -> Result<(), PoolError> {
         let log = Rc::clone(self.writable_log()?);
         let result = log.change_epoch(async |first: Lsn| self.install(&plan, first).await).await;
         if let Err(error) = &result {
@@ -325,7 +340,8 @@ impl Pool {
     pub(crate) fn copies_of(&self, voters: &[DiskId]) -> (Vec<LogCopy>, Vec<Replica>) {
         let devices = self.disks().into_iter().filter(|disk| voters.contains(&disk.id()));
         let devices: Vec<_> = devices.filter_map(|disk| Some((disk.id(), disk.device()?))).collect();
-        let copies = devices.iter().map(|(disk, device)| LogCopy { disk: *disk, device: Rc::clone(device) }).collect();
+        let copies =
+            devices.iter().map(|(disk, device)| LogCopy { disk: *disk, device: Rc::clone(device) }).collect();
         let replicas = devices.into_iter().map(|(disk, device)| Replica { disk, device }).collect();
         (copies, replicas)
     }

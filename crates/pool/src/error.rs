@@ -39,7 +39,9 @@ pub enum CreateError {
         source: ExtentError,
     },
     /// It holds somebody else's data.
-    #[error("{name} holds {what}; nothing was written. If nobody needs it any more, confirm with --destroy={name}")]
+    #[error(
+        "{name} holds {what}; nothing was written. If nobody needs it any more, confirm with --destroy={name}"
+    )]
     Foreign {
         /// Which.
         name: String,
@@ -47,7 +49,9 @@ pub enum CreateError {
         what: Foreign,
     },
     /// It belongs to a pool.
-    #[error("{name} is a disk of pool {pool_name} ({pool}); nothing was written. If nobody needs that pool any more, confirm with --destroy={name}")]
+    #[error(
+        "{name} is a disk of pool {pool_name} ({pool}); nothing was written. If nobody needs that pool any more, confirm with --destroy={name}"
+    )]
     Member {
         /// Which.
         name: String,
@@ -57,7 +61,9 @@ pub enum CreateError {
         pool: PoolId,
     },
     /// It has labels that cannot be used.
-    #[error("{name} has labels of a pool that cannot be read; nothing was written. If nobody needs that pool any more, confirm with --destroy={name}")]
+    #[error(
+        "{name} has labels of a pool that cannot be read; nothing was written. If nobody needs that pool any more, confirm with --destroy={name}"
+    )]
     Unusable {
         /// Which.
         name: String,
@@ -71,7 +77,9 @@ pub enum CreateError {
         name: String,
     },
     /// A device failed while it was being prepared.
-    #[error("preparing {name} failed; the pool was not made, and the disks named before it may be overwritten already")]
+    #[error(
+        "preparing {name} failed; the pool was not made, and the disks named before it may be overwritten already"
+    )]
     Device {
         /// Which.
         name: String,
@@ -99,7 +107,9 @@ pub enum OpenError {
     #[error("none of the disks given belongs to a pool")]
     NoDisks,
     /// Disks of more than one pool.
-    #[error("{first} belongs to pool {first_pool} and {second} to pool {second_pool}; open one pool at a time")]
+    #[error(
+        "{first} belongs to pool {first_pool} and {second} to pool {second_pool}; open one pool at a time"
+    )]
     TwoPools {
         /// A disk of one.
         first: String,
@@ -111,7 +121,9 @@ pub enum OpenError {
         second_pool: PoolId,
     },
     /// Two devices with the same identity: a disk and its copy.
-    #[error("{first} and {second} both say that they are disk {disk}: one is a copy of the other; detach the copy, then try again")]
+    #[error(
+        "{first} and {second} both say that they are disk {disk}: one is a copy of the other; detach the copy, then try again"
+    )]
     Duplicate {
         /// The identity.
         disk: DiskId,
@@ -129,7 +141,9 @@ pub enum OpenError {
         source: ExtentError,
     },
     /// Not enough to open it at all.
-    #[error("pool {name} cannot be opened: no disk that carries its metadata is here; attach more of its disks")]
+    #[error(
+        "pool {name} cannot be opened: no disk that carries its metadata is here; attach more of its disks"
+    )]
     NoMetadata {
         /// Its name.
         name: Name,
@@ -152,13 +166,17 @@ pub enum OpenError {
     #[error("the pool's log cannot be read")]
     Recover(#[from] RecoverError),
     /// The log has holes where there must be none.
-    #[error("the pool's log is damaged: {what}; opened read-only at most. `dolmen check` lists what is affected")]
+    #[error(
+        "the pool's log is damaged: {what}; opened read-only at most. `dolmen check` lists what is affected"
+    )]
     LogDamage {
         /// What is missing.
         what: String,
     },
     /// A voter failed between the host's record and the last label.
-    #[error("disk {disk} of pool {name} failed while the new epoch was installed; open the pool again, without that disk if it fails again")]
+    #[error(
+        "disk {disk} of pool {name} failed while the new epoch was installed; open the pool again, without that disk if it fails again"
+    )]
     Unsettled {
         /// Its name.
         name: Name,
@@ -180,7 +198,9 @@ pub enum PoolError {
         name: Name,
     },
     /// It lost what it cannot go on without.
-    #[error("pool {name} has stopped: {cause}; nothing is written any more. Attach the missing disks, then restart dolmen")]
+    #[error(
+        "pool {name} has stopped: {cause}; nothing is written any more. Attach the missing disks, then restart dolmen"
+    )]
     Latched {
         /// Its name.
         name: Name,

@@ -72,7 +72,8 @@ impl FreeMap {
             self.cut(first, grains);
             return Some(vec![Run { first, count: grains }]);
         }
-        let mut by_size: Vec<Run> = self.runs.iter().map(|(first, count)| Run { first: *first, count: *count }).collect();
+        let mut by_size: Vec<Run> =
+            self.runs.iter().map(|(first, count)| Run { first: *first, count: *count }).collect();
         by_size.sort_by_key(|run| (std::cmp::Reverse(run.count), run.first));
         let mut missing = grains;
         let mut taken = Vec::with_capacity(RUNS_MAX);
@@ -137,7 +138,8 @@ impl FreeMap {
             return Vec::new();
         }
         let entry = |first: u64| self.runs.get(&first).map(|count| count.to_le_bytes().to_vec());
-        let mut edits: Vec<Edit> = touched.into_iter().map(|first| (keys::free(slot, first), entry(first))).collect();
+        let mut edits: Vec<Edit> =
+            touched.into_iter().map(|first| (keys::free(slot, first), entry(first))).collect();
         edits.push((keys::free_total(slot), Some(self.total.to_le_bytes().to_vec())));
         edits
     }

@@ -118,7 +118,11 @@ fn check_candidates(candidates: &[Candidate]) -> Result<(), OpenError> {
             });
         }
         if let Some(other) = seen.insert(candidate.label.disk, candidate) {
-            return Err(OpenError::Duplicate { disk: candidate.label.disk, first: other.device.name(), second: name });
+            return Err(OpenError::Duplicate {
+                disk: candidate.label.disk,
+                first: other.device.name(),
+                second: name,
+            });
         }
     }
     Ok(())
@@ -153,8 +157,10 @@ impl Opening<'_> {
     fn sources(&self) -> Vec<&Candidate> {
         let knows = |candidate: &&Candidate| {
             let label = &candidate.label;
-            let pending = label.pending.as_ref().is_some_and(|pending| pending.epoch.id() == self.build_on.id());
-            self.build_on.voters().contains(&label.disk) && (pending || label.base.epoch.id() == self.build_on.id())
+            let pending =
+                label.pending.as_ref().is_some_and(|pending| pending.epoch.id() == self.build_on.id());
+            self.build_on.voters().contains(&label.disk)
+                && (pending || label.base.epoch.id() == self.build_on.id())
         };
         self.candidates.iter().filter(knows).collect()
     }
@@ -166,19 +172,23 @@ impl Opening<'_> {
             return Err(name.map_or(OpenError::NoDisks, |name| OpenError::NoMetadata { name }));
         };
         let generations = first.pending.iter().chain([&first.base]);
-        let generation = generations.into_iter().find(|generation| generation.epoch.id() == self.build_on.id());
+        let generation =
+            generations.into_iter().find(|generation| generation.epoch.id() == self.build_on.id());
         let generation = generation.cloned().unwrap_or_else(|| first.base.clone());
         let (ring, area) = areas(first.log, first.pages);
         let devices = || sources.iter().map(|candidate| (candidate.label.disk, Rc::clone(&candidate.device)));
         let replicas: Vec<Replica> = devices().map(|(disk, device)| Replica { disk, device }).collect();
         let options = StoreOptions { cache_pages_max: CACHE_PAGES_MAX };
-        let (store, opened) =
-            Store::open(self.seams, token, first.pool, area, &replicas, options).await?;
+        let (store, opened) = Store::open(self.seams, token, first.pool, area, &replicas, options).await?;
         let anchor: [u8; 16] = opened.anchor.0.first_chunk().copied().unwrap_or([0; 16]);
         let tail = Place::from_bytes(anchor);
         let copies: Vec<LogCopy> = devices().map(|(disk, device)| LogCopy { disk, device }).collect();
-        let spans: Vec<SpanOwner> =
-            self.build_on.spans().iter().map(|span| SpanOwner { epoch: span.epoch, first: span.first }).collect();
+        let spans: Vec<SpanOwner> = self
+            .build_on
+            .spans()
+            .iter()
+            .map(|span| SpanOwner { epoch: span.epoch, first: span.first })
+            .collect();
         let recovered = recover(self.seams, token, first.pool, ring, &copies, tail, &spans).await?;
         if let Some(damage) = recovered.damage().first() {
             return Err(OpenError::LogDamage { what: damage.to_string() });
@@ -186,7 +196,10 @@ impl Opening<'_> {
         Ok(Read { generation, store, stale: opened.stale, tail, recovered, sources: copies })
     }
 
-    async fn read(self, reason: Option<&ReadOnlyReason>) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
+    async fn read(
+        self,
+        reason: Option<&ReadOnlyReason>,
+    ) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
         let mut generation = read.generation.clone();
         self.see_who_is_here(&mut generation, self.build_on.number());
@@ -204,9 +217,11 @@ impl Opening<'_> {
         let generation = self.install(&read, healthy).await?;
         let id = generation.epoch.id();
         let voters = generation.epoch.voters().to_vec();
-        let copies: Vec<LogCopy> = read.sources.iter().filter(|copy| voters.contains(&copy.disk)).cloned().collect();
+        let copies: Vec<LogCopy> =
+            read.sources.iter().filter(|copy| voters.contains(&copy.disk)).cloned().collect();
         let (ring, _) = areas(self.label_lengths().0, self.label_lengths().1);
-        let log = Log::start(self.seams.clone(), id.number, self.pool_id(), ring, copies, id, &read.recovered);
+        let log =
+            Log::start(self.seams.clone(), id.number, self.pool_id(), ring, copies, id, &read.recovered);
         let pool = self.assemble(&read, generation, Some(Rc::clone(&log)), PoolState::Writable);
         let (_, replicas) = pool.copies_of(&voters);
         pool.store.set_replicas(id.number, replicas);
@@ -244,11 +259,7 @@ impl Opening<'_> {
     }
 
     /// Installs the opening's epoch on the sources that are sound.
-    async fn install(
-        &mut self,
-        read: &Read,
-        mut voters: Vec<DiskId>,
-    ) -> Result<Generation, OpenError> {
+    async fn install(&mut self, read: &Read, mut voters: Vec<DiskId>) -> Result<Generation, OpenError> {
         let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
         let name = name.ok_or(OpenError::NoDisks)?;
         let place = read.recovered.next();
@@ -274,7 +285,8 @@ impl Opening<'_> {
             let mut pending = Generation { epoch: record, members: read.generation.members.clone() };
             self.see_who_is_here(&mut pending, number);
             // A confirmed opening is in force at once: its labels never speak of an epoch that may not have been.
-            let (base, next) = if self.confirmed { (&pending, None) } else { (&read.generation, Some(&pending)) };
+            let (base, next) =
+                if self.confirmed { (&pending, None) } else { (&read.generation, Some(&pending)) };
             if let Err(failed) = self.label(&pending, base, next).await {
                 voters.retain(|voter| *voter != failed);
                 continue;
@@ -303,7 +315,8 @@ impl Opening<'_> {
             candidate.label.sequence += 1;
             candidate.label.base = base.clone();
             candidate.label.pending = next.cloned();
-            let written = write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await;
+            let written =
+                write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await;
             if let Err(error) = written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "a voter could not take the new epoch");
                 return Err(candidate.label.disk);
@@ -340,8 +353,12 @@ impl Opening<'_> {
             let candidate = self.candidates.iter().find(|candidate| candidate.label.disk == disk)?;
             Some((Rc::clone(&candidate.device), candidate.label.extent))
         };
-        let disks = generation.members.iter().map(|member| (member.slot, Disk::new(*member, seat(member.disk), token)));
-        let sequences = self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
+        let disks = generation
+            .members
+            .iter()
+            .map(|member| (member.slot, Disk::new(*member, seat(member.disk), token)));
+        let sequences =
+            self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
         let (log_bytes, page_bytes) = self.label_lengths();
         let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
         let Some(name) = name else { unreachable!("a pool is opened from at least one candidate") };
@@ -382,7 +399,8 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
         match record.kind {
             RECORD_META => {
                 let edits = decode_edits(record.body);
-                let edits = edits.ok_or_else(|| OpenError::LogDamage { what: format!("a malformed change at {lsn}") })?;
+                let edits = edits
+                    .ok_or_else(|| OpenError::LogDamage { what: format!("a malformed change at {lsn}") })?;
                 for (key, value) in edits {
                     match value {
                         Some(value) => read.store.put(key, &value),
@@ -394,7 +412,11 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
                 blocks.push(RecoveredBlock { lsn, settled: lsn <= settled, body: record.body.to_vec() });
             }
             RECORD_OPEN => {}
-            other => return Err(OpenError::LogDamage { what: format!("a record of unknown kind {other} at {lsn}") }),
+            other => {
+                return Err(OpenError::LogDamage {
+                    what: format!("a record of unknown kind {other} at {lsn}"),
+                });
+            }
         }
     }
     Ok(blocks)

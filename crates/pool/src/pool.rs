@@ -260,7 +260,9 @@ impl Pool {
         match (&*self.state.borrow(), &self.log) {
             (PoolState::Latched(cause), _) => Err(PoolError::Latched { name: name(), cause: cause.clone() }),
             (PoolState::Writable, Some(log)) => Ok(log),
-            (PoolState::ReadOnly(_), _) | (PoolState::Writable, None) => Err(PoolError::ReadOnly { name: name() }),
+            (PoolState::ReadOnly(_), _) | (PoolState::Writable, None) => {
+                Err(PoolError::ReadOnly { name: name() })
+            }
         }
     }
 
@@ -280,14 +282,22 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Store`] when it cannot be read from any voter.
     pub async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, PoolError> {
-        self.store.get(key).await.map(|value| value.map(|value| value.to_vec())).map_err(|error| self.store_error(error))
+        self.store
+            .get(key)
+            .await
+            .map(|value| value.map(|value| value.to_vec()))
+            .map_err(|error| self.store_error(error))
     }
 
     /// Keys and values of a range, ascending, `max` at most.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub async fn scan(&self, range: std::ops::Range<Key>, max: usize) -> Result<Vec<(Key, Vec<u8>)>, PoolError> {
+    pub async fn scan(
+        &self,
+        range: std::ops::Range<Key>,
+        max: usize,
+    ) -> Result<Vec<(Key, Vec<u8>)>, PoolError> {
         let found = self.store.scan(range, max).await.map_err(|error| self.store_error(error))?;
         Ok(found.into_iter().map(|(key, value)| (key, value.to_vec())).collect())
     }

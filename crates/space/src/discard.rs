@@ -51,7 +51,8 @@ impl Space {
     pub async fn write_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
         let end = at + length;
-        let (head_end, tail_start) = (end.min(at.next_multiple_of(BLOCK_BYTES)), end / BLOCK_BYTES * BLOCK_BYTES);
+        let (head_end, tail_start) =
+            (end.min(at.next_multiple_of(BLOCK_BYTES)), end / BLOCK_BYTES * BLOCK_BYTES);
         for (from, to) in [(at, head_end), (tail_start.max(head_end), end)] {
             if from < to {
                 let size = usize::try_from(to - from).unwrap_or(0);
@@ -147,7 +148,12 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`].
-    pub async fn block_status(&self, at: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, SpaceError> {
+    pub async fn block_status(
+        &self,
+        at: u64,
+        length: u64,
+        extents_max: usize,
+    ) -> Result<Vec<Extent>, SpaceError> {
         self.check_range(at, length)?;
         let mut extents: Vec<Extent> = Vec::new();
         let end = at + length;

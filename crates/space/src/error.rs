@@ -47,7 +47,9 @@ pub enum SpaceError {
         source: DeviceError,
     },
     /// A file that backs a disk could not grow.
-    #[error("space {name} could not be written: no space is left under the file that backs a disk of its pool; free some there")]
+    #[error(
+        "space {name} could not be written: no space is left under the file that backs a disk of its pool; free some there"
+    )]
     NoSpaceBelow {
         /// The space.
         name: Name,
@@ -89,7 +91,9 @@ pub enum SpaceError {
         name: String,
     },
     /// Shrinking would cut off data.
-    #[error("space {name} cannot shrink to {wanted}: there is data behind that, up to byte {used_end}; trim or move it first")]
+    #[error(
+        "space {name} cannot shrink to {wanted}: there is data behind that, up to byte {used_end}; trim or move it first"
+    )]
     NotEmpty {
         /// The space.
         name: Name,

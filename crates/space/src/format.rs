@@ -92,7 +92,9 @@ pub(crate) struct RawRun {
 }
 
 /// An entry of a table: what is known of one block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub(crate) struct RawEntry {
     /// CRC-32C of the block, if it is valid.

@@ -4,6 +4,11 @@ use dolmen_units::{BLOCK_BYTES, Bytes, GRAIN_BYTES};
 
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
 
+/// Bytes of a block, as lengths in memory are counted.
+pub(crate) const BLOCK: usize = 4096;
+
+const _: () = assert!(BLOCK as u64 == BLOCK_BYTES, "a block is a block, in memory and on disks");
+
 /// Blocks of a row, at most: rows are at most 1 GiB.
 const BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
 
@@ -151,8 +156,9 @@ mod tests {
     fn tables_cost_less_than_a_percent() {
         for columns in 1..=8 {
             let shape = Shape::new(Bytes::mib(64), Bytes::kib(256), columns).unwrap();
-            let grains: u64 =
-                (0..shape.columns()).map(|column| SlabMap { blocks: shape.column_blocks(column) }.grains()).sum();
+            let grains: u64 = (0..shape.columns())
+                .map(|column| SlabMap { blocks: shape.column_blocks(column) }.grains())
+                .sum();
             let overhead = grains * GRAIN_BYTES - Bytes::mib(64).0;
             assert!(overhead * 100 < Bytes::mib(64).0, "{columns} columns: {overhead}");
         }

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::Durability;
+use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
-use dolmen_units::{BLOCK_BYTES, Bytes, GRAIN_BYTES, Lsn};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
 
 use dolmen_checksum::crc64;
@@ -18,6 +18,8 @@ use crate::table::{Page, PageName};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
 const PAGES_MAX: usize = 16 * 1024;
+/// Table pages that are written at once, at most: each holds a small frame of the metadata arena.
+const TABLE_WRITES_MAX: usize = 64;
 /// Dirty rows above which tables are written back although the log has room.
 const DIRTY_ROWS_MAX: usize = 512;
 
@@ -75,7 +77,12 @@ impl Shared {
     ///
     /// # Errors
     /// [`SpaceError::Unreadable`] when the disks that hold it are absent.
-    pub(crate) async fn page(&self, row: &Rc<Row>, column: usize, index: usize) -> Result<Rc<Page>, SpaceError> {
+    pub(crate) async fn page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+    ) -> Result<Rc<Page>, SpaceError> {
         self.page_knowing(row, column, index, Knowledge::Quiet).await
     }
 
@@ -96,7 +103,9 @@ impl Shared {
         let mut found = self.find_page(row, column, index).await;
         let believed = |copy: &&mut FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
         let newest = found.iter_mut().filter(believed).max_by_key(|copy| copy.generation());
-        let Some((page, generation)) = newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true)) else {
+        let Some((page, generation)) =
+            newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true))
+        else {
             return self.no_page(row, column, index, &found);
         };
         // Its own copy has given its page away. The others are as good if they have the same one and both slots; a copy
@@ -123,7 +132,12 @@ impl Shared {
         found: &[FoundPage],
     ) -> Result<Rc<Page>, SpaceError> {
         if row.gone.get() || !found.iter().any(|copy| copy.slab.stale.is_none()) {
-            return Err(self.unreadable(row, column, crate::format::PAGE_ENTRIES * index, UnreadableReason::Absent));
+            return Err(self.unreadable(
+                row,
+                column,
+                crate::format::PAGE_ENTRIES * index,
+                UnreadableReason::Absent,
+            ));
         }
         let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
         let block = u32::try_from(crate::format::PAGE_ENTRIES * index).unwrap_or(0);
@@ -176,7 +190,14 @@ impl Shared {
 
     /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
     /// sound again.
-    async fn heal_page(&self, lacking: &[FoundPage], row: &Rc<Row>, column: usize, index: usize, page: &Page) {
+    async fn heal_page(
+        &self,
+        lacking: &[FoundPage],
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        page: &Page,
+    ) {
         for copy in lacking {
             if copy.slab.stale.is_none() {
                 copy.disk.note(|counters| counters.checksum_errors += 1);
@@ -195,14 +216,14 @@ impl Shared {
         }
     }
 
-    /// Writes a buffer to one place of every slab of a column whose disk is here. A disk that fails is excluded.
-    pub(crate) async fn write_to_slabs(
+    /// Starts writing a buffer to one place of every slab of a column whose disk is here.
+    fn start_writes(
         &self,
-        row: &Rc<Row>,
+        row: &Row,
         column: usize,
         at: u64,
         buffer: Buffer,
-    ) -> Result<(), SpaceError> {
+    ) -> Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>> + use<>)> {
         let frozen = buffer.freeze();
         let mut writes = Vec::new();
         row.with_slabs(column, |slabs| {
@@ -214,8 +235,16 @@ impl Shared {
                 }
             }
         });
+        writes
+    }
+
+    /// Waits for writes that were started. A disk that failed one of them leaves.
+    async fn finish_writes(
+        &self,
+        writes: &mut Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>>)>,
+    ) -> Result<(), SpaceError> {
         let mut failed = Vec::new();
-        for (slot, write) in writes {
+        for (slot, write) in writes.drain(..) {
             if write.await.is_err() {
                 failed.push(slot);
             }
@@ -237,9 +266,13 @@ impl Shared {
             }
             self.write_headers(row).await?;
         }
+        let mut writes = Vec::new();
         for (column, index, page) in row.pages() {
             if !page.is_dirty() && !formatting {
                 continue;
+            }
+            if writes.len() > TABLE_WRITES_MAX {
+                self.finish_writes(&mut writes).await?;
             }
             // While a page is being sealed, changes leave a snapshot: both slots of an unpaired one get the same.
             let times = if page.is_unpaired() { 2 } else { 1 };
@@ -250,14 +283,19 @@ impl Shared {
                     page.sealed();
                 }
                 self.count(|counters| counters.page_writes += 1);
-                self.write_to_slabs(row, column, row.map(column).page_at(index, generation), buffer).await?;
+                writes.extend(self.start_writes(
+                    row,
+                    column,
+                    row.map(column).page_at(index, generation),
+                    buffer,
+                ));
             }
             if page.is_dirty() {
                 self.note_dirty(row);
             }
             written.push(page);
         }
-        Ok(())
+        self.finish_writes(&mut writes).await
     }
 
     /// Writes the block at the end of every slab that says what it is.
@@ -311,7 +349,10 @@ impl Shared {
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
         for row in &rows {
             row.dirty.set(false);
-            row.pages().iter().filter(|(_, _, page)| page.is_dirty()).for_each(|(_, _, page)| page.await_seal());
+            row.pages()
+                .iter()
+                .filter(|(_, _, page)| page.is_dirty())
+                .for_each(|(_, _, page)| page.await_seal());
         }
         self.frozen.set(None);
         let epoch = self.pool.epoch();
@@ -332,9 +373,7 @@ impl Shared {
                 self.settle_absences(row).await?;
             }
             if !row.is_formatted() {
-                let mut record = row.record();
-                record.formatted = true;
-                self.commit_row(row, record).await?;
+                self.commit_formatted(row).await?;
             }
         }
         Ok(())
@@ -357,7 +396,13 @@ impl Shared {
     }
 
     /// The error for a block of a column that cannot be read.
-    pub(crate) fn unreadable(&self, row: &Row, column: usize, block: usize, why: UnreadableReason) -> SpaceError {
+    pub(crate) fn unreadable(
+        &self,
+        row: &Row,
+        column: usize,
+        block: usize,
+        why: UnreadableReason,
+    ) -> SpaceError {
         let block = row.shape.row_block(column, u32::try_from(block).unwrap_or(0));
         SpaceError::Unreadable {
             name: self.pool_name().clone(),
@@ -368,7 +413,8 @@ impl Shared {
     }
 }
 
-const _: () = assert!(GRAIN_BYTES.is_multiple_of(PAGE_BYTES as u64), "a page never straddles two runs of a slab");
+const _: () =
+    assert!(GRAIN_BYTES.is_multiple_of(PAGE_BYTES as u64), "a page never straddles two runs of a slab");
 
 impl TableOwner for Shared {
     fn write_back(&self, _below: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {

@@ -10,6 +10,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::record::BlockState;
 use crate::row::Row;
@@ -17,7 +18,6 @@ use crate::shared::{Incident, IncidentKind, place_in_page};
 use crate::space::Space;
 use crate::write::blocks_of;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
 /// The longest read: one buffer of the arena.
 pub const READ_BYTES_MAX: usize = dolmen_buffer::FRAME_BYTES_MAX;
 
@@ -57,6 +57,9 @@ impl Segment {
 /// What was read, in order.
 pub type Segments = SmallVec<[Segment; 4]>;
 
+/// Where something is on a disk: bytes of the data area, and lengths.
+type Places = SmallVec<[(u64, usize); 2]>;
+
 /// Blocks of one column and one state that follow each other on a disk.
 struct Run {
     column: usize,
@@ -74,7 +77,8 @@ impl Space {
         let mut segments = Segments::new();
         let mut done = 0;
         while done < length {
-            let (index, within) = ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
+            let (index, within) =
+                ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
             let part = room.min(length - done);
             self.read_in_row(index, within, part, &mut segments).await?;
@@ -159,7 +163,12 @@ impl Space {
             return Ok(());
         }
         let Some((disk, pieces)) = self.choose_copy(row, run.column, run.range) else {
-            return Err(self.shared.unreadable(row, run.column, run.range.first as usize, UnreadableReason::Absent));
+            return Err(self.shared.unreadable(
+                row,
+                run.column,
+                run.range.first as usize,
+                UnreadableReason::Absent,
+            ));
         };
         let mut block = run.range.first;
         let mut states = run.states.iter();
@@ -168,7 +177,8 @@ impl Space {
             let (mut buffer, result) = disk.read(at, buffer).await;
             for bytes in buffer.chunks_exact_mut(BLOCK) {
                 let state = states.next().copied().unwrap_or_default();
-                let good = result.is_ok() && (matches_state(bytes, state) || cfg!(feature = "bug-checksum-not-checked"));
+                let good = result.is_ok()
+                    && (matches_state(bytes, state) || cfg!(feature = "bug-checksum-not-checked"));
                 if !good {
                     self.read_block_again(row, run.column, block, bytes).await?;
                 }
@@ -181,9 +191,9 @@ impl Space {
 
     /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
     /// each copy serves its part and a sequential reader stays on one disk for an interleave.
-    fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, SmallVec<[(u64, usize); 2]>)> {
+    fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
         row.with_slabs(column, |slabs| {
-            let turn = row.index as usize + range.first as usize / 64;
+            let turn = usize::try_from(row.index % 64).unwrap_or(0) + range.first as usize / 64;
             let count = slabs.len().max(1);
             let order = (0..count).map(|step| (turn + step) % count);
             let readable = order.filter_map(|at| {
@@ -241,12 +251,16 @@ impl Space {
             BlockState::Valid(_) => {}
         }
         let copies = self.read_copies(row, spot.column, spot.block).await;
-        let good = copies.iter().find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
+        let good = copies
+            .iter()
+            .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
         let Some(good) = good else {
             return Err(self.lost(row, spot.column, spot.block, &copies));
         };
         into.copy_from_slice(&good.bytes);
-        let bad = copies.iter().filter(|copy| copy.trusted && (copy.result.is_err() || !matches_state(&copy.bytes, state)));
+        let bad = copies
+            .iter()
+            .filter(|copy| copy.trusted && (copy.result.is_err() || !matches_state(&copy.bytes, state)));
         for copy in bad {
             copy.disk.note(|counters| counters.checksum_errors += 1);
             self.shared.count(|counters| counters.checksum_errors += 1);

@@ -115,7 +115,11 @@ impl ReadStretch<'_> {
     /// The state of block `index` of the stretch.
     pub(crate) fn state(&self, index: u32) -> BlockState {
         let at = index as usize * 4;
-        let checksum = self.checksums.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let checksum = self
+            .checksums
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u32::from_le_bytes);
         BlockState::from_parts(self.stretch.state, checksum)
     }
 }
@@ -154,7 +158,8 @@ fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
     if !known || stretch.count == 0 || stretch.first.checked_add(stretch.count).is_none() {
         return None;
     }
-    let length = if raw.state == STATE_VALID { usize::try_from(stretch.count).ok()?.checked_mul(4)? } else { 0 };
+    let length =
+        if raw.state == STATE_VALID { usize::try_from(stretch.count).ok()?.checked_mul(4)? } else { 0 };
     let (checksums, after) = after.split_at_checked(length)?;
     *rest = after;
     Some(ReadStretch { stretch, checksums })

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, RecoveredBlock};
 use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -51,6 +52,21 @@ pub struct Recovery {
     pub out_of_reach: u64,
 }
 
+/// Rows that are recovered beside each other: each waits for a few reads of different disks.
+const ROWS_TOGETHER: usize = 32;
+
+impl Recovery {
+    fn add(&mut self, other: Self) {
+        let Self { rows, decided, rewritten, taken_as_found, damaged, out_of_reach } = other;
+        self.rows += rows;
+        self.decided += decided;
+        self.rewritten += rewritten;
+        self.taken_as_found += taken_as_found;
+        self.damaged += damaged;
+        self.out_of_reach += out_of_reach;
+    }
+}
+
 /// Applies and decides all that the log says of blocks, then makes it durable by a checkpoint, which needs no room in the
 /// log. Until that stands, nothing may be served: a crash in between repeats it all from the log.
 pub(crate) async fn recover(
@@ -64,15 +80,30 @@ pub(crate) async fn recover(
         collect(shared, record, &mut by_row)?;
     }
     let mut rows = Vec::new();
-    for ((space, index, id), claims) in by_row {
-        let Some(space) = spaces.get(&space) else { continue };
-        let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
-        recovery.rows += 1;
-        let left = recover_row(shared, space, &row, claims, &mut recovery).await?;
-        if !left.is_empty() {
-            shared.unresolved.borrow_mut().insert((space.id(), index), left);
+    let mut waiting = by_row
+        .into_iter()
+        .filter_map(|((space, index, id), claims)| Some((spaces.get(&space)?, index, id, claims)));
+    loop {
+        let together: Vec<_> = waiting.by_ref().take(ROWS_TOGETHER).collect();
+        if together.is_empty() {
+            break;
         }
-        rows.push(row);
+        let decided = join_all(together.into_iter().map(|(space, index, id, claims)| async move {
+            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
+                return Ok(None);
+            };
+            let mut part = Recovery { rows: 1, ..Recovery::default() };
+            let left = recover_row(shared, space, &row, claims, &mut part).await?;
+            Ok::<_, SpaceError>(Some((row, left, part)))
+        }));
+        for decided in decided.await {
+            let Some((row, left, part)) = decided? else { continue };
+            recovery.add(part);
+            if !left.is_empty() {
+                shared.unresolved.borrow_mut().insert((row.space, row.index), left);
+            }
+            rows.push(row);
+        }
     }
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
@@ -175,7 +206,9 @@ const CLAIMS_BYTES_MAX: usize = 64 * 1024;
 /// others stay undecided.
 pub(crate) fn encode_claims(space: SpaceId, row_index: u64, claims: &RowClaims) -> Vec<Vec<u8>> {
     let mut bodies: Vec<SmallVec<[u8; 256]>> = vec![SmallVec::new()];
-    for ((column, block), claim) in claims.iter().flat_map(|(place, claims)| claims.iter().map(move |c| (*place, c))) {
+    for ((column, block), claim) in
+        claims.iter().flat_map(|(place, claims)| claims.iter().map(move |c| (*place, c)))
+    {
         let stretch = Stretch {
             space,
             row_index,
@@ -203,7 +236,9 @@ pub(crate) fn encode_claims(space: SpaceId, row_index: u64, claims: &RowClaims) 
 fn floors_of(claims: &RowClaims) -> BTreeMap<(usize, usize), u16> {
     let mut floors: BTreeMap<(usize, usize), u16> = BTreeMap::new();
     for ((column, block), claims) in claims {
-        let floor = floors.entry((*column, place_in_page(*block).0)).or_insert_with(|| claims.first().map_or(0, |claim| claim.generation));
+        let floor = floors
+            .entry((*column, place_in_page(*block).0))
+            .or_insert_with(|| claims.first().map_or(0, |claim| claim.generation));
         for claim in claims {
             // Which of two is later shows in their difference, since a page is not written 32,768 times in between.
             if claim.generation.wrapping_sub(*floor) < 1 << 15 {
@@ -231,7 +266,9 @@ async fn decide(
         if state == BlockState::Never {
             return Ok(state);
         }
-        let good = copies.iter().find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
+        let good = copies
+            .iter()
+            .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
         if let Some(good) = good {
             give_to_all(shared, space, &copies, &good.bytes, recovery).await?;
             return Ok(state);

@@ -7,6 +7,7 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::BLOCK;
 use crate::layout::SlabMap;
 use crate::locks::Range;
 use crate::read::matches_state;
@@ -14,8 +15,6 @@ use crate::record::BlockState;
 use crate::row::{Row, Slab};
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
-
-const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// What a resync did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +56,8 @@ impl Space {
         let mut slabs = Vec::new();
         for (column, slab) in stale {
             let pool = &self.shared.pool;
-            let has_source = row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.readable(pool).is_some()));
+            let has_source =
+                row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.readable(pool).is_some()));
             if slab.present(pool).is_none() || !has_source {
                 result.waiting += 1;
                 continue;
@@ -75,6 +75,8 @@ impl Space {
         slab: &Slab,
         result: &mut Resynced,
     ) -> Result<(), SpaceError> {
+        // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
+        self.shared.tickets.wait_below(self.shared.tickets.next()).await;
         let now = self.shared.pool.epoch().number;
         let since = slab.stale.unwrap_or_default();
         for block in 0..row.shape.column_blocks(column) {
@@ -121,7 +123,10 @@ impl Space {
         match self.read_block_locked(row, row_block, &mut buffer).await {
             Ok(()) => {}
             // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
-            Err(SpaceError::Unreadable { why: UnreadableReason::NoGoodCopy | UnreadableReason::Damaged, .. }) => {
+            Err(SpaceError::Unreadable {
+                why: UnreadableReason::NoGoodCopy | UnreadableReason::Damaged,
+                ..
+            }) => {
                 result.lost_blocks += 1;
                 return Ok(());
             }
@@ -149,7 +154,9 @@ impl Space {
         let mut record = row.record();
         for (column, done) in &refilled.slabs {
             // A slab whose disk left on the way, or that missed something else, is another one by now.
-            let Some(slabs) = record.columns.get_mut(*column).filter(|_| done.present(&self.shared.pool).is_some()) else {
+            let Some(slabs) =
+                record.columns.get_mut(*column).filter(|_| done.present(&self.shared.pool).is_some())
+            else {
                 result.waiting += 1;
                 continue;
             };
@@ -171,8 +178,16 @@ impl Space {
     }
 
     /// Gives the column that has a slab on `from` another one, stale, on `to`.
-    pub(crate) async fn add_slab(&self, row: &Rc<Row>, from: DiskSlot, to: DiskSlot) -> Result<bool, SpaceError> {
+    pub(crate) async fn add_slab(
+        &self,
+        row: &Rc<Row>,
+        from: DiskSlot,
+        to: DiskSlot,
+    ) -> Result<bool, SpaceError> {
         let mut change = self.shared.pool.change(Purpose::Move).await;
+        if row.gone.get() {
+            return Ok(false);
+        }
         let mut record = row.record();
         let mut added = false;
         for (column, slabs) in record.columns.iter_mut().enumerate() {
@@ -201,6 +216,9 @@ impl Space {
         let _tables = self.shared.table_turn.take().await;
         let copies = usize::from(self.spec().resiliency.copies());
         let mut change = self.shared.pool.change(Purpose::Release).await;
+        if row.gone.get() {
+            return Ok(true);
+        }
         let mut record = row.record();
         let (mut changed, mut left) = (false, false);
         for slabs in &mut record.columns {
@@ -239,7 +257,10 @@ impl Space {
                 continue;
             }
             let copies = self.read_copies(&row, spot.column, spot.block).await;
-            let all_good = copies.iter().filter(|copy| copy.trusted).all(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
+            let all_good = copies
+                .iter()
+                .filter(|copy| copy.trusted)
+                .all(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
             verified += 1;
             if !all_good || copies.is_empty() {
                 let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;

@@ -100,7 +100,9 @@ impl RowRecord {
             row: self.id.0.into(),
         };
         let mut bytes = raw.as_bytes().to_vec();
-        for (column, slab) in self.columns.iter().enumerate().flat_map(|(c, slabs)| slabs.iter().map(move |s| (c, s))) {
+        for (column, slab) in
+            self.columns.iter().enumerate().flat_map(|(c, slabs)| slabs.iter().map(move |s| (c, s)))
+        {
             let raw = RawSlab {
                 disk: slab.disk.0.into(),
                 column: u8::try_from(column).unwrap_or(0),
@@ -110,7 +112,8 @@ impl RowRecord {
             };
             bytes.extend_from_slice(raw.as_bytes());
             for run in &slab.runs {
-                let raw = RawRun { first: run.first.into(), count: u32::try_from(run.count).unwrap_or(0).into() };
+                let raw =
+                    RawRun { first: run.first.into(), count: u32::try_from(run.count).unwrap_or(0).into() };
                 bytes.extend_from_slice(raw.as_bytes());
             }
         }
@@ -280,7 +283,8 @@ impl Row {
         let mut dropped = 0;
         for pages in &self.pages {
             for page in pages.borrow_mut().iter_mut() {
-                let idle = |page: &Rc<Page>| !page.is_dirty() && Rc::strong_count(page) == 1 && !page.take_used();
+                let idle =
+                    |page: &Rc<Page>| !page.is_dirty() && Rc::strong_count(page) == 1 && !page.take_used();
                 if page.as_ref().is_some_and(idle) {
                     *page = None;
                     dropped += 1;
@@ -317,7 +321,8 @@ mod tests {
             stale,
         };
         let column = |a, b| Slabs::from_vec(vec![slab(a, None), slab(b, Some(Epoch(9)))]);
-        let record = RowRecord { id: RowId(4), formatted: true, shape, columns: vec![column(0, 1), column(2, 3)] };
+        let record =
+            RowRecord { id: RowId(4), formatted: true, shape, columns: vec![column(0, 1), column(2, 3)] };
         assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
         let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * usize::try_from(GRAIN_BYTES).unwrap());
         let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, 65536)];

@@ -189,7 +189,9 @@ impl Shared {
     /// Decides what the log says of a row, now that its disks may be here.
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let _turn = self.resolve_turn.take().await;
-        let Some(claims) = self.unresolved.borrow().get(&(row.space, row.index)).cloned() else { return Ok(()) };
+        let Some(claims) = self.unresolved.borrow().get(&(row.space, row.index)).cloned() else {
+            return Ok(());
+        };
         let left = recover_row(self, space, row, claims, &mut Recovery::default()).await?;
         if left.is_empty() {
             // Nothing of the row is served before its decisions are durable. The checkpoint carries the old records over once
@@ -205,7 +207,8 @@ impl Shared {
 
     /// Records again what could not be decided, so that the log may be trimmed.
     pub(crate) async fn carry_unresolved(&self) -> Result<(), SpaceError> {
-        let unresolved: Vec<_> = self.unresolved.borrow().iter().map(|(row, claims)| (*row, claims.clone())).collect();
+        let unresolved: Vec<_> =
+            self.unresolved.borrow().iter().map(|(row, claims)| (*row, claims.clone())).collect();
         for ((space, index), claims) in unresolved {
             for body in encode_claims(space, index, &claims) {
                 self.pool.append_blocks(&body, Wait::Written).await?;
@@ -280,7 +283,10 @@ impl Shared {
             let key = (entry.row.space, entry.row.index, entry.row.id);
             let (_, blocks) = by_row.entry(key).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
             for block in entry.range.first..entry.range.first + entry.range.count {
-                blocks.insert(entry.row.shape.row_block(entry.column, block), (entry.column, block, entry.ticket));
+                blocks.insert(
+                    entry.row.shape.row_block(entry.column, block),
+                    (entry.column, block, entry.ticket),
+                );
             }
         }
         let rows: Vec<(Rc<Row>, UnsettledBlocks)> = by_row.into_values().collect();
@@ -379,8 +385,13 @@ impl Shared {
     }
 
     /// As [`settle_absences`](Self::settle_absences), for several rows in one commit.
-    async fn settle_absences_of(&self, rows: impl Iterator<Item = &Rc<Row>> + Clone) -> Result<(), SpaceError> {
-        if cfg!(feature = "bug-exclude-not-committed") || !rows.clone().any(|row| self.has_unmarked_absence(row)) {
+    async fn settle_absences_of(
+        &self,
+        rows: impl Iterator<Item = &Rc<Row>> + Clone,
+    ) -> Result<(), SpaceError> {
+        if cfg!(feature = "bug-exclude-not-committed")
+            || !rows.clone().any(|row| self.has_unmarked_absence(row))
+        {
             return Ok(());
         }
         let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
@@ -399,14 +410,15 @@ impl Shared {
     }
 
     /// The row as it is when slabs on absent disks are stale, and the edits that say so; `None` when nothing changes.
-    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Vec<(Key, Vec<u8>)>)> {
+    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Edits)> {
         if !self.has_unmarked_absence(row) {
             return None;
         }
         let mut record = row.record();
         let mut edits = Vec::new();
         for slabs in &mut record.columns {
-            let reachable = slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
+            let reachable =
+                slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
             for slab in slabs.iter_mut().filter(|slab| reachable && slab.stale.is_none()) {
                 if slab.present(&self.pool).is_none() {
                     let left = self.pool.disk(slab.disk).map_or(Epoch(0), |disk| disk.member().left);
@@ -422,20 +434,24 @@ impl Shared {
     fn has_unmarked_absence(&self, row: &Row) -> bool {
         (0..row.shape.columns()).any(|column| {
             row.with_slabs(column, |slabs| {
-                let reachable = slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
-                reachable && slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
+                let reachable =
+                    slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
+                reachable
+                    && slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
             })
         })
     }
 
-    /// Commits a new record of a row, with the index of its stale slabs.
-    pub(crate) async fn commit_row(&self, row: &Rc<Row>, record: RowRecord) -> Result<(), SpaceError> {
+    /// Commits that every page of a row's tables is on its disks. What else became of the row meanwhile stands: it is
+    /// looked at only when no other change can come between, and a row that was freed stays freed.
+    pub(crate) async fn commit_formatted(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
-        change.put(keys::row(row.space, row.index), record.encode());
-        for slab in record.columns.iter().flatten() {
-            let key = keys::stale(slab.disk, row.space, row.index);
-            if slab.stale.is_some() { change.put(key, Vec::new()) } else { change.delete(key) }
+        if row.gone.get() {
+            return Ok(());
         }
+        let mut record = row.record();
+        record.formatted = true;
+        change.put(keys::row(row.space, row.index), record.encode());
         change.commit().await?;
         row.adopt(record);
         Ok(())
@@ -446,6 +462,9 @@ impl Shared {
         self.pool.name()
     }
 }
+
+/// Keys and the values that they get.
+type Edits = Vec<(Key, Vec<u8>)>;
 
 /// Blocks of a row by their place in it: column, block of the column, and the ticket of the last write.
 type UnsettledBlocks = BTreeMap<u32, (usize, u32, Ticket)>;

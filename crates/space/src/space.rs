@@ -287,7 +287,8 @@ impl Space {
     pub async fn footprint(&self) -> Result<Bytes, SpaceError> {
         let mut grains = 0;
         self.for_each_record(|_, record| {
-            grains += record.columns.iter().flatten().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
+            grains +=
+                record.columns.iter().flatten().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
         })
         .await?;
         Ok(Bytes(grains * GRAIN_BYTES))

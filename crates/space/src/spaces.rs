@@ -68,7 +68,8 @@ impl Spaces {
         if pool.state() == PoolState::Writable {
             recovery = recover(&shared, &spaces, &opened.blocks).await?;
         }
-        let this = Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
+        let this =
+            Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
         Ok(this)
     }
@@ -122,18 +123,27 @@ impl Spaces {
             return Err(SpaceError::NameTaken { name: spec.name.clone() });
         }
         let room = self.pool().room();
-        let mut domains: Vec<_> = room.iter().filter(|room| room.state == dolmen_pool::DiskState::Present).map(|room| room.domain).collect();
+        let mut domains: Vec<_> = room
+            .iter()
+            .filter(|room| room.state == dolmen_pool::DiskState::Present)
+            .map(|room| room.domain)
+            .collect();
         domains.sort_unstable();
         domains.dedup();
         let needed = request.resiliency().minimum_disks() * spec.columns.map_or(1, u32::from);
         if (domains.len() as u64) < u64::from(needed) {
-            let what = spec.columns.map_or(format!("{}", spec.resiliency), |c| format!("{} with {c} columns", spec.resiliency));
+            let what = spec
+                .columns
+                .map_or(format!("{}", spec.resiliency), |c| format!("{} with {c} columns", spec.resiliency));
             return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
         }
         if spec.provisioning == Provisioning::Fixed {
             let rows = spec.size.0.div_ceil(spec.row_bytes().0);
             if self.rows_that_fit(&request) < rows {
-                return Err(SpaceError::Size { found: spec.size, why: "a fixed space has to fit the pool; make it smaller, thin, or add disks" });
+                return Err(SpaceError::Size {
+                    found: spec.size,
+                    why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
+                });
             }
         }
         Ok(request)
@@ -213,9 +223,13 @@ impl Spaces {
             return Err(SpaceError::NotEmpty { name: spec.name, wanted: size, used_end });
         }
         if spec.provisioning == Provisioning::Fixed {
-            let rows = size.0.div_ceil(space.row_bytes()).saturating_sub(before.0.div_ceil(space.row_bytes()));
+            let rows =
+                size.0.div_ceil(space.row_bytes()).saturating_sub(before.0.div_ceil(space.row_bytes()));
             if self.rows_that_fit(&request) < rows {
-                return Err(SpaceError::Size { found: size, why: "a fixed space has to fit the pool; add disks first" });
+                return Err(SpaceError::Size {
+                    found: size,
+                    why: "a fixed space has to fit the pool; add disks first",
+                });
             }
         }
         self.put_spec(space, spec.clone()).await?;
@@ -235,7 +249,9 @@ impl Spaces {
             if let Some(row) = space.row(index).await? {
                 let range = crate::locks::Range { first: 0, count: row.shape.row_blocks() };
                 let _guard = row.locks.lock(range).await;
-                space.free_row(&row).await?;
+                if !row.gone.get() {
+                    space.free_row(&row).await?;
+                }
             }
         }
         Ok(())
@@ -307,9 +323,11 @@ impl Spaces {
                 progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
             }
             self.pool().checkpoint().await?;
-            for (space, row) in &refilled {
-                self.shared.write_headers(&row.row).await?;
-                let _ = space;
+            for (_, row) in &refilled {
+                let _tables = self.shared.table_turn.take().await;
+                if !row.row.gone.get() {
+                    self.shared.write_headers(&row.row).await?;
+                }
             }
             self.pool().flush_disks().await?;
             for (space, row) in &refilled {
@@ -325,7 +343,12 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
-    pub async fn move_slabs(&self, from: DiskSlot, to: DiskSlot, progress: &Progress) -> Result<bool, SpaceError> {
+    pub async fn move_slabs(
+        &self,
+        from: DiskSlot,
+        to: DiskSlot,
+        progress: &Progress,
+    ) -> Result<bool, SpaceError> {
         let rows = self.rows_on(from).await?;
         for (space, index) in &rows {
             if let Some(row) = space.undecided_row(*index).await? {
@@ -387,7 +410,11 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; nothing was written to the device unless it was fit.
-    pub async fn add(&self, device: Rc<dyn BlockDevice>, overwrite: &[String]) -> Result<Rc<Disk>, SpaceError> {
+    pub async fn add(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+    ) -> Result<Rc<Disk>, SpaceError> {
         Ok(self.pool().add_device(device, overwrite, 0).await?)
     }
 
@@ -456,7 +483,12 @@ impl Spaces {
         }
         for disk in self.pool().disks() {
             let mut runs = used.remove(&disk.slot()).unwrap_or_default();
-            runs.extend(self.pool().free_runs(disk.slot()).into_iter().map(|run| (run.first, run.count, "free".to_owned())));
+            runs.extend(
+                self.pool()
+                    .free_runs(disk.slot())
+                    .into_iter()
+                    .map(|run| (run.first, run.count, "free".to_owned())),
+            );
             findings.extend(check_runs(&disk, runs));
         }
         findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
@@ -501,7 +533,11 @@ fn check_runs(disk: &Disk, mut runs: Vec<(u64, u64, String)>) -> Vec<String> {
         at = at.max(first + count);
     }
     if let Some(extent) = disk.extent().filter(|extent| extent.grain_count() != at) {
-        findings.push(format!("{} has {} grains, of which {at} are accounted for", disk.name(), extent.grain_count()));
+        findings.push(format!(
+            "{} has {} grains, of which {at} are accounted for",
+            disk.name(),
+            extent.grain_count()
+        ));
     }
     findings
 }
@@ -544,9 +580,12 @@ pub fn parse_resiliency(text: &str, copies: Option<u8>) -> Result<Resiliency, Sp
         ("simple", None | Some(1)) => Ok(Resiliency::Simple),
         ("span", None | Some(1)) => Ok(Resiliency::Span),
         ("mirror", copies) => Ok(Resiliency::Mirror { copies: copies.unwrap_or(2) }),
-        ("simple" | "span", Some(_)) => {
-            Err(SpaceError::Unsupported { what: "more than one copy in a simple or span space", instead: "choose mirror" })
+        ("simple" | "span", Some(_)) => Err(SpaceError::Unsupported {
+            what: "more than one copy in a simple or span space",
+            instead: "choose mirror",
+        }),
+        _ => {
+            Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" })
         }
-        _ => Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" }),
     }
 }

@@ -156,7 +156,10 @@ impl SpaceSpec {
             return Err(size("the size of a space is a multiple of 4 KiB"));
         }
         if !matches!(self.sector.0, 512 | 4096) {
-            return Err(SpaceError::Unsupported { what: "this sector size", instead: "choose 512 or 4096 bytes" });
+            return Err(SpaceError::Unsupported {
+                what: "this sector size",
+                instead: "choose 512 or 4096 bytes",
+            });
         }
         let (min, max) = INTERLEAVE_RANGE;
         if self.interleave < min || self.interleave > max || !self.interleave.0.is_power_of_two() {

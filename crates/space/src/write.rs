@@ -11,6 +11,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
+use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::record::BlockState;
 use crate::row::Row;
@@ -18,8 +19,6 @@ use crate::shared::{by_page, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::table::{Page, WriteClass};
 use crate::tickets::Held;
-
-const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Bytes of the record of a write of 1 MiB that lies in one column; longer ones spill to the heap.
 type Body = SmallVec<[u8; 1088]>;
@@ -55,7 +54,8 @@ impl Space {
         self.shared.gate().await?;
         let mut done = 0;
         while done < data.len() {
-            let (index, within) = ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
+            let (index, within) =
+                ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
             let part = data.slice(done..done + room.min(data.len() - done));
             done += part.len();
@@ -100,7 +100,9 @@ impl Space {
             let length = (BLOCK - skip).min(data.len() - done);
             let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
             self.read_block_locked(row, block, &mut buffer).await?;
-            if let (Some(to), Some(from)) = (buffer.get_mut(skip..skip + length), data.get(done..done + length)) {
+            if let (Some(to), Some(from)) =
+                (buffer.get_mut(skip..skip + length), data.get(done..done + length))
+            {
                 to.copy_from_slice(from);
             }
             self.write_blocks(row, block, &buffer.freeze()).await?;
@@ -110,7 +112,12 @@ impl Space {
     }
 
     /// Writes whole blocks of a row. The caller holds their lock.
-    pub(crate) async fn write_blocks(&self, row: &Rc<Row>, first: u32, data: &Bytes_) -> Result<(), SpaceError> {
+    pub(crate) async fn write_blocks(
+        &self,
+        row: &Rc<Row>,
+        first: u32,
+        data: &Bytes_,
+    ) -> Result<(), SpaceError> {
         let mut parts = split(row, first, data);
         let pages = self.pages_of(row, &parts).await?;
         let class = self.class_of(&parts, &pages);
@@ -185,7 +192,12 @@ impl Space {
                 let from = (range.first - part.range.first) as usize;
                 let states = part.states.get(from..from + range.count as usize).unwrap_or_default();
                 let page = find(pages, part.column, range.first);
-                push_stretch(&mut body, stretch, states, page.map_or(0, |(page, _)| page.durable_generation()));
+                push_stretch(
+                    &mut body,
+                    stretch,
+                    states,
+                    page.map_or(0, |(page, _)| page.durable_generation()),
+                );
             }
         }
         body

@@ -17,7 +17,9 @@ fn what_was_written_is_read_after_reopening() {
         outcome(bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(24), resiliency).await?;
-            for (at, length, fill) in [(0, 4096, 1), (1 << 20, 256 * 1024, 2), (5 * 1024 * 1024 + 4096, 1 << 20, 3)] {
+            for (at, length, fill) in
+                [(0, 4096, 1), (1 << 20, 256 * 1024, 2), (5 * 1024 * 1024 + 4096, 1 << 20, 3)]
+            {
                 lab.write(&space, at, length, fill).await?;
             }
             lab.expect(&space, 0, 4096, 1).await?;

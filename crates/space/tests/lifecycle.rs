@@ -123,7 +123,8 @@ fn a_disk_is_replaced_present_or_not() {
             doomed.vanish();
             lab.write(&space, 0, 4096, 3).await?;
             spaces.flush().await?;
-            let gone = spaces.pool().disks().into_iter().find(|disk| !disk.is_present()).ok_or("one is gone")?;
+            let gone =
+                spaces.pool().disks().into_iter().find(|disk| !disk.is_present()).ok_or("one is gone")?;
             spaces.replace(&gone, second, &[], &Progress::default()).await?;
             assert_eq!(spaces.pool().disks().len(), 3);
             lab.expect(&space, 0, 4096, 3).await?;

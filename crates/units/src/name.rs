@@ -25,7 +25,9 @@ pub enum ParseNameError {
         found: usize,
     },
     /// A character that would need quoting somewhere.
-    #[error("the name {text:?} has {character:?} in it; use letters, digits, '_', '.', '-', and begin with a letter or digit")]
+    #[error(
+        "the name {text:?} has {character:?} in it; use letters, digits, '_', '.', '-', and begin with a letter or digit"
+    )]
     Character {
         /// What was given.
         text: String,
@@ -48,7 +50,8 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, ParseNameError> {
         let first = text.chars().next().ok_or(ParseNameError::Empty)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-        let offending = text.chars().find(|c| !allowed(*c)).or((!first.is_ascii_alphanumeric()).then_some(first));
+        let offending =
+            text.chars().find(|c| !allowed(*c)).or((!first.is_ascii_alphanumeric()).then_some(first));
         if let Some(character) = offending {
             return Err(ParseNameError::Character { text: text.chars().take(80).collect(), character });
         }

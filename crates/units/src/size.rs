@@ -12,7 +12,9 @@ pub struct Bytes(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseBytesError {
     /// Not a number, a fraction finer than a byte, or an unknown suffix.
-    #[error("{text:?} is not a size; write a whole number of bytes or a number with K, M, G, T, P (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000), such as 64M or 1.5T")]
+    #[error(
+        "{text:?} is not a size; write a whole number of bytes or a number with K, M, G, T, P (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000), such as 64M or 1.5T"
+    )]
     Malformed {
         /// What was given.
         text: String,
@@ -128,7 +130,9 @@ impl fmt::Debug for Bytes {
 /// The number of bytes that a suffix stands for.
 fn scale(suffix: &str) -> Option<u64> {
     let powers = |base: u64, letter: char| {
-        "kmgtpe".find(letter.to_ascii_lowercase()).and_then(|at| base.checked_pow(u32::try_from(at).ok()? + 1))
+        "kmgtpe"
+            .find(letter.to_ascii_lowercase())
+            .and_then(|at| base.checked_pow(u32::try_from(at).ok()? + 1))
     };
     let mut letters = suffix.chars();
     match (letters.next(), letters.as_str()) {
@@ -160,7 +164,10 @@ impl FromStr for Bytes {
         if unit == 1 && part != 0 {
             return Err(malformed());
         }
-        let total = whole.checked_mul(unit).and_then(|w| w.checked_add(part * unit / tenths)).ok_or_else(too_large)?;
+        let total = whole
+            .checked_mul(unit)
+            .and_then(|w| w.checked_add(part * unit / tenths))
+            .ok_or_else(too_large)?;
         u64::try_from(total).ok().filter(|v| *v <= Self::MAX.0).map(Self).ok_or_else(too_large)
     }
 }

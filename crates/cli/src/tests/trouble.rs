@@ -16,7 +16,11 @@ fn without_a_daemon_the_message_says_how_to_start_it() {
     assert_eq!(ended.code, ExitCode::Busy);
     assert_eq!(ended.results, "");
     assert!(ended.messages.starts_with("dolmen: the dolmen daemon does not run: nobody answers at "));
-    assert!(ended.messages.contains("\nhint: start it with `systemctl start dolmen` or"), "{}", ended.messages);
+    assert!(
+        ended.messages.contains("\nhint: start it with `systemctl start dolmen` or"),
+        "{}",
+        ended.messages
+    );
     // A socket that a killed daemon left behind is the same to a user.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert_eq!(run(&["dolmen", "--socket", path.to_str().unwrap()], &NOBODY).code, ExitCode::Busy);
@@ -30,7 +34,9 @@ fn an_old_command_against_a_newer_daemon_says_so() {
     let newer = json!({"schema": 2, "daemon": "9.0.0", "api": 2});
     let status = json!({"schema": 1, "health": "radiant"});
     let no_route = json!({"schema": 2, "error": {"code": "no_such_route", "message": "no", "path": "/v1"}});
-    for (code, body) in [(200, json!({"schema": 2})), (200, status), (404, no_route), (404, json!("gone")), (410, json!(0))] {
+    for (code, body) in
+        [(200, json!({"schema": 2})), (200, status), (404, no_route), (404, json!("gone")), (410, json!(0))]
+    {
         let version = newer.clone();
         let fake = Fake::play(move |line, _| match line {
             "GET /v1/version" => answer(200, &version),
@@ -50,7 +56,11 @@ fn a_daemon_that_says_nothing_of_itself_is_another_version_too() {
     let fake = Fake::play(|_, _| Say::Bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()));
     let ended = fake.run("pool list", &NOBODY);
     assert_eq!(ended.code, ExitCode::Config);
-    assert!(ended.messages.contains("and the daemon do not understand each other: the daemon does not know GET /v1/pools"));
+    assert!(
+        ended
+            .messages
+            .contains("and the daemon do not understand each other: the daemon does not know GET /v1/pools")
+    );
 }
 
 /// An error code of a later version: the words are still shown, and the exit code follows from the status.
@@ -61,7 +71,10 @@ fn an_unfamiliar_error_is_shown_in_the_daemons_words() {
     let fake = Fake::play(move |_, _| answer(409, &body));
     let ended = fake.run("space resize tank/x 2G", &NOBODY);
     assert_eq!(ended.code, ExitCode::Busy);
-    assert_eq!(ended.messages, "dolmen: resizing tank/x: the sun shines: no cloud\nhint: wait for the evening\n");
+    assert_eq!(
+        ended.messages,
+        "dolmen: resizing tank/x: the sun shines: no cloud\nhint: wait for the evening\n"
+    );
 }
 
 /// An older daemon refuses what it does not know; the reason is its version, and nothing was done.
@@ -69,11 +82,18 @@ fn an_unfamiliar_error_is_shown_in_the_daemons_words() {
 fn an_older_daemon_is_named_when_it_refuses_a_request() {
     let fake = Fake::play(|line, _| match line {
         "GET /v1/version" => answer(200, &json!({"schema": 1, "daemon": "0.0.9", "api": 1})),
-        _ => answer(400, &json!({"schema": 1, "error": {"code": "bad_request", "message": "unknown field `x`"}})),
+        _ => answer(
+            400,
+            &json!({"schema": 1, "error": {"code": "bad_request", "message": "unknown field `x`"}}),
+        ),
     });
     let ended = fake.run("space resize tank/x 2G", &NOBODY);
     assert_eq!(ended.code, ExitCode::Usage);
-    assert!(ended.messages.contains("hint: the daemon is version 0.0.9, this command 0.1.0"), "{}", ended.messages);
+    assert!(
+        ended.messages.contains("hint: the daemon is version 0.0.9, this command 0.1.0"),
+        "{}",
+        ended.messages
+    );
 }
 
 /// Errors have the exit code of their kind, for people and for programs.
@@ -127,10 +147,18 @@ fn broken_answers_are_told_apart() {
         (head(&"x: y\r\n".repeat(20_000)), ExitCode::Io, "more than 65536 bytes of headers"),
         (head("Transfer-Encoding: gzip\r\n\r\n"), ExitCode::Config, "expected a body of known length"),
         (head("Transfer-Encoding: chunked\r\n\r\nzz\r\n"), ExitCode::Config, "hexadecimal"),
-        (head("Transfer-Encoding: chunked\r\n\r\n2\r\n{}{}\r\n0\r\n\r\n"), ExitCode::Config, "the end of a piece"),
+        (
+            head("Transfer-Encoding: chunked\r\n\r\n2\r\n{}{}\r\n0\r\n\r\n"),
+            ExitCode::Config,
+            "the end of a piece",
+        ),
         (head("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), ExitCode::Io, "bytes of body"),
         (head("Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"), ExitCode::Io, "in the middle of its answer"),
-        (head("Content-Length: 2\r\n\r\n{]"), ExitCode::Io, "the daemon's answer to GET /v1/status cannot be read"),
+        (
+            head("Content-Length: 2\r\n\r\n{]"),
+            ExitCode::Io,
+            "the daemon's answer to GET /v1/status cannot be read",
+        ),
         (head("Content-Length: 2\r\n\r\n{}"), ExitCode::Io, "cannot be read: missing field `schema`"),
     ];
     for (bytes, code, message) in cases {
@@ -168,6 +196,10 @@ fn silence_ends_with_a_time_limit() {
         let fake = Fake::play(move |_, _| Say::Silence(said.as_bytes().to_vec()));
         let ended = fake.run("--timeout 1 pool export tank", &NOBODY);
         assert_eq!(ended.code, ExitCode::Busy);
-        assert!(ended.messages.contains("did not answer within 1 s; what was asked may still be done"), "{}", ended.messages);
+        assert!(
+            ended.messages.contains("did not answer within 1 s; what was asked may still be done"),
+            "{}",
+            ended.messages
+        );
     }
 }

@@ -13,7 +13,9 @@ fn disk(slot: u16, state: &str, path: Value, checksum_errors: u64) -> Value {
 
 fn pool(name: &str, health: &str) -> Value {
     let disks = match health {
-        "healthy" => json!([disk(0, "present", json!("/disks/a"), 0), disk(1, "present", json!("/disks/b"), 0)]),
+        "healthy" => {
+            json!([disk(0, "present", json!("/disks/a"), 0), disk(1, "present", json!("/disks/b"), 0)])
+        }
         _ => json!([disk(0, "present", json!("/disks/a"), 2), disk(1, "absent", Value::Null, 0)]),
     };
     json!({"name": name, "id": "00010203-0405-0607-0809-0a0b0c0d0eff", "health": health,
@@ -45,7 +47,8 @@ fn shown(line: &str, document: Value) -> Ended {
 
 #[test]
 fn a_healthy_system_says_so_first() {
-    let document = status("healthy", vec![pool("tank", "healthy")], vec![space("x", json!("/dev/dolmen/tank/x"))]);
+    let document =
+        status("healthy", vec![pool("tank", "healthy")], vec![space("x", json!("/dev/dolmen/tank/x"))]);
     let ended = shown("", document);
     assert_eq!((ended.code, ended.messages.as_str()), (ExitCode::Ok, ""));
     assert_eq!(
@@ -105,7 +108,12 @@ fn the_status_stays_on_one_screen_with_the_worst_first() {
     assert!(ended.results.lines().count() <= 40, "{}", ended.results);
     assert!(ended.results.contains("\nq0 "), "{}", ended.results);
     assert!(!ended.results.contains("\np0 "));
-    for more in ["and 56 more pools: dolmen pool list", "and 57 more disks: dolmen disk list", "and 58 more spaces: dolmen space list", "and 36 more; -o json has all"] {
+    for more in [
+        "and 56 more pools: dolmen pool list",
+        "and 57 more disks: dolmen disk list",
+        "and 58 more spaces: dolmen space list",
+        "and 36 more; -o json has all",
+    ] {
         assert!(ended.results.contains(more), "{more}: {}", ended.results);
     }
     assert!(ended.results.contains("note   the daemon is version 0.0.9, this command 0.1.0"));
@@ -165,10 +173,13 @@ space tank/x: healthy
 fn disks_are_listed_with_devices_that_belong_to_none() {
     let fake = Fake::play(|line, _| match line {
         "GET /v1/pools" => answer(200, &json!({"schema": 1, "pools": [pool("tank", "healthy")]})),
-        _ => answer(200, &json!({"schema": 1, "devices": [
-            {"path": "/dev/sdx", "size_bytes": 1u64 << 40, "state": "foreign", "what": "an ext4 file system"},
-            {"path": "/dev/sdy", "size_bytes": null, "state": "member", "what": "a disk of a pool", "pool": "old"},
-        ]})),
+        _ => answer(
+            200,
+            &json!({"schema": 1, "devices": [
+                {"path": "/dev/sdx", "size_bytes": 1u64 << 40, "state": "foreign", "what": "an ext4 file system"},
+                {"path": "/dev/sdy", "size_bytes": null, "state": "member", "what": "a disk of a pool", "pool": "old"},
+            ]}),
+        ),
     });
     assert_eq!(
         fake.run("disk list", &NOBODY).results,
@@ -244,8 +255,14 @@ JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
 #[test]
 fn empty_lists_say_how_to_begin() {
     let empty = json!({"schema": 1, "pools": [], "spaces": []});
-    assert_eq!(shown("pool list", empty.clone()).results, "no pools; make one with: dolmen pool create NAME DISK...\n");
-    assert_eq!(shown("space list", empty.clone()).results, "no spaces; make one with: dolmen space create POOL/SPACE --size SIZE\n");
+    assert_eq!(
+        shown("pool list", empty.clone()).results,
+        "no pools; make one with: dolmen pool create NAME DISK...\n"
+    );
+    assert_eq!(
+        shown("space list", empty.clone()).results,
+        "no spaces; make one with: dolmen space create POOL/SPACE --size SIZE\n"
+    );
     assert_eq!(shown("df", empty).results, "no pool is open\n");
 }
 

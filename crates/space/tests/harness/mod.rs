@@ -1,5 +1,12 @@
 //! A bench for tests of spaces: a simulated world, a host's record, disks, and shorthands for what tests do.
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
 
 use std::error::Error;
 use std::future::Future;
@@ -96,7 +103,8 @@ impl Lab {
 
     /// Makes a pool of all devices.
     pub async fn create(&self) -> Result<Rc<Spaces>, Box<dyn Error>> {
-        let options = CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
+        let options =
+            CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
         let opened = create(&self.seams, self.arbiter(), &self.devices, &options).await?;
         Ok(Spaces::start(opened).await?)
     }
@@ -132,7 +140,14 @@ impl Lab {
         self.write_as(space, at, length, fill, Durability::Cached).await
     }
 
-    pub async fn write_as(&self, space: &Space, at: u64, length: usize, fill: u8, durability: Durability) -> Outcome {
+    pub async fn write_as(
+        &self,
+        space: &Space,
+        at: u64,
+        length: usize,
+        fill: u8,
+        durability: Durability,
+    ) -> Outcome {
         let mut buffer = self.seams.data.take(length).await;
         pattern(at, fill, &mut buffer);
         Ok(space.write(at, &buffer.freeze(), durability).await?)
@@ -145,7 +160,14 @@ impl Lab {
         pattern(at, fill, &mut expected);
         match found.iter().zip(&expected).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(index) => Err(format!("byte {} of {} is {} instead of {}", at + index as u64, space.name(), found[index], expected[index]).into()),
+            Some(index) => Err(format!(
+                "byte {} of {} is {} instead of {}",
+                at + index as u64,
+                space.name(),
+                found[index],
+                expected[index]
+            )
+            .into()),
         }
     }
 
@@ -190,7 +212,8 @@ pub fn pattern(at: u64, fill: u8, into: &mut [u8]) {
     }
     for (index, byte) in into.iter_mut().enumerate() {
         let place = at + index as u64;
-        let mixed = (place / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(fill).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = (place / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ u64::from(fill).wrapping_mul(0xd6e8_feb8_6659_fd93);
         *byte = (mixed >> ((place % 8) * 8)) as u8;
     }
 }

@@ -56,7 +56,8 @@ enum Zeroing {
 }
 
 /// A range of whole sectors: mostly short, half of the time in a corner that others use too.
-fn range(size: u64, sector: u64, random: &mut Random) -> (u64, u64) {
+fn range(life: &Life, uid: u64, random: &mut Random) -> Option<(u64, u64)> {
+    let (size, sector) = life.oracle.borrow().models.get(&uid).map(|model| (model.size, model.sector))?;
     let longest = match random.below(40) {
         0 => 1 << 20,
         1..=5 => 128 * 1024,
@@ -67,7 +68,7 @@ fn range(size: u64, sector: u64, random: &mut Random) -> (u64, u64) {
     let reach = if random.coin() { size.min(192 * 1024) } else { size };
     let at = random.below(reach / unit) * unit;
     let length = (1 + random.below(longest / unit)) * unit;
-    (at, length.min(size - at).max(unit))
+    Some((at, length.min(size - at).max(unit)))
 }
 
 async fn write(
@@ -77,12 +78,12 @@ async fn write(
     random: &mut Random,
     durability: Durability,
 ) -> Result<(), String> {
-    let (at, length) = range(space.size().0, space.spec().sector.0, random);
+    let Some((at, length)) = range(life, uid, random) else { return Ok(()) };
     if !life.oracle.borrow().may_begin(uid, at, length) {
         return Ok(());
     }
     let mut buffer = life.seams.data.take(usize::try_from(length).unwrap()).await;
-    if !life.oracle.borrow().may_begin(uid, at, length) || space.size().0 < at + length {
+    if !life.oracle.borrow().may_begin(uid, at, length) {
         return Ok(());
     }
     let op = life.oracle.borrow_mut().begin(uid, at, length, false);
@@ -91,7 +92,8 @@ async fn write(
         Ok(()) => life.oracle.borrow_mut().done(&op, durability == Durability::Durable),
         Err(error) => {
             life.oracle.borrow_mut().failed(&op);
-            life.accept(&error, uid, at, length).map_err(|cause| format!("writing {length} bytes at {at}: {cause}"))?;
+            life.accept(&error, uid, at, length)
+                .map_err(|cause| format!("writing {length} bytes at {at}: {cause}"))?;
         }
     }
     Ok(())
@@ -104,11 +106,11 @@ async fn zero(
     random: &mut Random,
     zeroing: Zeroing,
 ) -> Result<(), String> {
-    let (mut at, mut length) = range(space.size().0, space.spec().sector.0, random);
+    let Some((mut at, mut length)) = range(life, uid, random) else { return Ok(()) };
     if random.below(12) == 0 {
         // A whole row, so that it is given back.
         at = at / space.row_bytes() * space.row_bytes();
-        length = space.row_bytes().min(space.size().0 - at);
+        length = space.row_bytes().min(life.size_of(uid).unwrap_or(at) - at);
     }
     let (mut from, mut to) = (at, at + length);
     if zeroing == Zeroing::Discard {
@@ -126,25 +128,33 @@ async fn zero(
         Ok(()) => life.oracle.borrow_mut().done(&op, false),
         Err(error) => {
             life.oracle.borrow_mut().failed(&op);
-            life.accept(&error, uid, at, length).map_err(|cause| format!("zeroing {length} bytes at {at}: {cause}"))?;
+            life.accept(&error, uid, at, length)
+                .map_err(|cause| format!("zeroing {length} bytes at {at}: {cause}"))?;
         }
     }
     Ok(())
 }
 
 async fn read(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
-    let (at, length) = range(space.size().0, space.spec().sector.0, random);
+    let Some((at, length)) = range(life, uid, random) else { return Ok(()) };
     read_range(life, uid, space, at, length).await
 }
 
 /// Reads a range and has it judged.
-pub async fn read_range(life: &Rc<Life>, uid: u64, space: &Rc<Space>, at: u64, length: u64) -> Result<(), String> {
+pub async fn read_range(
+    life: &Rc<Life>,
+    uid: u64,
+    space: &Rc<Space>,
+    at: u64,
+    length: u64,
+) -> Result<(), String> {
     let Some(reading) = life.oracle.borrow().read_begins(uid, at, length) else { return Ok(()) };
     let found = match space.read(at, usize::try_from(length).unwrap()).await {
         Ok(segments) => segments,
         Err(error) => {
             let accepted = life.accept(&error, uid, at, length);
-            return accepted.map_err(|cause| format!("reading {length} bytes at {at} of {}: {cause}", space.name()));
+            return accepted
+                .map_err(|cause| format!("reading {length} bytes at {at} of {}: {cause}", space.name()));
         }
     };
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap());
@@ -165,14 +175,20 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
 }
 
 async fn checkpoint(life: &Rc<Life>) -> Result<(), String> {
-    life.spaces.pool().checkpoint().await.map_err(|error| format!("a checkpoint: {}", super::life::causes(&error)))
+    life.spaces
+        .pool()
+        .checkpoint()
+        .await
+        .map_err(|error| format!("a checkpoint: {}", super::life::causes(&error)))
 }
 
 async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
     let size = drawn_size(random);
     {
         let mut oracle = life.oracle.borrow_mut();
-        let Some(model) = oracle.models.get_mut(&uid).filter(|model| model.resizing.is_none()) else { return Ok(()) };
+        let Some(model) = oracle.models.get_mut(&uid).filter(|model| model.resizing.is_none()) else {
+            return Ok(());
+        };
         // Whoever writes behind the new end meanwhile would have to be told apart.
         if size < model.size {
             return Ok(());
@@ -185,7 +201,9 @@ async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Rando
     match done {
         Ok(()) => Ok(()),
         Err(SpaceError::Size { .. } | SpaceError::NotEmpty { .. }) => Ok(()),
-        Err(error) => life.accept(&error, uid, 0, 0).map_err(|cause| format!("resizing {}: {cause}", space.name())),
+        Err(error) => {
+            life.accept(&error, uid, 0, 0).map_err(|cause| format!("resizing {}: {cause}", space.name()))
+        }
     }
 }
 
@@ -206,7 +224,10 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
         }
         model.leaving = true;
     }
-    life.spaces.delete(space).await.map_err(|error| format!("deleting {}: {}", space.name(), super::life::causes(&error)))?;
+    life.spaces
+        .delete(space)
+        .await
+        .map_err(|error| format!("deleting {}: {}", space.name(), super::life::causes(&error)))?;
     life.oracle.borrow_mut().remove(uid);
     Ok(())
 }

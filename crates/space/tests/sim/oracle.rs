@@ -50,6 +50,8 @@ struct Block {
     begun_count: u32,
     /// Its only copy was on a disk that went away before a flush: it may be unreadable.
     doubt: bool,
+    /// When that happened: what began before may have been lost although it was acknowledged later.
+    doubted_at: u64,
     /// It was in flight at a power cut: its sectors may be mixed, if recovery says so.
     mixable: bool,
 }
@@ -131,16 +133,25 @@ impl Block {
 
     /// Forgets what no power cut can bring back.
     fn prune(&mut self) {
-        let durable: u64 = self.entries.iter().filter(|e| e.durable && e.certain).map(|e| e.begun).max().unwrap_or(0);
+        let durable: u64 =
+            self.entries.iter().filter(|e| e.durable && e.certain).map(|e| e.begun).max().unwrap_or(0);
         self.entries.retain(|entry| entry.acked >= durable || entry.begun >= durable);
     }
 
     fn open(&mut self, versions: Vec<Version>, token: u64) {
         if self.entries.is_empty() {
-            let base = Entry { versions: vec![[0; SECTORS]], begun: 0, acked: 0, certain: true, durable: true, hidden: false };
+            let base = Entry {
+                versions: vec![[0; SECTORS]],
+                begun: 0,
+                acked: 0,
+                certain: true,
+                durable: true,
+                hidden: false,
+            };
             self.entries.push(base);
         }
-        let entry = Entry { versions, begun: token, acked: u64::MAX, certain: true, durable: false, hidden: false };
+        let entry =
+            Entry { versions, begun: token, acked: u64::MAX, certain: true, durable: false, hidden: false };
         self.entries.push(entry);
         self.in_flight += 1;
         self.begun_count += 1;
@@ -148,7 +159,9 @@ impl Block {
 
     /// A read showed `version` while nobody was writing.
     fn collapse(&mut self, version: Version) {
-        let Some(shown) = self.entries.iter().position(|entry| self.is_current(entry) && entry.versions.contains(&version)) else {
+        let Some(shown) =
+            self.entries.iter().position(|entry| self.is_current(entry) && entry.versions.contains(&version))
+        else {
             return;
         };
         let current: Vec<bool> = self.entries.iter().map(|entry| self.is_current(entry)).collect();
@@ -165,6 +178,11 @@ impl Block {
 }
 
 impl Oracle {
+    /// An oracle of no spaces; `tearing` tells whether any disk can tear a block.
+    pub fn new(tearing: bool) -> Self {
+        Self { tearing, ..Self::default() }
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -226,7 +244,13 @@ impl Oracle {
         Op { uid, token, first, end }
     }
 
-    fn change(&mut self, uid: u64, token: u64, (first, end): (usize, usize), apply: impl Fn(usize, &mut Version)) {
+    fn change(
+        &mut self,
+        uid: u64,
+        token: u64,
+        (first, end): (usize, usize),
+        apply: impl Fn(usize, &mut Version),
+    ) {
         let model = self.models.get_mut(&uid).unwrap();
         for index in first..end {
             let block = &mut model.blocks[index];
@@ -245,8 +269,9 @@ impl Oracle {
         self.finish(op, |block, entry| {
             let entry = &mut block.entries[entry];
             entry.acked = now;
-            entry.durable = durable;
-            block.doubt = false;
+            let sure = entry.begun > block.doubted_at;
+            entry.durable = durable && sure;
+            block.doubt &= !sure;
             block.mixable = false;
         });
     }
@@ -264,7 +289,9 @@ impl Oracle {
     fn finish(&mut self, op: &Op, action: impl Fn(&mut Block, usize)) {
         let Some(model) = self.models.get_mut(&op.uid) else { return };
         for block in &mut model.blocks[op.first..op.end] {
-            let Some(entry) = block.entries.iter().position(|entry| entry.begun == op.token) else { continue };
+            let Some(entry) = block.entries.iter().position(|entry| entry.begun == op.token) else {
+                continue;
+            };
             action(block, entry);
             block.in_flight -= 1;
             block.partial &= block.in_flight > 0;
@@ -300,9 +327,11 @@ impl Oracle {
 
     /// A disk went away: unflushed blocks of spaces with one copy may have been on it.
     pub fn disk_lost(&mut self) {
+        let now = self.tick();
         for (uid, index) in &self.dirty {
             let Some(model) = self.models.get_mut(uid).filter(|model| model.copies == 1) else { continue };
             model.blocks[*index].doubt = true;
+            model.blocks[*index].doubted_at = now;
         }
     }
 
@@ -330,16 +359,24 @@ impl Oracle {
         for (uid, index) in std::mem::take(&mut self.dirty) {
             let Some(model) = self.models.get_mut(&uid) else { continue };
             let at = (index * BLOCK) as u64;
-            let listed = taken.iter().any(|(name, from, length)| *name == model.name && *from <= at && at < from + length);
+            let listed = taken
+                .iter()
+                .any(|(name, from, length)| *name == model.name && *from <= at && at < from + length);
             let block = &mut model.blocks[index];
             let mut versions = match crash {
                 Crash::Kill => block.current(),
-                Crash::PowerCut => block.entries.iter().flat_map(|entry| entry.versions.iter().copied()).collect(),
+                Crash::PowerCut => {
+                    block.entries.iter().flat_map(|entry| entry.versions.iter().copied()).collect()
+                }
             };
             versions.sort_unstable();
             versions.dedup();
-            block.mixable = crash == Crash::PowerCut && self.tearing && versions.len() > 1 && (listed || self.interrupted);
-            block.entries = vec![Entry { versions, begun: now, acked: now, certain: true, durable: true, hidden: false }];
+            block.mixable = crash == Crash::PowerCut
+                && self.tearing
+                && versions.len() > 1
+                && (listed || self.interrupted);
+            block.entries =
+                vec![Entry { versions, begun: now, acked: now, certain: true, durable: true, hidden: false }];
         }
         self.taken = taken;
         self.interrupted = false;
@@ -348,7 +385,8 @@ impl Oracle {
     pub fn read_begins(&self, uid: u64, at: u64, length: u64) -> Option<Reading> {
         let model = self.models.get(&uid)?;
         let (first, end) = blocks_of(at, length);
-        let seen = model.blocks[first..end].iter().map(|block| (block.current(), block.begun_count)).collect();
+        let seen =
+            model.blocks[first..end].iter().map(|block| (block.current(), block.begun_count)).collect();
         Some(Reading { uid, at, seen })
     }
 
@@ -367,13 +405,16 @@ impl Oracle {
             let start = (index * BLOCK) as u64;
             let from = start.max(reading.at);
             let to = (start + BLOCK as u64).min(reading.at + bytes.len() as u64);
-            let part = &bytes[usize::try_from(from - reading.at).unwrap()..usize::try_from(to - reading.at).unwrap()];
+            let part = &bytes
+                [usize::try_from(from - reading.at).unwrap()..usize::try_from(to - reading.at).unwrap()];
             let skip = usize::try_from(from - start).unwrap() / SECTOR;
             let mut found = Vec::with_capacity(SECTORS);
             for (number, sector) in part.chunks(SECTOR).enumerate() {
                 let place = from / SECTOR as u64 + number as u64;
                 let stamp = decode(model.uid, place, sector);
-                found.push(stamp.ok_or_else(|| format!("sector {place} of {} holds what nobody wrote there", model.name))?);
+                found.push(stamp.ok_or_else(|| {
+                    format!("sector {place} of {} holds what nobody wrote there", model.name)
+                })?);
             }
             self.blocks_checked += 1;
             let block = &mut model.blocks[index];
@@ -388,7 +429,8 @@ impl Oracle {
             let quiet = begun == 0 && block.in_flight == 0;
             if !allowed.iter().any(fits) {
                 let mixed = block.mixable
-                    && (0..found.len()).all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
+                    && (0..found.len())
+                        .all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
                 if !mixed {
                     return Err(format!(
                         "block {index} of {} shows {found:?} from sector {skip} on, allowed is {allowed:?}; it has {block:?}",
@@ -441,7 +483,9 @@ fn decode(uid: u64, place: u64, sector: &[u8]) -> Option<u32> {
     let head = u64::from_le_bytes(sector.first_chunk().copied()?);
     let stamp = u32::try_from((head ^ KEY) >> 32).ok()?;
     let right = head == head_of(uid, place, stamp)
-        && (0u64..).zip(sector.chunks_exact(8)).all(|(word, found)| found == head.wrapping_add(word.wrapping_mul(STEP)).to_le_bytes());
+        && (0u64..)
+            .zip(sector.chunks_exact(8))
+            .all(|(word, found)| found == head.wrapping_add(word.wrapping_mul(STEP)).to_le_bytes());
     right.then_some(stamp)
 }
 
@@ -450,7 +494,7 @@ mod tests {
     use super::*;
 
     fn oracle() -> (Oracle, u64) {
-        let mut oracle = Oracle { tearing: true, ..Oracle::default() };
+        let mut oracle = Oracle::new(true);
         let uid = oracle.add("a", 1 << 20, 2, 512, true);
         (oracle, uid)
     }

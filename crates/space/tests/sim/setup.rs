@@ -35,7 +35,8 @@ impl Setup {
         let profiles: Vec<DiskProfile> = (0..count).map(|_| profile(&mut random)).collect();
         let mut spare = profile(&mut random);
         spare.geometry.capacity = Bytes::mib(160);
-        let tearing = profiles.iter().chain([&spare]).any(|profile| profile.geometry.atomic_write_bytes == 512);
+        let tearing =
+            profiles.iter().chain([&spare]).any(|profile| profile.geometry.atomic_write_bytes == 512);
         let redundant = random.below(4) != 0;
         let rates = rates(redundant, &mut random);
         Self {
@@ -109,7 +110,8 @@ fn rates(redundant: bool, random: &mut Random) -> FaultRates {
         }
     }
     rates = rates.with(FaultKind::StaleAfterError, Rate::one_in(20)).with(FaultKind::Slow, Rate::one_in(300));
-    let leaving = [FaultKind::WriteError, FaultKind::FlushError, FaultKind::Reset, FaultKind::Hung, FaultKind::NoSpace];
+    let leaving =
+        [FaultKind::WriteError, FaultKind::FlushError, FaultKind::Reset, FaultKind::Hung, FaultKind::NoSpace];
     for kind in leaving {
         if redundant && random.below(3) == 0 {
             rates = rates.with(kind, Rate::one_in(500 << random.below(4)));

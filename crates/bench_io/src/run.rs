@@ -1,0 +1,237 @@
+//! The order of a run: the baseline of every case first, because it overwrites the disks, then a pool per layout.
+//!
+//! Whatever opens the disks runs in a runtime of its own, as in a daemon that was started again, so that nothing is
+//! left in memory that a reopened pool should have to read.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, Handle, Runtime, RuntimeConfig};
+use dolmen_buffer::{ArenaConfig, Shared};
+use dolmen_pool::MemoryArbiter;
+use dolmen_units::HostId;
+
+use crate::case::{Case, Choice, FRESH_BYTES, Kind, Layout};
+use crate::disks::{Disks, fill, noise};
+use crate::drive::{Span, Target, drive};
+use crate::error::BenchError;
+use crate::heap::{self, Heap};
+use crate::pool::{BASE, FRESH, OpenPool};
+use crate::raw::RawTarget;
+use crate::tally::Tally;
+
+/// The memory that a daemon has.
+const CONFIG: RuntimeConfig = RuntimeConfig {
+    data: ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 },
+    metadata: ArenaConfig { small_count: 1024, medium_count: 64, large_count: 8 },
+    driver: DriverChoice::Automatic,
+    close_limit: CLOSE_LIMIT,
+};
+/// Rounds of one case, at most, however short they are.
+const ROUNDS_MAX: u32 = 8;
+
+/// How long, and how closely, each case is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) time_max: Duration,
+    /// Allocations per case whose places are told.
+    pub(crate) traced: u64,
+}
+
+/// What came of a case.
+#[derive(Debug, Clone)]
+pub(crate) struct Measured {
+    pub(crate) case: Case,
+    pub(crate) engine: Tally,
+    pub(crate) raw: Tally,
+    /// Where the engine allocated.
+    pub(crate) places: Vec<(String, Heap)>,
+}
+
+/// What is true of the whole run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Setting {
+    pub(crate) driver: &'static str,
+    pub(crate) has_registered_buffers: bool,
+    /// What the files grew by while pools were measured: writes that waited for the file system to find room.
+    pub(crate) grown_bytes: u64,
+}
+
+/// Measures everything, and calls back after each layout.
+pub(crate) fn run(
+    disks: &Rc<Disks>,
+    choice: &Choice,
+    effort: Effort,
+    mut done: impl FnMut(&[Measured]) -> Result<(), BenchError>,
+) -> Result<Setting, BenchError> {
+    let mut setting = Setting::default();
+    let mut raw = Vec::new();
+    for &layout in &choice.layouts {
+        let cases = choice.cases(layout);
+        let is_first = raw.is_empty();
+        let disks = Rc::clone(disks);
+        let (facts, tallies) = in_runtime(move |handle| baseline(handle, disks, cases, effort, is_first))?;
+        setting = facts;
+        raw.extend(tallies);
+    }
+    let before = disks.allocated_bytes();
+    for &layout in &choice.layouts {
+        done(&measure_layout(disks, choice, layout, effort, &raw)?)?;
+    }
+    setting.grown_bytes = disks.allocated_bytes().saturating_sub(before);
+    Ok(setting)
+}
+
+/// Runs a body in a runtime of its own, and waits until the kernel has let go of its disks.
+fn in_runtime<T, F>(body: impl FnOnce(Handle) -> F) -> Result<T, BenchError>
+where
+    T: 'static,
+    F: Future<Output = Result<T, BenchError>> + 'static,
+{
+    let runtime = Runtime::new(CONFIG)?;
+    let body = body(runtime.handle());
+    runtime.run(body)
+}
+
+async fn baseline(
+    handle: Handle,
+    disks: Rc<Disks>,
+    cases: Vec<Case>,
+    effort: Effort,
+    is_first: bool,
+) -> Result<(Setting, Vec<(Case, Tally)>), BenchError> {
+    let devices: Rc<[_]> = disks.open(&handle)?.into();
+    if is_first {
+        fill(&handle, &devices).await?;
+    }
+    let mut tallies = Vec::new();
+    for case in cases {
+        let target = RawTarget::new(&handle, &devices, case.layout.copies());
+        let span = Span { operations_max: None, warmup: case.depth * 4, time_max: effort.time_max, traced: 0 };
+        tallies.push((case, drive(&handle, target, case, span, payload(&handle, case.size_bytes).await).await?));
+    }
+    let has_registered_buffers = handle.has_registered_buffers();
+    Ok((Setting { driver: handle.driver_name(), has_registered_buffers, grown_bytes: 0 }, tallies))
+}
+
+/// One I/O's bytes. All writes carry the same, so that making them up costs nothing while it is counted.
+async fn payload(handle: &Handle, bytes: u64) -> Shared {
+    let mut buffer = handle.seams().data.take(usize::try_from(bytes).unwrap_or(usize::MAX)).await;
+    noise(&mut buffer);
+    buffer.freeze()
+}
+
+fn measure_layout(
+    disks: &Rc<Disks>,
+    choice: &Choice,
+    layout: Layout,
+    effort: Effort,
+    raw: &[(Case, Tally)],
+) -> Result<Vec<Measured>, BenchError> {
+    let arbiter = MemoryArbiter::new(HostId([1; 16]));
+    let raw_of = |case: Case| raw.iter().find(|(other, _)| *other == case).map_or(Tally::default(), |(_, tally)| *tally);
+    let (cold, others): (Vec<Case>, Vec<Case>) =
+        choice.cases(layout).into_iter().partition(|case| case.kind == Kind::Cold);
+    let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
+    let mut measured = in_runtime(move |handle| measure_open(handle, with, host, layout, others, effort))?;
+    for case in cold {
+        measured.push(measure_cold(disks, &arbiter, case, effort)?);
+    }
+    let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
+    in_runtime(move |handle| async move {
+        let pool = OpenPool::open(&handle, &with, host, layout).await?;
+        pool.check().await?;
+        pool.close().await
+    })?;
+    let found = measured.into_iter();
+    Ok(found.map(|(case, engine, places)| Measured { case, engine, raw: raw_of(case), places }).collect())
+}
+
+type Found = (Case, Tally, Vec<(String, Heap)>);
+
+/// Cases of one layout that need no reopening.
+async fn measure_open(
+    handle: Handle,
+    disks: Rc<Disks>,
+    arbiter: Rc<MemoryArbiter>,
+    layout: Layout,
+    cases: Vec<Case>,
+    effort: Effort,
+) -> Result<Vec<Found>, BenchError> {
+    let pool = OpenPool::create(&handle, &disks, arbiter, layout).await?;
+    pool.prepare(&payload(&handle, 1 << 20).await).await?;
+    let mut measured = Vec::new();
+    for case in cases {
+        let (mut total, mut rounds) = (Tally::default(), 0);
+        while let Some(span) = next_round(case, effort, total, rounds) {
+            let target = match case.kind {
+                Kind::Fresh => pool.new_space(FRESH, FRESH_BYTES).await?,
+                Kind::Rewrite => written_window(&handle, &pool, case).await?,
+                Kind::Overwrite | Kind::Warm | Kind::Cold => pool.space(BASE)?,
+            };
+            let payload = payload(&handle, case.size_bytes).await;
+            total = total.plus(drive(&handle, target, case, span, payload).await?);
+            rounds += 1;
+        }
+        // What a case leaves unflushed is not the next one's to flush.
+        pool.space(BASE)?.flush().await?;
+        measured.push((case, total, heap::take_places()));
+    }
+    pool.close().await?;
+    Ok(measured)
+}
+
+/// The next round of a case while there is time.
+fn next_round(case: Case, effort: Effort, so_far: Tally, rounds: u32) -> Option<Span> {
+    let round = case.round();
+    let left = effort.time_max.saturating_sub(Duration::from_nanos(so_far.nanoseconds));
+    if left.is_zero() || rounds == ROUNDS_MAX || (rounds > 0 && round.operations_max.is_none()) {
+        return None;
+    }
+    let traced = if rounds == 0 { effort.traced } else { 0 };
+    Some(Span { operations_max: round.operations_max, warmup: round.warmup, time_max: left, traced })
+}
+
+/// A new space whose first bytes were written, and not flushed.
+async fn written_window(
+    handle: &Handle,
+    pool: &OpenPool,
+    case: Case,
+) -> Result<impl Target + use<>, BenchError> {
+    // The log begins the round as empty as can be, so that no checkpoint of it flushes half-way.
+    pool.spaces.pool().checkpoint().await.map_err(|source| BenchError::Space {
+        layout: case.layout.name(),
+        source: source.into(),
+    })?;
+    let target = pool.new_space(FRESH, FRESH_BYTES).await?;
+    let payload = payload(handle, case.size_bytes).await;
+    for at in (0..case.round().range_bytes).step_by(payload.len()) {
+        target.write(at, &payload).await?;
+    }
+    Ok(target)
+}
+
+/// A case whose every round begins with opening the pool.
+fn measure_cold(
+    disks: &Rc<Disks>,
+    arbiter: &Rc<MemoryArbiter>,
+    case: Case,
+    effort: Effort,
+) -> Result<Found, BenchError> {
+    let total = Rc::new(Cell::new(Tally::default()));
+    let mut rounds = 0;
+    while let Some(span) = next_round(case, effort, total.get(), rounds) {
+        let (with, host, sum) = (Rc::clone(disks), Rc::clone(arbiter), Rc::clone(&total));
+        in_runtime(move |handle| async move {
+            let pool = OpenPool::open(&handle, &with, host, case.layout).await?;
+            let payload = payload(&handle, case.size_bytes).await;
+            let found = drive(&handle, pool.space(BASE)?, case, span, payload).await?;
+            sum.set(sum.get().plus(found));
+            pool.close().await
+        })?;
+        rounds += 1;
+    }
+    Ok((case, total.get(), heap::take_places()))
+}

@@ -1,0 +1,294 @@
+//! The steps of a check: labels, then each pool opened behind overlays, its map, its content.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, Seams};
+use dolmen_disk::{Contents, MemberState, look};
+use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, open};
+use dolmen_space::{IncidentKind, Progress, SpaceError, Spaces};
+use dolmen_units::{BLOCK_BYTES, Bytes, HostId, Name, PoolId, SpaceId};
+
+use crate::finding::{Finding, FindingKind};
+use crate::overlay::Overlay;
+
+/// Findings that are listed, at most; more are counted.
+pub const FINDINGS_MAX: usize = 1000;
+
+/// How much is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Labels, metadata and the map.
+    Map,
+    /// Every block of every copy as well.
+    Content,
+}
+
+/// How to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// How much is read.
+    pub depth: Depth,
+}
+
+/// Why there was nothing to check.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    /// None of the devices belongs to a pool.
+    #[error("none of the {count} devices given belongs to a pool; name the disks of a pool")]
+    NoPool {
+        /// How many were looked at.
+        count: usize,
+    },
+}
+
+/// What was checked of one pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolReport {
+    /// Its name.
+    pub name: Name,
+    /// Its identity.
+    pub id: PoolId,
+    /// Disks that were given.
+    pub disk_count: usize,
+    /// Spaces on it.
+    pub space_count: usize,
+    /// Blocks whose copies were all read and compared with their checksums.
+    pub verified: Bytes,
+    /// Records of writes that recovery had to decide about, in memory: more than 0 when the pool was not closed.
+    pub replayed_count: usize,
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// The pools, by identity.
+    pub pools: Vec<PoolReport>,
+    /// What was found, at most [`FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    /// What was found beyond that.
+    pub more_count: u64,
+}
+
+impl Report {
+    /// Whether all is as it should be.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.more_count == 0
+    }
+
+    fn add(&mut self, pool: Option<&Name>, kind: FindingKind) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(Finding { pool: pool.cloned(), kind });
+        } else {
+            self.more_count += 1;
+        }
+    }
+}
+
+/// Checks every pool on the devices. The devices are only read; progress counts rows and bytes of content.
+///
+/// # Errors
+/// [`CheckError`] when there is nothing to check. Whatever is wrong with a pool is a finding.
+pub async fn check(
+    seams: Seams,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    options: CheckOptions,
+    progress: Rc<Progress>,
+) -> Result<Report, CheckError> {
+    let mut report = Report::default();
+    let mut pools: BTreeMap<PoolId, Vec<Candidate>> = BTreeMap::new();
+    for device in &devices {
+        let device = Overlay::new(Rc::clone(device), Rc::clone(&seams.spawner)) as Rc<dyn BlockDevice>;
+        if let Some(candidate) = check_labels(&seams, device, &mut report).await {
+            pools.entry(candidate.label.pool).or_default().push(candidate);
+        }
+    }
+    let is_damaged = |finding: &Finding| !matches!(finding.kind, FindingKind::NoMember { .. });
+    if pools.is_empty() && !report.findings.iter().any(is_damaged) {
+        return Err(CheckError::NoPool { count: devices.len() });
+    }
+    for (id, candidates) in pools {
+        check_pool(&seams, id, candidates, options, &progress, &mut report).await;
+    }
+    Ok(report)
+}
+
+/// Looks at the labels of a device; the device with its label if it is a member.
+async fn check_labels(seams: &Seams, device: Rc<dyn BlockDevice>, report: &mut Report) -> Option<Candidate> {
+    let disk = device.name();
+    match look(seams, device.as_ref()).await {
+        Ok(Contents::Member { label, damage, .. }) => {
+            for error in damage {
+                let kind = FindingKind::LabelDamaged { disk: disk.clone(), cause: chain(&error) };
+                report.add(Some(&label.pool_name), kind);
+            }
+            return Some(Candidate { device, label: *label });
+        }
+        Ok(Contents::Unusable(error)) => {
+            report.add(None, FindingKind::LabelsUnusable { disk, cause: chain(&error) });
+        }
+        Ok(Contents::Empty) => {
+            report.add(None, FindingKind::NoMember { disk, what: "it is empty".to_owned() })
+        }
+        Ok(Contents::Foreign(what)) => {
+            report.add(None, FindingKind::NoMember { disk, what: format!("it holds {what}") });
+        }
+        Err(error) => report.add(None, FindingKind::Unreadable { disk, cause: chain(&error) }),
+    }
+    None
+}
+
+async fn check_pool(
+    seams: &Seams,
+    id: PoolId,
+    candidates: Vec<Candidate>,
+    options: CheckOptions,
+    progress: &Progress,
+    report: &mut Report,
+) {
+    let Some(name) = candidates.first().map(|candidate| candidate.label.pool_name.clone()) else { return };
+    let mut pool = PoolReport {
+        name: name.clone(),
+        id,
+        disk_count: candidates.len(),
+        space_count: 0,
+        verified: Bytes::ZERO,
+        replayed_count: 0,
+    };
+    match start(seams, candidates, &mut pool).await {
+        Err(cause) => report.add(Some(&name), FindingKind::Unopenable { cause }),
+        Ok(spaces) => {
+            pool.space_count = spaces.list().len();
+            check_members(&spaces, &name, report);
+            check_map(&spaces, &name, report).await;
+            if options.depth == Depth::Content {
+                pool.verified = check_content(&spaces, &name, progress, report).await;
+            }
+        }
+    }
+    report.pools.push(pool);
+}
+
+/// Opens the pool as its own host would, in memory: nobody else is asked, because nothing is written.
+async fn start(
+    seams: &Seams,
+    candidates: Vec<Candidate>,
+    pool: &mut PoolReport,
+) -> Result<Rc<Spaces>, String> {
+    let arbiter = MemoryArbiter::new(HostId(seams.entropy.next_id()));
+    let options = OpenOptions { mode: OpenMode::Confirmed };
+    let opened: Opened = open(seams, arbiter, candidates, &options).await.map_err(|error| chain(&error))?;
+    pool.replayed_count = opened.blocks.len();
+    Spaces::start(opened).await.map_err(|error| chain(&error))
+}
+
+/// Members that are not here. A disk that is being emptied is here like any other.
+fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
+    for disk in spaces.pool().disks() {
+        if disk.member().state == MemberState::Absent || !disk.is_present() {
+            report.add(Some(name), FindingKind::Missing { slot: disk.slot(), id: disk.id() });
+        }
+    }
+}
+
+async fn check_map(spaces: &Spaces, name: &Name, report: &mut Report) {
+    match spaces.check_map().await {
+        Ok(found) => found.into_iter().for_each(|what| report.add(Some(name), FindingKind::Map { what })),
+        Err(error) => report.add(Some(name), cut("the map", &error)),
+    }
+    match spaces.stale_rows().await {
+        Ok(rows) if rows.is_empty() => {}
+        Ok(rows) => report.add(Some(name), FindingKind::Stale { rows: rows.len() as u64 }),
+        Err(error) => report.add(Some(name), cut("what disks have missed", &error)),
+    }
+}
+
+/// Reads every block of every copy. What is healed on the way is healed in memory, and counted.
+async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report: &mut Report) -> Bytes {
+    let mut verified = Bytes::ZERO;
+    let lost = match spaces.verify(progress).await {
+        Ok((blocks, lost)) => {
+            verified = Bytes(blocks * BLOCK_BYTES);
+            lost
+        }
+        Err(error) => {
+            report.add(Some(name), cut("the content of spaces", &error));
+            Vec::new()
+        }
+    };
+    for disk in spaces.pool().disks() {
+        let seen = disk.counters();
+        if seen.checksum_errors > 0 || seen.read_errors > 0 {
+            let (blocks, errors) = (seen.checksum_errors, seen.read_errors);
+            report.add(Some(name), FindingKind::Damaged { disk: disk.name(), blocks, errors });
+        }
+    }
+    for (space, at, length) in ranges(lost) {
+        report.add(Some(name), FindingKind::Lost { space, at, length });
+    }
+    let names: BTreeMap<SpaceId, Name> =
+        spaces.list().iter().map(|space| (space.id(), space.name())).collect();
+    for incident in spaces.incidents() {
+        let Some(space) = names.get(&incident.space).cloned() else { continue };
+        let (at, length) = (incident.at, incident.length);
+        match incident.kind {
+            IncidentKind::TakenAsFound => {
+                report.add(Some(name), FindingKind::TakenAsFound { space, at, length })
+            }
+            IncidentKind::TableLost => report.add(Some(name), FindingKind::TableLost { space, at, length }),
+            // Listed above, joined to ranges.
+            IncidentKind::Lost => {}
+        }
+    }
+    verified
+}
+
+/// Blocks that follow each other, as ranges.
+fn ranges(mut blocks: Vec<(Name, u64)>) -> Vec<(Name, u64, Bytes)> {
+    blocks.sort_unstable();
+    blocks.dedup();
+    let mut ranges: Vec<(Name, u64, Bytes)> = Vec::new();
+    for (space, at) in blocks {
+        match ranges.last_mut().filter(|(last, first, length)| *last == space && first + length.0 == at) {
+            Some((_, _, length)) => *length = *length + Bytes(BLOCK_BYTES),
+            None => ranges.push((space, at, Bytes(BLOCK_BYTES))),
+        }
+    }
+    ranges
+}
+
+fn cut(what: &'static str, error: &SpaceError) -> FindingKind {
+    FindingKind::Cut { what, cause: chain(error) }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // A transparent error says what its cause says.
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_blocks_that_follow_each_other_are_one_range() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let blocks =
+            [("b", 0), ("a", 8192), ("a", 4096), ("a", 4096), ("a", 20480)].map(|(n, at)| (name(n), at));
+        let expected = [("a", 4096, 8192), ("a", 20480, 4096), ("b", 0, 4096)];
+        assert_eq!(ranges(blocks.to_vec()), expected.map(|(n, at, length)| (name(n), at, Bytes(length))));
+    }
+}

@@ -1,0 +1,175 @@
+//! What a check may find. Numbers are given once and never again.
+
+use dolmen_units::{Bytes, DiskId, DiskSlot, Name};
+
+/// One deviation from what should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The pool that it is about, where one is known.
+    pub pool: Option<Name>,
+    /// What it is.
+    pub kind: FindingKind,
+}
+
+/// What deviates.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FindingKind {
+    /// A copy of a disk's label is damaged; another one is sound.
+    #[error("{disk}: a copy of its label is damaged: {cause}; the other copies tell all of it")]
+    LabelDamaged {
+        /// Which disk.
+        disk: String,
+        /// What is wrong with the copy.
+        cause: String,
+    },
+    /// No label of a disk can be used.
+    #[error(
+        "{disk}: it has labels of a pool, and none of them can be used: {cause}; its content is not reached"
+    )]
+    LabelsUnusable {
+        /// Which disk.
+        disk: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// A disk cannot be read.
+    #[error("{disk}: it cannot be read: {cause}")]
+    Unreadable {
+        /// Which disk.
+        disk: String,
+        /// What the disk says.
+        cause: String,
+    },
+    /// A device belongs to no pool.
+    #[error("{disk}: it belongs to no pool: {what}; leave it out of the check")]
+    NoMember {
+        /// Which device.
+        disk: String,
+        /// What it holds.
+        what: String,
+    },
+    /// A member is not among the disks given, or was away when the pool was used last.
+    #[error("{slot} ({id}) is missing; what it holds was not checked")]
+    Missing {
+        /// Its place in the pool.
+        slot: DiskSlot,
+        /// Its identity.
+        id: DiskId,
+    },
+    /// The pool cannot be opened.
+    #[error("the pool cannot be opened: {cause}")]
+    Unopenable {
+        /// Why.
+        cause: String,
+    },
+    /// The map contradicts itself.
+    #[error("the map contradicts itself: {what}")]
+    Map {
+        /// Where and how.
+        what: String,
+    },
+    /// The check of the metadata or of the content ended early.
+    #[error("checking {what} ended early: {cause}")]
+    Cut {
+        /// What was being checked.
+        what: &'static str,
+        /// Why it ended.
+        cause: String,
+    },
+    /// Rows have slabs that missed writes.
+    #[error(
+        "{rows} rows have less redundancy than they should: a disk missed writes, or a job was cut short; open the pool, a resync restores it"
+    )]
+    Stale {
+        /// How many.
+        rows: u64,
+    },
+    /// Copies on a disk do not match their checksums, or cannot be read; another copy of each is good.
+    #[error(
+        "{disk}: {blocks} blocks are damaged, {errors} reads failed; what another copy can give, `dolmen scrub` heals"
+    )]
+    Damaged {
+        /// Which disk.
+        disk: String,
+        /// Blocks that did not match.
+        blocks: u64,
+        /// Reads that failed.
+        errors: u64,
+    },
+    /// Content that no copy can give.
+    #[error("space {space}: {length} from byte {at} on are lost: no copy matches its checksum")]
+    Lost {
+        /// Which space.
+        space: Name,
+        /// First byte.
+        at: u64,
+        /// How much.
+        length: Bytes,
+    },
+    /// Content whose table is lost.
+    #[error(
+        "space {space}: what {length} from byte {at} on held is unknown: no copy of the table can be believed"
+    )]
+    TableLost {
+        /// Which space.
+        space: Name,
+        /// First byte.
+        at: u64,
+        /// How much.
+        length: Bytes,
+    },
+    /// Content that recovery takes as it is.
+    #[error(
+        "space {space}: {length} from byte {at} on were being overwritten when power failed, and lost their other copies in that instant; they are taken as found"
+    )]
+    TakenAsFound {
+        /// Which space.
+        space: Name,
+        /// First byte.
+        at: u64,
+        /// How much.
+        length: Bytes,
+    },
+}
+
+impl FindingKind {
+    /// Its number, the same in every version.
+    #[must_use]
+    pub const fn number(&self) -> u16 {
+        match self {
+            Self::LabelDamaged { .. } => 101,
+            Self::LabelsUnusable { .. } => 102,
+            Self::Unreadable { .. } => 103,
+            Self::NoMember { .. } => 104,
+            Self::Missing { .. } => 105,
+            Self::Unopenable { .. } => 201,
+            Self::Map { .. } => 202,
+            Self::Cut { .. } => 203,
+            Self::Stale { .. } => 301,
+            Self::Damaged { .. } => 302,
+            Self::Lost { .. } => 303,
+            Self::TableLost { .. } => 304,
+            Self::TakenAsFound { .. } => 305,
+        }
+    }
+
+    /// Its name, the same in every version.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::LabelDamaged { .. } => "label_damaged",
+            Self::LabelsUnusable { .. } => "labels_unusable",
+            Self::Unreadable { .. } => "unreadable",
+            Self::NoMember { .. } => "no_member",
+            Self::Missing { .. } => "missing",
+            Self::Unopenable { .. } => "unopenable",
+            Self::Map { .. } => "map",
+            Self::Cut { .. } => "cut",
+            Self::Stale { .. } => "stale",
+            Self::Damaged { .. } => "damaged",
+            Self::Lost { .. } => "lost",
+            Self::TableLost { .. } => "table_lost",
+            Self::TakenAsFound { .. } => "taken_as_found",
+        }
+    }
+}

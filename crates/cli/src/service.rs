@@ -1,0 +1,75 @@
+//! `dolmen daemon`: the daemon in the foreground of this process.
+
+use std::path::{Path, PathBuf};
+
+use dolmen_api::{ExitCode, SOCKET_PATH};
+use dolmen_daemon::{Config, RUN_FOLDER, STATE_FOLDER, Scan};
+
+use crate::args::DaemonArguments;
+use crate::error::CliError;
+
+/// The daemon's socket, in its run folder.
+const SOCKET_NAME: &str = "dolmen.sock";
+
+/// Runs the daemon until it is told to end. Its logs go to standard error, which nothing else may hold meanwhile.
+pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<ExitCode, CliError> {
+    dolmen_daemon::init_logging();
+    dolmen_daemon::run(&config(arguments, socket))?;
+    Ok(ExitCode::Ok)
+}
+
+/// Settings that are not given follow from those that are, so that a second daemon needs one setting, not three.
+fn config(arguments: &DaemonArguments, socket: Option<&Path>) -> Config {
+    let run = arguments.run.clone().unwrap_or_else(|| usual_run(&arguments.state));
+    let socket = socket.map_or_else(|| run.join(SOCKET_NAME), Path::to_path_buf);
+    let mut config = Config::usual();
+    config.state.clone_from(&arguments.state);
+    config.run = run;
+    config.socket = socket;
+    config.look_in.clone_from(&arguments.look_in);
+    config.scan = if arguments.named_only { Scan::NamedOnly } else { Scan::System };
+    if let Some(links) = &arguments.links {
+        config.links.clone_from(links);
+    }
+    config
+}
+
+fn usual_run(state: &Path) -> PathBuf {
+    if state == Path::new(STATE_FOLDER) { PathBuf::from(RUN_FOLDER) } else { state.join("run") }
+}
+
+/// The socket that a command asks when nobody says otherwise.
+pub(crate) fn socket_or_usual(given: Option<PathBuf>) -> PathBuf {
+    given.unwrap_or_else(|| PathBuf::from(SOCKET_PATH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_of(line: &str) -> Config {
+        let words = ["dolmen", "daemon"].into_iter().chain(line.split_whitespace());
+        let arguments = crate::parse(words).unwrap();
+        let Some(crate::args::Command::Daemon(daemon)) = &arguments.command else { unreachable!() };
+        config(daemon, arguments.common.socket.as_deref())
+    }
+
+    #[test]
+    fn folders_and_socket_follow_from_each_other() {
+        for (line, state, run, socket) in [
+            ("", "/var/lib/dolmen", "/run/dolmen", "/run/dolmen/dolmen.sock"),
+            ("--state /s", "/s", "/s/run", "/s/run/dolmen.sock"),
+            ("--run /r", "/var/lib/dolmen", "/r", "/r/dolmen.sock"),
+            ("--state /s --socket /api", "/s", "/s/run", "/api"),
+        ] {
+            let config = config_of(line);
+            let found = (config.state.to_str(), config.run.to_str(), config.socket.to_str());
+            assert_eq!(found, (Some(state), Some(run), Some(socket)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_usual_socket_is_the_one_that_commands_ask() {
+        assert_eq!(config_of("").socket, socket_or_usual(None));
+    }
+}

@@ -1,0 +1,148 @@
+//! The command line as a process: help, and what it refuses before it asks anybody.
+//!
+//! Help texts are compared with `tests/golden`; with DOLMEN_UPDATE_GOLDEN set, they are written there instead.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn dolmen(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen"));
+    command.args(words).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
+    // Nobody listens there: whatever gets that far ends with "no daemon".
+    command.env("DOLMEN_SOCKET", "/nowhere/dolmen.sock");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn help_reads_as_it_was_agreed() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for (name, words) in [
+        ("help", &["--help"][..]),
+        ("help-short", &["-h"]),
+        ("pool", &["pool", "-h"]),
+        ("pool-create", &["pool", "create", "--help"]),
+        ("disk-replace", &["disk", "replace", "--help"]),
+        ("space", &["space", "-h"]),
+        ("space-create", &["space", "create", "--help"]),
+        ("daemon", &["daemon", "--help"]),
+    ] {
+        let output = dolmen(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let (found, path) = (text(&output.stdout), folder.join(format!("{name}.txt")));
+        if std::env::var_os("DOLMEN_UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &found).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(found, expected, "{}: DOLMEN_UPDATE_GOLDEN=1 writes it anew", path.display());
+    }
+}
+
+/// Each line is refused with exit code 2, before anybody is asked, and the message names what is wrong.
+#[test]
+fn bad_input_is_refused_with_the_reason() {
+    let long = "x".repeat(64);
+    let long_space = format!("space create tank/{long} --size 1G");
+    for (line, message) in [
+        ("space create tank/x --size 0", "a size of 0 holds nothing"),
+        ("space create tank/x --size=0", "a size of 0 holds nothing"),
+        ("space create tank/x --size -1", "\"-1\" is not a size"),
+        ("space create tank/x --size=-1", "\"-1\" is not a size"),
+        ("space create tank/x --size 9E", "more than the largest size"),
+        ("space create tank/x --size 10Q", "\"10Q\" is not a size"),
+        ("space create tank/x --size 1000", "not a multiple of 4 KiB; the next one is 4096 bytes"),
+        ("space resize tank/x -1", "\"-1\" is not a size"),
+        ("space resize tank/x 0", "a size of 0 holds nothing"),
+        ("space create tank/x", "--size"),
+        ("space create tank --size 1G", "named with its pool, as POOL/SPACE"),
+        ("space create /x --size 1G", "the pool before the slash: a name has at least one character"),
+        ("space create tank/ --size 1G", "the space behind the slash: a name has at least one character"),
+        ("space create tank/a/b --size 1G", "has '/' in it"),
+        ("space create tank/ä --size 1G", "has 'ä' in it"),
+        (&long_space, "has 64 characters, more than 63"),
+        ("space create tank/x --size 1G --copies 1", "1 is not in 2..=4"),
+        ("space create tank/x --size 1G --copies 5", "5 is not in 2..=4"),
+        (
+            "space create tank/x --size 1G --resiliency simple --copies 2",
+            "--copies goes with --resiliency mirror only",
+        ),
+        ("space create tank/x --size 1G --resiliency raid", "invalid value 'raid'"),
+        ("space create tank/x --size 1G --columns 0", "0 is not in 1..=240"),
+        ("space create tank/x --size 1G --sector 520", "invalid value '520'"),
+        ("space create tank/x --size 1G --interleave 0", "a size of 0 holds nothing"),
+        ("pool create tank", "<DISK>..."),
+        ("pool create -x /a", "unexpected argument '-x'"),
+        ("pool create .hidden /a", "has '.' in it"),
+        ("pool create a/b /a", "has '/' in it"),
+        ("pool show", "<POOL>"),
+        ("pool import --read-only --confirmed", "cannot be used with"),
+        ("disk replace tank 3", "<NEW>"),
+        ("jobs seven", "invalid value 'seven'"),
+        ("jobs --wait", "<JOB>"),
+        ("--timeout 0 status", "expected a number of seconds from 1"),
+        ("-o yaml", "invalid value 'yaml'"),
+        ("check", "<DISK>..."),
+        ("polo list", "unrecognized subcommand 'polo'"),
+        ("completion sh", "invalid value 'sh'"),
+    ] {
+        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+        let messages = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {messages}");
+        assert_eq!(text(&output.stdout), "", "{line}");
+        assert!(messages.contains(message), "{line}: {messages}");
+    }
+    let empty = dolmen(&["pool", "show", ""]);
+    assert_eq!(empty.status.code(), Some(2));
+}
+
+#[test]
+fn without_a_daemon_every_command_says_how_to_start_it() {
+    for line in ["", "status", "pool list", "space list", "df", "jobs", "space attach tank/x"] {
+        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(75), "{line}");
+        assert!(text(&output.stderr).contains("dolmen daemon"), "{line}: {}", text(&output.stderr));
+    }
+}
+
+/// Without a terminal nothing is destroyed, and the daemon is not even asked.
+#[test]
+fn without_a_terminal_destruction_is_refused() {
+    for line in ["pool destroy tank --yes", "space delete tank/x", "pool create tank /a --destroy=/b"] {
+        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(73), "{line}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("nothing was changed"));
+    }
+}
+
+/// A reader that leaves early, such as `head`, is no error and no panic.
+#[test]
+fn a_reader_may_leave() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dolmen"))
+        .args(["completion", "zsh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn check_tells_what_it_cannot_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty");
+    std::fs::File::create(&empty).unwrap().set_len(64 << 20).unwrap();
+    for (path, code, message) in [
+        ("/nowhere/at/all", 2, "there is nothing at this path"),
+        ("/dev/null", 2, "expected a disk, a partition or a regular file"),
+        (empty.to_str().unwrap(), 2, "none of the 1 devices given belongs to a pool"),
+    ] {
+        let output = dolmen(&["check", path]);
+        assert_eq!(output.status.code(), Some(code), "{path}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(message), "{path}: {}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,99 @@
+//! A disk in the hands of a pool, which can be taken out of them.
+//!
+//! A pool that is closed must let go of its disks at once, so that they can be moved or opened again, whatever task still
+//! remembers them. So the pool is given this, and the daemon keeps the device itself.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use dolmen_block_io::{
+    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload, Submission,
+};
+use dolmen_block_linux::LinuxDevice;
+use dolmen_units::Epoch;
+
+/// A disk that can be taken away.
+pub(crate) struct MemberDevice {
+    device: RefCell<Option<Rc<LinuxDevice>>>,
+    name: String,
+    geometry: Geometry,
+    /// What was asked of the device, kept when it is gone.
+    counters: Cell<IoCounters>,
+    refused: Rc<Completions>,
+}
+
+impl MemberDevice {
+    pub(crate) fn new(device: Rc<LinuxDevice>) -> Rc<Self> {
+        let (name, geometry) = (device.name(), device.geometry());
+        let refused = Completions::new();
+        Rc::new(Self { device: RefCell::new(Some(device)), name, geometry, counters: Cell::default(), refused })
+    }
+
+    /// Closes the device, once the commands under way have ended. Later ones find it gone.
+    fn release(&self) {
+        self.counters.set(self.counters());
+        drop(self.device.borrow_mut().take());
+    }
+}
+
+impl BlockDevice for MemberDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        if let Some(device) = self.device.borrow().as_ref() {
+            return device.submit(command);
+        }
+        let payload = match command.action {
+            Action::Read { into, .. } => Payload::Buffer(into),
+            Action::Write { from, .. } => Payload::Shared(from),
+            Action::Flush | Action::Discard { .. } | Action::WriteZeroes { .. } => Payload::None,
+        };
+        self.refused.ready(Outcome { result: Err(DeviceError::Gone), payload })
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        if let Some(device) = self.device.borrow().as_ref() {
+            device.fence(epoch);
+        }
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.device.borrow().as_ref().map_or_else(|| self.counters.get(), |device| device.counters())
+    }
+}
+
+impl fmt::Debug for MemberDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemberDevice({})", self.name)
+    }
+}
+
+/// The disks that pools have.
+#[derive(Default)]
+pub(crate) struct Members {
+    given: RefCell<Vec<Weak<MemberDevice>>>,
+}
+
+impl Members {
+    /// Hands a device out.
+    pub(crate) fn give(&self, device: Rc<LinuxDevice>) -> Rc<dyn BlockDevice> {
+        let member = MemberDevice::new(device);
+        let mut given = self.given.borrow_mut();
+        given.retain(|weak| weak.strong_count() > 0);
+        given.push(Rc::downgrade(&member));
+        member
+    }
+
+    /// Takes back the devices with these names.
+    pub(crate) fn release(&self, names: &[String]) {
+        let given: Vec<Rc<MemberDevice>> = self.given.borrow().iter().filter_map(Weak::upgrade).collect();
+        given.iter().filter(|member| names.contains(&member.name)).for_each(|member| member.release());
+    }
+}

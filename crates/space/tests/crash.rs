@@ -1,0 +1,438 @@
+//! Crash tests: a life of a pool is recorded, power is cut after every write and flush, and what may be left is opened by
+//! the engine that ships. Every block is old or new, never a third; what a flush covered is there; the pool is sound,
+//! works, and opens again.
+//!
+//! States are drawn, evenly over the kinds of steps, until a budget is spent: `DOLMEN_CRASH_STATES` states for each life
+//! and way of crashing, or `all`. `DOLMEN_CRASH_SEED` draws others.
+
+#[path = "harness/crash.rs"]
+mod crash;
+mod harness;
+#[path = "harness/life.rs"]
+mod life;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Instant as Clock;
+
+use crash::{
+    BLOCK, Case, Death, Deed, Expected, Instant, Mark, Tape, attach, content, host_with, judge, judge_in,
+    open_pool, run_for,
+};
+use dolmen_pool::{Arbiter, OpenMode};
+use dolmen_sim::{BitFlip, CrashState, Cut, DiskIndex, Random, Rate, StateOptions, Tearing, World};
+use dolmen_space::Resiliency;
+use life::{DISKS, Life, Plot};
+
+const RESILIENCIES: [Resiliency; 4] = [
+    Resiliency::Simple,
+    Resiliency::Span,
+    Resiliency::Mirror { copies: 2 },
+    Resiliency::Mirror { copies: 3 },
+];
+const PLOTS: [Plot; 2] = [Plot::Blocks, Plot::Owners];
+/// States of each life and way of crashing.
+const STATES: u64 = 60;
+/// States of one cut that are opened before another is drawn.
+const STATES_OF_A_CUT: u64 = 3;
+
+fn budget() -> u64 {
+    match std::env::var("DOLMEN_CRASH_STATES").ok().as_deref() {
+        None => STATES,
+        Some("all") => u64::MAX,
+        Some(count) => count.parse().unwrap(),
+    }
+}
+
+fn seed() -> u64 {
+    std::env::var("DOLMEN_CRASH_SEED").ok().map_or(1, |seed| seed.parse().unwrap())
+}
+
+/// What was tried.
+#[derive(Default)]
+struct Tally {
+    states: u64,
+    cuts: BTreeSet<usize>,
+    steps: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    fn note(&mut self, life: &Life, cut: Cut) {
+        self.states += 1;
+        self.cuts.insert(cut.0);
+        for step in life.steps_at(cut.0) {
+            *self.steps.entry(step).or_insert(0) += 1;
+        }
+    }
+}
+
+/// Cuts in an order that visits the kinds of steps in turn, and within a kind draws.
+fn cuts_in_turn(life: &Life, random: &mut Random) -> Vec<Cut> {
+    let mut by_step: BTreeMap<Vec<&'static str>, Vec<Cut>> = BTreeMap::new();
+    for cut in life.tape.recorder().cuts() {
+        by_step.entry(life.steps_at(cut.0)).or_default().push(cut);
+    }
+    let mut order = Vec::new();
+    while !by_step.is_empty() {
+        for cuts in by_step.values_mut() {
+            let index = random.index(cuts.len());
+            order.push(cuts.swap_remove(index));
+        }
+        by_step.retain(|_, cuts| !cuts.is_empty());
+    }
+    order
+}
+
+/// A few states of a cut, by draws; all when the budget is without end.
+fn some_states(life: &Life, cut: Cut, options: &StateOptions, random: &mut Random) -> Vec<CrashState> {
+    let states = life.tape.recorder().states(cut, options);
+    if budget() == u64::MAX {
+        return states.collect();
+    }
+    let writes: Vec<u64> = life.tape.recorder().pending(cut).iter().map(|write| write.unit_count).collect();
+    let tearing = if options.torn_alike.is_some() { Tearing::Whole } else { options.tearing };
+    let count = dolmen_sim::CrashPlan::new(writes, tearing, options.seed).state_count();
+    // Drawn within the first thousand: each write of up to ten lands and is lost among them.
+    let drawn: BTreeSet<u64> = (0..STATES_OF_A_CUT).map(|_| random.below(count.min(1100))).collect();
+    let last = drawn.last().copied().unwrap_or(0);
+    let kept = (0..=last).zip(states).filter(|(index, _)| drawn.contains(index));
+    kept.map(|(_, state)| state).collect()
+}
+
+fn case(life: &Life, instant: Instant, states: u64) -> Case {
+    Case {
+        expected: Expected::at(&life.tape, instant, Death::PowerCut),
+        copies: life.resiliency.copies(),
+        gone: BTreeSet::new(),
+        flipped: None,
+        torn: true,
+        thorough: states.is_multiple_of(3),
+    }
+}
+
+/// Opens a state at every instant of its cut.
+fn try_state(
+    life: &Life,
+    state: &CrashState,
+    tally: &mut Tally,
+    change: impl Fn(&mut Case),
+) -> Result<(), String> {
+    for instant in life.tape.instants(state.cut()) {
+        let mut case = case(life, instant, tally.states);
+        change(&mut case);
+        let seed = tally.states;
+        tally.note(life, state.cut());
+        let named = life.tape.named(instant);
+        let context = Context(format!(
+            "{:?}, {instant:?}, steps {:?}, {state}, gone {:?}",
+            life.resiliency,
+            life.steps_at(state.cut().0),
+            case.gone
+        ));
+        judge(&state.reopen(seed), case, life.pool, named)
+            .map_err(|why| format!("{why}\nafter {}", context.0))?;
+    }
+    Ok(())
+}
+
+/// Tells what was tried when the engine panics.
+struct Context(String);
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("under trial: {}", self.0);
+        }
+    }
+}
+
+/// Goes through lives with one way of crashing.
+fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut Tally) -> Result<(), String>) {
+    let begun = Clock::now();
+    let mut states = 0;
+    println!("{way}: seed {}", seed());
+    for resiliency in RESILIENCIES {
+        for plot in PLOTS {
+            let life = Life::record(resiliency, plot, seed());
+            let mut random = Random::new(seed());
+            let mut tally = Tally::default();
+            for cut in cuts_in_turn(&life, &mut random) {
+                if tally.states >= budget() {
+                    break;
+                }
+                if let Err(why) = attempt(&life, cut, &mut random, &mut tally) {
+                    panic!("{way}, {plot:?}, seed {}: {why}", seed());
+                }
+            }
+            states += tally.states;
+            let all = life.tape.recorder().cuts().len();
+            println!(
+                "  {resiliency}, {plot:?}: {} states, {} of {all} cuts, {} kinds of steps",
+                tally.states,
+                tally.cuts.len(),
+                tally.steps.len()
+            );
+        }
+    }
+    println!("{way}: {states} states in {:?}", begun.elapsed());
+}
+
+/// Any subset of what no flush covered is lost; every disk is there.
+#[test]
+fn a_power_cut_leaves_every_block_old_or_new() {
+    go_through("whole writes", |life, cut, random, tally| {
+        let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
+        for state in some_states(life, cut, &options, random) {
+            try_state(life, &state, tally, |_| {})?;
+        }
+        Ok(())
+    });
+}
+
+/// As many disks as the space survives are gone after the cut, any of them.
+#[test]
+fn a_power_cut_that_takes_disks_along_loses_nothing_flushed() {
+    go_through("disks gone", |life, cut, random, tally| {
+        let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
+        for state in some_states(life, cut, &options, random) {
+            let gone = draw_gone(life, random);
+            if !gone.is_empty() {
+                try_state(life, &state, tally, |case| case.gone.clone_from(&gone))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Disks that the space survives: none to as many as it has spare copies.
+fn draw_gone(life: &Life, random: &mut Random) -> BTreeSet<usize> {
+    (0..life.resiliency.redundancy())
+        .filter_map(|_| (random.below(8) > 0).then(|| random.index(DISKS)))
+        .collect()
+}
+
+/// One write is torn at a sector, or all copies of every block at the same sector, and disks may be gone.
+#[test]
+fn a_torn_block_is_old_or_new_or_listed() {
+    go_through("torn writes", |life, cut, random, tally| {
+        let torn_alike = random.coin().then(|| 1 + random.below(7) as u8);
+        let seed = random.next_u64();
+        let options = StateOptions { seed, tearing: Tearing::OneTorn, torn_alike, ..StateOptions::default() };
+        for state in some_states(life, cut, &options, random) {
+            let gone = if random.coin() { draw_gone(life, random) } else { BTreeSet::new() };
+            try_state(life, &state, tally, |case| case.gone.clone_from(&gone))?;
+        }
+        Ok(())
+    });
+}
+
+/// Pages that were ever written, by disk and address.
+fn written_pages(life: &Life) -> BTreeSet<(DiskIndex, u64)> {
+    let recorder = life.tape.recorder();
+    let writes = recorder.cuts().into_iter().flat_map(|cut| recorder.pending(cut));
+    writes
+        .filter(|write| write.length <= 256 * 1024)
+        .flat_map(|write| {
+            (write.at / BLOCK..(write.at + write.length).div_ceil(BLOCK))
+                .map(move |page| (write.disk, page * BLOCK))
+        })
+        .collect()
+}
+
+/// The block that a page of a state holds.
+fn block_at(life: &Life, state: &CrashState, page: (DiskIndex, u64)) -> Option<(&'static str, u64)> {
+    let mut bytes = vec![0; BLOCK as usize];
+    state.image(page.0)?.read(page.1, &mut bytes);
+    let entries = life.tape.entries.borrow();
+    entries.iter().find_map(|entry| {
+        let Deed::Put { first, count, fill } = entry.deed else { return None };
+        let block = (first..first + count).find(|block| fill != 0 && content(*block, fill) == bytes)?;
+        Some((entry.name, block))
+    })
+}
+
+/// A bit turns on one disk: in a block in flight, in one beside it, or, where everything has two copies, anywhere.
+#[test]
+fn a_flipped_bit_is_never_believed() {
+    let mut pages: Option<(Resiliency, usize, Vec<(DiskIndex, u64)>)> = None;
+    go_through("a flipped bit", |life, cut, random, tally| {
+        let key = (life.resiliency, life.tape.entries.borrow().len());
+        if pages.as_ref().is_none_or(|(resiliency, entries, _)| (*resiliency, *entries) != key) {
+            pages = Some((key.0, key.1, written_pages(life).into_iter().collect()));
+        }
+        let pages = pages.as_ref().map(|(_, _, pages)| pages.as_slice()).unwrap_or_default();
+        let seed = random.next_u64();
+        let options = StateOptions { seed, ..StateOptions::default() };
+        let states = some_states(life, cut, &options, &mut Random::new(seed));
+        for (number, state) in states.iter().enumerate() {
+            let data: Vec<_> =
+                pages.iter().filter(|page| block_at(life, state, **page).is_some()).copied().collect();
+            let anywhere = life.resiliency.redundancy() > 0 && random.below(4) == 0;
+            let from = if anywhere { pages } else { &data };
+            if from.is_empty() {
+                continue;
+            }
+            let page = from[random.index(from.len())];
+            let flip = BitFlip { disk: page.0, at: page.1 + random.below(BLOCK), bit: random.below(8) as u8 };
+            let flipped = block_at(life, state, page);
+            let options = StateOptions { flip: Some(flip), ..options };
+            let bad = some_states(life, cut, &options, &mut Random::new(seed)).swap_remove(number);
+            let gone = if random.coin() && !anywhere { draw_gone(life, random) } else { BTreeSet::new() };
+            try_state(life, &bad, tally, |case| {
+                case.gone.clone_from(&gone);
+                case.flipped = flipped;
+            })?;
+        }
+        Ok(())
+    });
+}
+
+/// Power fails a second time while the pool is opened, and another disk is gone then.
+#[test]
+fn a_second_crash_during_recovery_changes_nothing() {
+    go_through("crash during recovery", |life, cut, random, tally| {
+        let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
+        for state in some_states(life, cut, &options, random).into_iter().take(1) {
+            let instants = life.tape.instants(state.cut());
+            let instant = instants[random.index(instants.len())];
+            crash_again(life, &state, instant, random, tally)?;
+        }
+        Ok(())
+    });
+}
+
+fn crash_again(
+    life: &Life,
+    state: &CrashState,
+    instant: Instant,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let gone = draw_gone(life, random);
+    let again = state.reopen(random.next_u64());
+    again.world.set_arenas(life::ARENAS, life::ARENAS);
+    let tape = Tape::new(Some(again.world.record()));
+    let arbiter = host_with(life.pool, life.tape.named(instant), &tape);
+    let devices = attach(&again.disks, &gone, &again.world);
+    let seams = again.world.seams();
+    let opening = async move {
+        let arbiter = arbiter as Rc<dyn Arbiter>;
+        open_pool(&seams, &devices, arbiter, OpenMode::Write)
+            .await
+            .map(drop)
+            .map_err(|error| format!("{error:?}"))
+    };
+    // What cannot be opened here is judged by the other tests.
+    let _ = again.world.run(opening).map_err(|stuck| stuck.to_string())?;
+    let cuts = tape.recorder().cuts();
+    for _ in 0..STATES_OF_A_CUT {
+        let second = cuts[random.index(cuts.len())];
+        let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
+        let count = dolmen_sim::CrashPlan::new(
+            tape.recorder().pending(second).iter().map(|write| write.unit_count).collect(),
+            Tearing::Whole,
+            0,
+        )
+        .state_count();
+        let index = random.below(count.min(600)) as usize;
+        let Some(state_again) = tape.recorder().states(second, &options).nth(index) else { continue };
+        for instant_again in tape.instants(second) {
+            let mut case = case(life, instant, tally.states);
+            case.expected.weak.extend(&gone);
+            case.gone = draw_gone(life, random);
+            let context = Context(format!(
+                "{:?}, {instant:?}, {state}\nopened without {gone:?}, again at {instant_again:?}, {state_again}\nopened without {:?}",
+                life.steps_at(state.cut().0),
+                case.gone
+            ));
+            tally.note(life, state.cut());
+            judge(&state_again.reopen(tally.states), case, life.pool, tape.named(instant_again))
+                .map_err(|why| format!("{why}\nafter {}", context.0))?;
+        }
+    }
+    Ok(())
+}
+
+/// The daemon is killed: what completed stays, what was under way lands, is lost, or lands late; what was acknowledged is
+/// there without any flush.
+#[test]
+fn a_killed_daemon_loses_nothing_acknowledged() {
+    let begun = Clock::now();
+    let mut kills = 0;
+    println!("killed: seed {}", seed());
+    for resiliency in RESILIENCIES {
+        for plot in PLOTS {
+            let all = Life::record(resiliency, plot, seed()).world.change_count();
+            let mut random = Random::new(seed());
+            let count = budget().min(all);
+            for number in 0..count {
+                let commands = number * all / count + random.below(all.div_ceil(count)) + 1;
+                kills += 1;
+                if let Err(why) = kill_after(resiliency, plot, commands, &mut random) {
+                    panic!(
+                        "killed after {commands} commands, {resiliency}, {plot:?}, seed {}: {why}",
+                        seed()
+                    );
+                }
+            }
+        }
+    }
+    println!("killed: {kills} times in {:?}", begun.elapsed());
+}
+
+fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Random) -> Result<(), String> {
+    let world = Rc::new(World::new(random.next_u64()));
+    world.set_arenas(life::ARENAS, life::ARENAS);
+    let profile = || life::profile().with_late_writes(Rate::one_in(3));
+    let disks: Vec<_> =
+        (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+    let tape = Tape::new(None);
+    let (body, arbiter) = life::body(&world, &disks, &tape, resiliency, plot);
+    let _context = Context(format!("killed after {commands} commands, {resiliency}, {plot:?}"));
+    if let Some(Err(error)) = run_for(&world, commands, body) {
+        return Err(error);
+    }
+    world.kill();
+    disks.iter().for_each(|disk| disk.come_back());
+    let expected = Expected::at(&tape, tape.end(), Death::Kill);
+    let case = Case {
+        expected,
+        copies: resiliency.copies(),
+        gone: BTreeSet::new(),
+        flipped: None,
+        torn: true,
+        thorough: true,
+    };
+    let disks: Vec<_> = disks.into_iter().map(Some).collect();
+    let devices = attach(&disks, &BTreeSet::new(), &world);
+    if LATE_WRITES_END_FIRST {
+        // A device stays locked until every command given to it was answered.
+        world.settle().map_err(|stuck| stuck.to_string())?;
+    }
+    judge_in(&world, case, devices, arbiter)
+}
+
+const LATE_WRITES_END_FIRST: bool = false;
+
+/// Control: a tape that claims a flush was acknowledged when it began. The judge has to find a state that breaks the claim,
+/// or it would not see a lost flush.
+#[test]
+fn the_judge_sees_a_flush_that_was_not() {
+    let life = Life::record(Resiliency::Mirror { copies: 2 }, Plot::Blocks, seed());
+    for entry in life.tape.entries.borrow_mut().iter_mut().filter(|entry| matches!(entry.deed, Deed::Flush)) {
+        entry.acked = Some(Mark { order: entry.begun.order + 1, ..entry.begun });
+    }
+    let mut random = Random::new(seed());
+    let mut tally = Tally::default();
+    let flushes =
+        cuts_in_turn(&life, &mut random).into_iter().filter(|cut| life.steps_at(cut.0).contains(&"flush"));
+    for cut in flushes {
+        for state in life.tape.recorder().states(cut, &StateOptions::default()).take(1) {
+            if try_state(&life, &state, &mut tally, |_| {}).is_err() {
+                println!("the lie was seen in state {}", tally.states);
+                return;
+            }
+        }
+    }
+    panic!("none of {} states showed the lie", tally.states);
+}

@@ -1,0 +1,655 @@
+//! What a crash may leave: a tape of everything that was asked for and acknowledged, and a judge that opens a state and
+//! compares it with the tape.
+//!
+//! - A *mark* is a place on the tape: behind so many events of the disks, and behind so many things that the host did
+//!   without a disk (an epoch put on record, an acknowledgement).
+//! - An *instant* is when the crash came. Several instants share one state of the disks.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, Durability, Seams};
+use dolmen_pool::{
+    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, discover, open,
+};
+use dolmen_sim::{Cut, Recorder, Reopened, StopAt, World};
+use dolmen_space::{
+    IncidentKind, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces, UnreadableReason,
+};
+use dolmen_units::{Bytes, EpochId, HostId, PoolId};
+
+use crate::harness::{Outcome, ROW, pattern, read};
+
+pub const BLOCK: u64 = 4096;
+pub const HOST: HostId = HostId([7; 16]);
+
+/// A place on the tape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    pub cut: usize,
+    pub order: u64,
+}
+
+/// When a crash came.
+#[derive(Debug, Clone, Copy)]
+pub struct Instant {
+    pub cut: usize,
+    /// What the host did at this cut with a lower number has happened.
+    pub limit: u64,
+}
+
+impl Mark {
+    pub fn is_past(self, instant: Instant) -> bool {
+        self.cut < instant.cut || (self.cut == instant.cut && self.order < instant.limit)
+    }
+}
+
+/// How the process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    PowerCut,
+    /// What completed stays.
+    Kill,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub enum Deed {
+    Pool,
+    Make {
+        size: u64,
+    },
+    Resize {
+        size: u64,
+    },
+    Delete,
+    /// Content of a range of blocks; 0 for a discard.
+    Put {
+        first: u64,
+        count: u64,
+        fill: u8,
+    },
+    Flush,
+    Export,
+    /// A disk misses what is written from here until the deed is acknowledged.
+    Weak {
+        disk: usize,
+    },
+    /// A kind of step: only a name for a stretch of the tape.
+    Step,
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub name: &'static str,
+    pub deed: Deed,
+    pub begun: Mark,
+    pub acked: Option<Mark>,
+}
+
+/// The tape.
+pub struct Tape {
+    recorder: Option<Recorder>,
+    order: Cell<u64>,
+    pub entries: RefCell<Vec<Entry>>,
+    pub epochs: RefCell<Vec<(Mark, Option<EpochId>)>>,
+    fills: Cell<u8>,
+}
+
+impl Tape {
+    pub fn new(recorder: Option<Recorder>) -> Rc<Self> {
+        Rc::new(Self {
+            recorder,
+            order: Cell::new(0),
+            entries: RefCell::default(),
+            epochs: RefCell::default(),
+            fills: Cell::new(0),
+        })
+    }
+
+    pub fn recorder(&self) -> &Recorder {
+        self.recorder.as_ref().unwrap()
+    }
+
+    pub fn mark(&self) -> Mark {
+        self.order.set(self.order.get() + 1);
+        Mark { cut: self.recorder.as_ref().map_or(0, |recorder| recorder.now().0), order: self.order.get() }
+    }
+
+    pub fn begin(&self, name: &'static str, deed: Deed) -> usize {
+        let entry = Entry { name, deed, begun: self.mark(), acked: None };
+        self.entries.borrow_mut().push(entry);
+        self.entries.borrow().len() - 1
+    }
+
+    pub fn ack(&self, index: usize) {
+        let mark = self.mark();
+        self.entries.borrow_mut()[index].acked = Some(mark);
+    }
+
+    /// The crash that comes now, behind everything.
+    pub fn end(&self) -> Instant {
+        Instant { cut: self.recorder.as_ref().map_or(0, |recorder| recorder.now().0), limit: u64::MAX }
+    }
+
+    /// The instants of a cut: before each change of the host's record, and behind all.
+    pub fn instants(&self, cut: Cut) -> Vec<Instant> {
+        let epochs = self.epochs.borrow();
+        let at = epochs.iter().filter(|(mark, _)| mark.cut == cut.0).map(|(mark, _)| mark.order);
+        at.chain([u64::MAX]).map(|limit| Instant { cut: cut.0, limit }).collect()
+    }
+
+    /// The host's record at an instant, beginning with what it was before the tape.
+    pub fn named(&self, instant: Instant) -> Option<EpochId> {
+        let epochs = self.epochs.borrow();
+        epochs.iter().rev().find(|(mark, _)| mark.is_past(instant)).and_then(|(_, epoch)| *epoch)
+    }
+
+    fn next_fill(&self) -> u8 {
+        self.fills.set(self.fills.get() + 1);
+        self.fills.get()
+    }
+}
+
+/// A host whose record is kept with its history.
+pub struct NotingArbiter {
+    pub inner: Rc<MemoryArbiter>,
+    pub tape: Rc<Tape>,
+    pub pool: Cell<PoolId>,
+}
+
+impl NotingArbiter {
+    pub fn new(tape: &Rc<Tape>) -> Rc<Self> {
+        Rc::new(Self {
+            inner: MemoryArbiter::new(HOST),
+            tape: Rc::clone(tape),
+            pool: Cell::new(PoolId::NONE),
+        })
+    }
+}
+
+impl Arbiter for NotingArbiter {
+    fn host(&self) -> HostId {
+        self.inner.host()
+    }
+
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+        self.inner.named(pool)
+    }
+
+    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        self.pool.set(pool);
+        let mark = self.tape.mark();
+        self.tape.epochs.borrow_mut().push((mark, Some(epoch)));
+        self.inner.record(pool, epoch)
+    }
+
+    fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        let mark = self.tape.mark();
+        self.tape.epochs.borrow_mut().push((mark, None));
+        self.inner.withdraw(pool)
+    }
+}
+
+/// A host that has this on record.
+pub fn host_with(pool: PoolId, named: Option<EpochId>, tape: &Rc<Tape>) -> Rc<NotingArbiter> {
+    let arbiter = NotingArbiter::new(tape);
+    arbiter.pool.set(pool);
+    if let Some(epoch) = named {
+        // It takes effect at the call; the future has nothing left to do.
+        drop(arbiter.inner.record(pool, epoch));
+        tape.epochs.borrow_mut().push((Mark { cut: 0, order: 0 }, Some(epoch)));
+    }
+    arbiter
+}
+
+/// Who works on spaces and notes it on the tape.
+#[derive(Clone)]
+pub struct Scribe {
+    pub tape: Rc<Tape>,
+    pub seams: Seams,
+}
+
+impl Scribe {
+    pub async fn make(
+        &self,
+        spaces: &Spaces,
+        name: &'static str,
+        size: Bytes,
+        resiliency: Resiliency,
+    ) -> Result<Rc<Space>, SpaceError> {
+        let index = self.tape.begin(name, Deed::Make { size: size.0 });
+        let mut spec = SpaceSpec::usual(name.parse().unwrap(), size, resiliency);
+        spec.row = Some(ROW);
+        spec.interleave = Bytes::kib(16);
+        let space = spaces.create(spec).await?;
+        self.tape.ack(index);
+        Ok(space)
+    }
+
+    /// Writes blocks with content that nobody wrote before.
+    pub async fn put(&self, name: &'static str, space: &Space, first: u64, count: u64) -> Outcome {
+        let fill = self.tape.next_fill();
+        let mut buffer = self.seams.data.take((count * BLOCK) as usize).await;
+        pattern(first * BLOCK, fill, &mut buffer);
+        let index = self.tape.begin(name, Deed::Put { first, count, fill });
+        space.write(first * BLOCK, &buffer.freeze(), Durability::Cached).await?;
+        self.tape.ack(index);
+        Ok(())
+    }
+
+    pub async fn discard(&self, name: &'static str, space: &Space, first: u64, count: u64) -> Outcome {
+        let index = self.tape.begin(name, Deed::Put { first, count, fill: 0 });
+        space.discard(first * BLOCK, count * BLOCK).await?;
+        self.tape.ack(index);
+        Ok(())
+    }
+
+    pub async fn flush(&self, spaces: &Spaces) -> Outcome {
+        let index = self.tape.begin("", Deed::Flush);
+        spaces.flush().await?;
+        self.tape.ack(index);
+        Ok(())
+    }
+
+    pub async fn resize(
+        &self,
+        name: &'static str,
+        spaces: &Spaces,
+        space: &Rc<Space>,
+        size: Bytes,
+    ) -> Outcome {
+        let index = self.tape.begin(name, Deed::Resize { size: size.0 });
+        spaces.resize(space, size).await?;
+        self.tape.ack(index);
+        Ok(())
+    }
+
+    pub async fn delete(&self, name: &'static str, spaces: &Spaces, space: &Rc<Space>) -> Outcome {
+        let index = self.tape.begin(name, Deed::Delete);
+        spaces.delete(space).await?;
+        self.tape.ack(index);
+        Ok(())
+    }
+
+    /// Names a stretch of the tape.
+    pub async fn step<T>(&self, name: &'static str, body: impl Future<Output = T>) -> T {
+        let index = self.tape.begin(name, Deed::Step);
+        let value = body.await;
+        self.tape.ack(index);
+        value
+    }
+}
+
+/// What one space may be.
+#[derive(Debug, Clone, Default)]
+pub struct ExpectedSpace {
+    pub must_be: bool,
+    pub may_be: bool,
+    pub sizes: BTreeSet<u64>,
+    /// For each block that was ever written, what it may hold; 0 for zeros.
+    pub blocks: BTreeMap<u64, BTreeSet<u8>>,
+}
+
+/// What a crash may have left.
+#[derive(Debug, Clone, Default)]
+pub struct Expected {
+    pub pool_must_be: bool,
+    pub export_begun: bool,
+    /// Disks that miss something at this instant.
+    pub weak: BTreeSet<usize>,
+    pub spaces: BTreeMap<&'static str, ExpectedSpace>,
+}
+
+impl Expected {
+    /// What the tape allows after a crash.
+    pub fn at(tape: &Tape, instant: Instant, death: Death) -> Self {
+        let mut expected = Self::default();
+        let entries = tape.entries.borrow();
+        let past = |mark: Option<Mark>| mark.is_some_and(|mark| mark.is_past(instant));
+        let flushes: Vec<&Entry> =
+            entries.iter().filter(|e| matches!(e.deed, Deed::Flush) && past(e.acked)).collect();
+        for entry in entries.iter().filter(|entry| entry.begun.is_past(instant)) {
+            let acked = past(entry.acked);
+            match entry.deed {
+                Deed::Pool => expected.pool_must_be |= acked,
+                Deed::Export => expected.export_begun = true,
+                Deed::Weak { disk } if !acked => _ = expected.weak.insert(disk),
+                Deed::Weak { .. } | Deed::Flush | Deed::Step => {}
+                Deed::Make { size } => {
+                    let space = expected.spaces.entry(entry.name).or_default();
+                    (space.must_be, space.may_be) = (acked, true);
+                    space.sizes.insert(size);
+                }
+                Deed::Resize { size } => {
+                    let space = expected.spaces.entry(entry.name).or_default();
+                    if acked {
+                        space.sizes.clear();
+                    }
+                    space.sizes.insert(size);
+                }
+                Deed::Delete => {
+                    let space = expected.spaces.entry(entry.name).or_default();
+                    (space.must_be, space.may_be) = (false, !acked);
+                    space.blocks.values_mut().for_each(|fills| _ = fills.insert(0));
+                }
+                Deed::Put { first, count, fill } => {
+                    let kept = match death {
+                        Death::Kill => acked,
+                        Death::PowerCut => {
+                            flushes.iter().any(|flush| entry.acked.is_some_and(|acked| acked < flush.begun))
+                        }
+                    };
+                    let space = expected.spaces.entry(entry.name).or_default();
+                    for block in first..first + count {
+                        let fills = space.blocks.entry(block).or_insert_with(|| BTreeSet::from([0]));
+                        if kept {
+                            fills.clear();
+                        }
+                        fills.insert(fill);
+                    }
+                }
+            }
+        }
+        expected
+    }
+}
+
+/// A crash to be judged.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub expected: Expected,
+    pub copies: u8,
+    /// Disks that are not attached.
+    pub gone: BTreeSet<usize>,
+    /// The block of which one copy has a flipped bit.
+    pub flipped: Option<(&'static str, u64)>,
+    /// Whether blocks may be torn.
+    pub torn: bool,
+    /// Whether everything is tried: writes, closing, and opening again.
+    pub thorough: bool,
+}
+
+impl Case {
+    /// Whether disks that hold all copies of something may be missing or behind.
+    pub fn is_beyond_redundancy(&self) -> bool {
+        let lost: BTreeSet<usize> = self.gone.union(&self.expected.weak).copied().collect();
+        lost.len() >= usize::from(self.copies)
+    }
+
+    /// Whether a block has one copy left, and that one is damaged.
+    fn may_be_lost(&self, name: &str, block: u64) -> bool {
+        let lost = self.gone.union(&self.expected.weak).count() + 1;
+        let hit = self.flipped.is_some_and(|(space, flipped)| space == name && flipped == block);
+        hit && lost >= usize::from(self.copies)
+    }
+}
+
+/// What was found in blocks, by name of the space.
+type Contents = BTreeMap<(&'static str, u64), Vec<u8>>;
+
+/// Opens the pool that is on the devices, as the daemon does.
+pub async fn open_pool(
+    seams: &Seams,
+    devices: &[Rc<dyn BlockDevice>],
+    arbiter: Rc<dyn Arbiter>,
+    mode: OpenMode,
+) -> Result<Rc<Spaces>, Refusal> {
+    let found = discover(seams, devices).await;
+    let candidates = found.pools.into_values().next().unwrap_or_default();
+    let opened = open(seams, arbiter, candidates, &OpenOptions { mode }).await.map_err(Refusal::Open)?;
+    Spaces::start(opened).await.map_err(|error| Refusal::Start(error.to_string()))
+}
+
+#[derive(Debug)]
+pub enum Refusal {
+    Open(OpenError),
+    Start(String),
+}
+
+/// Opens what a crash left and judges it.
+pub async fn examine(
+    case: Rc<Case>,
+    seams: Seams,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    arbiter: Rc<NotingArbiter>,
+) -> Result<(), String> {
+    let open = |mode| open_pool(&seams, &devices, Rc::clone(&arbiter) as Rc<dyn Arbiter>, mode);
+    let spaces = match open(OpenMode::Write).await {
+        Ok(spaces) => spaces,
+        Err(Refusal::Open(_)) if !case.expected.pool_must_be => return Ok(()),
+        Err(Refusal::Open(OpenError::ReadOnly { .. }))
+            if case.is_beyond_redundancy() || (case.expected.export_begun && !case.gone.is_empty()) =>
+        {
+            let confirmed = open(OpenMode::Confirmed).await;
+            confirmed.map_err(|error| format!("does not open when confirmed: {error:?}"))?
+        }
+        Err(Refusal::Open(OpenError::NoMetadata { .. })) if case.is_beyond_redundancy() => return Ok(()),
+        Err(error) => return Err(format!("does not open: {error:?}")),
+    };
+    let first = judge_contents(&case, &spaces).await?;
+    if case.thorough {
+        check_clean(&case, &spaces).await?;
+        if !case.is_beyond_redundancy() {
+            try_writes(&case, &seams, &spaces).await?;
+        }
+    } else {
+        check_map(&spaces).await?;
+    }
+    spaces.close().await.map_err(|error| format!("does not close: {error}"))?;
+    drop(spaces);
+    if !case.thorough {
+        return Ok(());
+    }
+    let spaces = open(OpenMode::Write).await.map_err(|error| format!("does not open again: {error:?}"))?;
+    check_map(&spaces).await?;
+    for ((name, block), before) in &first {
+        let space = spaces.find(name).map_err(|error| error.to_string())?;
+        let now = read(&space, block * BLOCK, BLOCK as usize)
+            .await
+            .map_err(|error| format!("{name} block {block}: {error}"))?;
+        if now != *before {
+            return Err(format!(
+                "{name} block {block} changed from {} to {} by closing and opening",
+                told(*block, before),
+                told(*block, &now)
+            ));
+        }
+    }
+    spaces.close().await.map_err(|error| format!("does not close again: {error}"))
+}
+
+async fn judge_contents(case: &Case, spaces: &Spaces) -> Result<Contents, String> {
+    let mut contents = Contents::new();
+    for space in spaces.list() {
+        if !case.expected.spaces.contains_key(space.name().as_str()) {
+            return Err(format!("there is a space {} that nobody made", space.name()));
+        }
+    }
+    for (name, expected) in &case.expected.spaces {
+        let Ok(space) = spaces.find(name) else {
+            if expected.must_be {
+                return Err(format!("space {name} is gone"));
+            }
+            continue;
+        };
+        if !expected.may_be {
+            return Err(format!("space {name} was deleted and is there"));
+        }
+        if !expected.sizes.contains(&space.size().0) {
+            return Err(format!("space {name} has {} instead of one of {:?}", space.size(), expected.sizes));
+        }
+        for (block, fills) in &expected.blocks {
+            if (block + 1) * BLOCK > space.size().0 {
+                continue;
+            }
+            match space.read(block * BLOCK, BLOCK as usize).await {
+                Ok(_) => {
+                    let bytes = read(&space, block * BLOCK, BLOCK as usize)
+                        .await
+                        .map_err(|error| error.to_string())?;
+                    judge_block(case, spaces, &space, *block, fills, &bytes)
+                        .map_err(|why| format!("{name} block {block} {why}"))?;
+                    contents.insert((*name, *block), bytes);
+                }
+                Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. })
+                    if case.is_beyond_redundancy() => {}
+                Err(_) if case.may_be_lost(name, *block) => {}
+                Err(error) => return Err(format!("{name} block {block}: {error}")),
+            }
+        }
+    }
+    Ok(contents)
+}
+
+fn judge_block(
+    case: &Case,
+    spaces: &Spaces,
+    space: &Space,
+    block: u64,
+    fills: &BTreeSet<u8>,
+    bytes: &[u8],
+) -> Result<(), String> {
+    let whole = |fill: &u8| *bytes == *content(block, *fill);
+    if fills.iter().any(whole) {
+        return Ok(());
+    }
+    let listed = spaces.incidents().iter().any(|incident| {
+        let end = incident.at + incident.length.0;
+        incident.kind == IncidentKind::TakenAsFound
+            && incident.space == space.id()
+            && (incident.at..end).contains(&(block * BLOCK))
+    });
+    let by_sector = |sector: usize| {
+        let range = sector * 512..(sector + 1) * 512;
+        fills.iter().any(|fill| bytes[range.clone()] == content(block, *fill)[range.clone()])
+    };
+    let mixed = (0..8).all(by_sector);
+    // The one exception of P2: an overwrite was under way, no copy verifies, and recovery says so.
+    if listed
+        && (mixed || case.may_be_lost(space.name().as_str(), block))
+        && fills.len() > 1
+        && (case.torn || case.flipped.is_some())
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "holds {}, which is none of {fills:?} (listed: {listed}, a mixture: {mixed})",
+        told(block, bytes)
+    ))
+}
+
+/// The content of a block.
+pub fn content(block: u64, fill: u8) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK as usize];
+    pattern(block * BLOCK, fill, &mut bytes);
+    bytes
+}
+
+fn told(block: u64, bytes: &[u8]) -> String {
+    match (0..=u8::MAX).find(|fill| content(block, *fill) == bytes) {
+        Some(fill) => format!("fill {fill}"),
+        None => {
+            let sector = |sector: usize| {
+                let range = sector * 512..(sector + 1) * 512;
+                (0..=u8::MAX).find(|fill| content(block, *fill)[range.clone()] == bytes[range.clone()])
+            };
+            format!("a mixture {:?}", (0..8).map(sector).collect::<Vec<_>>())
+        }
+    }
+}
+
+async fn check_map(spaces: &Spaces) -> Result<(), String> {
+    let findings = spaces.check_map().await.map_err(|error| format!("the map cannot be checked: {error}"))?;
+    if findings.is_empty() { Ok(()) } else { Err(findings.join("; ")) }
+}
+
+async fn check_clean(case: &Case, spaces: &Spaces) -> Result<(), String> {
+    check_map(spaces).await?;
+    if case.is_beyond_redundancy() {
+        return Ok(());
+    }
+    let (_, bad) = spaces.verify(&Progress::default()).await.map_err(|error| format!("verify: {error}"))?;
+    let unexpected: Vec<_> =
+        bad.iter().filter(|(name, at)| !case.may_be_lost(name.as_str(), at / BLOCK)).collect();
+    if unexpected.is_empty() { Ok(()) } else { Err(format!("blocks without a good copy: {unexpected:?}")) }
+}
+
+/// Writes to the last block of every space and to one in a row of its own, flushes, reads them, and forgets them again.
+async fn try_writes(case: &Case, seams: &Seams, spaces: &Spaces) -> Result<(), String> {
+    for space in spaces.list() {
+        let blocks = space.size().0 / BLOCK;
+        let known = |block: &u64| case.expected.spaces.values().any(|space| space.blocks.contains_key(block));
+        let free = [blocks - 1, blocks / 2, 100, 3];
+        for block in free.into_iter().filter(|block| *block < blocks && !known(block)).take(2) {
+            for fill in [251, 252] {
+                let mut buffer = seams.data.take(BLOCK as usize).await;
+                pattern(block * BLOCK, fill, &mut buffer);
+                let written = space.write(block * BLOCK, &buffer.freeze(), Durability::Durable).await;
+                written
+                    .map_err(|error| format!("{} block {block} cannot be written: {error}", space.name()))?;
+                let found =
+                    read(&space, block * BLOCK, BLOCK as usize).await.map_err(|error| error.to_string())?;
+                if found != content(block, fill) {
+                    return Err(format!(
+                        "{} block {block} does not hold what was just written",
+                        space.name()
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Judges disks that a crash left, in their own world.
+pub fn judge(reopened: &Reopened, case: Case, pool: PoolId, named: Option<EpochId>) -> Result<(), String> {
+    reopened.world.set_arenas(crate::life::ARENAS, crate::life::ARENAS);
+    let devices = attach(&reopened.disks, &case.gone, &reopened.world);
+    let arbiter = host_with(pool, named, &Tape::new(None));
+    judge_in(&reopened.world, case, devices, arbiter)
+}
+
+/// Judges in a world that goes on.
+pub fn judge_in(
+    world: &World,
+    case: Case,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    arbiter: Rc<NotingArbiter>,
+) -> Result<(), String> {
+    let seams = world.seams();
+    let verdict = world.run(examine(Rc::new(case), seams, devices, arbiter));
+    verdict.map_err(|stuck| format!("stuck: {stuck}"))?
+}
+
+pub fn attach(
+    disks: &[Option<Rc<dolmen_sim::SimDisk>>],
+    gone: &BTreeSet<usize>,
+    world: &World,
+) -> Vec<Rc<dyn BlockDevice>> {
+    let here = disks.iter().enumerate().filter(|(index, _)| !gone.contains(index));
+    here.filter_map(|(_, disk)| disk.as_ref()).map(|disk| disk.attach(world)).collect()
+}
+
+/// Runs something up to a stop, however it ends.
+pub fn run_for<T: 'static>(
+    world: &World,
+    commands: u64,
+    body: impl Future<Output = T> + 'static,
+) -> Option<T> {
+    match world.run_to(StopAt::Commands(commands), body) {
+        Ok(dolmen_sim::Ran::Finished(value)) => Some(value),
+        Ok(dolmen_sim::Ran::Stopped) => None,
+        Err(stuck) => panic!("{stuck}"),
+    }
+}

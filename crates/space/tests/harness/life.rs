@@ -1,0 +1,257 @@
+//! A short life of a pool that does everything once, recorded.
+
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::cell::Cell;
+use std::error::Error;
+use std::rc::Rc;
+
+use dolmen_block_io::{BlockDevice, Seams};
+use dolmen_buffer::ArenaConfig;
+use dolmen_pool::{Arbiter, CreateOptions, OpenMode, create};
+use dolmen_sim::{DiskProfile, SimDisk, World};
+use dolmen_space::{Progress, Resiliency, Space, Spaces};
+use dolmen_units::{Bytes, PoolId};
+
+use crate::crash::{Deed, NotingArbiter, Scribe, Tape, open_pool};
+use crate::harness::Outcome;
+
+/// Disks of the pool.
+pub const DISKS: usize = 3;
+const CAPACITY: Bytes = Bytes::mib(64);
+const SIZE: Bytes = Bytes::mib(4);
+/// Memory of every process: enough for an opening.
+pub const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
+
+/// A recorded life.
+pub struct Life {
+    pub tape: Rc<Tape>,
+    pub resiliency: Resiliency,
+    pub pool: PoolId,
+    pub world: Rc<World>,
+}
+
+/// Who lives it.
+#[derive(Clone)]
+struct Liver {
+    scribe: Scribe,
+    world: Rc<World>,
+    disks: Vec<Rc<SimDisk>>,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    arbiter: Rc<NotingArbiter>,
+    resiliency: Resiliency,
+}
+
+pub fn profile() -> DiskProfile {
+    DiskProfile::new(CAPACITY).tearing()
+}
+
+/// Which life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plot {
+    /// The pool is made, blocks go through all classes of writes, tables are written back, the pool is exported.
+    Blocks,
+    /// A pool that exists: rows are discarded and deleted, their slabs get new owners, a disk leaves and is resynced.
+    Owners,
+}
+
+impl Life {
+    pub fn record(resiliency: Resiliency, plot: Plot, seed: u64) -> Self {
+        let world = Rc::new(World::new(seed));
+        world.set_arenas(ARENAS, ARENAS);
+        let disks: Vec<_> =
+            (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+        let tape = Tape::new(Some(world.record()));
+        let pool = live(&world, &disks, &tape, resiliency, plot);
+        Self { tape, resiliency, pool, world }
+    }
+
+    /// The names of steps under way at a cut.
+    pub fn steps_at(&self, cut: usize) -> Vec<&'static str> {
+        let entries = self.tape.entries.borrow();
+        let steps = entries.iter().filter(|entry| matches!(entry.deed, Deed::Step));
+        let under_way = |entry: &&crate::crash::Entry| {
+            entry.begun.cut <= cut && entry.acked.is_none_or(|acked| cut <= acked.cut)
+        };
+        steps.filter(under_way).map(|entry| entry.name).collect()
+    }
+}
+
+/// Lives it to the end in the world given.
+fn live(
+    world: &Rc<World>,
+    disks: &[Rc<SimDisk>],
+    tape: &Rc<Tape>,
+    resiliency: Resiliency,
+    plot: Plot,
+) -> PoolId {
+    let (body, pool) = body(world, disks, tape, resiliency, plot);
+    world.run(body).unwrap().unwrap();
+    pool.pool.get()
+}
+
+/// The life as a future, and the host that lives it.
+pub fn body(
+    world: &Rc<World>,
+    disks: &[Rc<SimDisk>],
+    tape: &Rc<Tape>,
+    resiliency: Resiliency,
+    plot: Plot,
+) -> (impl Future<Output = Result<(), String>> + 'static, Rc<NotingArbiter>) {
+    let arbiter = NotingArbiter::new(tape);
+    let seams = world.seams();
+    let liver = Liver {
+        scribe: Scribe { tape: Rc::clone(tape), seams },
+        world: Rc::clone(world),
+        disks: disks.to_vec(),
+        devices: disks.iter().map(|disk| disk.attach(world)).collect(),
+        arbiter: Rc::clone(&arbiter),
+        resiliency,
+    };
+    let body = async move {
+        let result = match plot {
+            Plot::Blocks => liver.blocks().await,
+            Plot::Owners => liver.owners().await,
+        };
+        result.map_err(|error| error.to_string())
+    };
+    (body, arbiter)
+}
+
+impl Liver {
+    fn seams(&self) -> &Seams {
+        &self.scribe.seams
+    }
+
+    async fn create(&self) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        let index = self.scribe.tape.begin("", Deed::Pool);
+        let options =
+            CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
+        let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
+        let opened = create(self.seams(), arbiter, &self.devices, &options).await?;
+        let spaces = Spaces::start(opened).await?;
+        self.scribe.tape.ack(index);
+        Ok(spaces)
+    }
+
+    async fn make(&self, spaces: &Spaces, name: &'static str) -> Result<Rc<Space>, Box<dyn Error>> {
+        Ok(self.scribe.make(spaces, name, SIZE, self.resiliency).await?)
+    }
+
+    async fn blocks(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = scribe.step("create the pool", self.create()).await?;
+        let a = scribe.step("create a space", self.make(&spaces, "a")).await?;
+        scribe.step("claim, fresh write", scribe.put("a", &a, 0, 3)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe
+            .step("fresh write, rewrite", async {
+                scribe.put("a", &a, 7, 4).await?;
+                scribe.put("a", &a, 8, 2).await
+            })
+            .await?;
+        scribe.step("overwrite", scribe.put("a", &a, 0, 2)).await?;
+        scribe.step("overwrite again", scribe.put("a", &a, 0, 1)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe.step("discard", scribe.discard("a", &a, 1, 2)).await?;
+        scribe.step("write after discard", scribe.put("a", &a, 1, 1)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe.step("discard", scribe.discard("a", &a, 8, 1)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe
+            .step("rewrite after discard", async {
+                scribe.put("a", &a, 8, 1).await?;
+                scribe.put("a", &a, 8, 1).await
+            })
+            .await?;
+        scribe.step("grow", scribe.resize("a", &spaces, &a, Bytes(2 * SIZE.0))).await?;
+        scribe.step("claim at the new end", scribe.put("a", &a, 2 * SIZE.0 / 4096 - 2, 2)).await?;
+        scribe.step("write back, checkpoint", async { spaces.pool().checkpoint().await }).await?;
+        scribe.step("overwrite", scribe.put("a", &a, 0, 3)).await?;
+        let (both, at_once) = (scribe.put("a", &a, 9, 1), async { spaces.pool().checkpoint().await });
+        scribe.step("write under a checkpoint", async { together(both, at_once).await }).await;
+        scribe.step("overwrite", scribe.put("a", &a, 9, 2)).await?;
+        drop(a);
+        let index = scribe.tape.begin("", Deed::Export);
+        scribe.step("export", spaces.export()).await?;
+        scribe.tape.ack(index);
+        Ok(())
+    }
+
+    async fn owners(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 2).await?;
+        scribe.put("a", &a, 300, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 0, 2).await?;
+        scribe.step("discard a row, unflushed", scribe.discard("a", &a, 0, 256)).await?;
+        let b = self.make(&spaces, "b").await?;
+        scribe.step("a new owner of the slab", scribe.put("b", &b, 0, 3)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe.put("a", &a, 301, 1).await?;
+        scribe.step("delete a space", scribe.delete("a", &spaces, &a)).await?;
+        drop(a);
+        scribe.step("a new owner of its slab", scribe.put("b", &b, 257, 3)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("close", spaces.close()).await?;
+        drop((b, spaces));
+        let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
+        let opening = open_pool(self.seams(), &self.devices, arbiter, OpenMode::Write);
+        let spaces = scribe.step("open", opening).await.map_err(|error| format!("{error:?}"))?;
+        let b = spaces.find("b")?;
+        if self.resiliency.redundancy() > 0 {
+            self.lose_a_disk(&spaces, &b).await?;
+        }
+        scribe.put("b", &b, 0, 1).await?;
+        scribe.flush(&spaces).await?;
+        drop(b);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// A disk goes under a write, comes back and is resynced.
+    async fn lose_a_disk(&self, spaces: &Rc<Spaces>, b: &Rc<Space>) -> Outcome {
+        let scribe = &self.scribe;
+        let lost = 0;
+        scribe.put("b", b, 1, 1).await?;
+        self.disks[lost].vanish();
+        let weak = scribe.tape.begin("", Deed::Weak { disk: lost });
+        scribe.step("exclude a disk under a write", scribe.put("b", b, 0, 1)).await?;
+        scribe.step("flush after exclusion", scribe.flush(spaces)).await?;
+        scribe.put("b", b, 2, 1).await?;
+        self.disks[lost].come_back();
+        let device = self.disks[lost].attach(&self.world);
+        scribe.step("readmit", spaces.rejoin(device)).await?;
+        scribe.put("b", b, 258, 1).await?;
+        scribe.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
+        scribe.tape.ack(weak);
+        Ok(())
+    }
+}
+
+/// Runs two things at once, and unwraps both.
+async fn together<A, B, E: std::fmt::Display, F: std::fmt::Display>(
+    a: impl Future<Output = Result<A, E>>,
+    b: impl Future<Output = Result<B, F>>,
+) {
+    let (mut a, mut b) = (Box::pin(a), Box::pin(b));
+    let (a_done, b_done) = (Cell::new(false), Cell::new(false));
+    std::future::poll_fn(move |context| {
+        if !a_done.get()
+            && let std::task::Poll::Ready(result) = a.as_mut().poll(context)
+        {
+            result.map_err(|error| error.to_string()).unwrap();
+            a_done.set(true);
+        }
+        if !b_done.get()
+            && let std::task::Poll::Ready(result) = b.as_mut().poll(context)
+        {
+            result.map_err(|error| error.to_string()).unwrap();
+            b_done.set(true);
+        }
+        if a_done.get() && b_done.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}

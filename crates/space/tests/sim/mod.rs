@@ -1,0 +1,15 @@
+//! The parts of the simulator: what a seed draws, what clients do, who judges them, and what befalls the daemon.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::too_many_lines
+)]
+
+pub mod client;
+pub mod life;
+pub mod oracle;
+pub mod run;
+pub mod setup;

@@ -1,0 +1,336 @@
+//! The course of one seed: lives of the daemon, and what befalls it and its disks.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_buffer::ArenaConfig;
+use dolmen_pool::MemoryArbiter;
+use dolmen_sim::{FaultCounters, FaultRates, Random, World};
+use dolmen_units::HostId;
+
+use super::life::{Course, Goal, Tally, live};
+use super::oracle::{Crash, Oracle};
+use super::setup::{Setup, policy, stream};
+
+/// What a seed showed.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub seed: u64,
+    pub trace_hash: u64,
+    pub faults: FaultCounters,
+    pub tally: Tally,
+    pub steps: u64,
+    pub failure: Option<String>,
+    pub trace: Vec<String>,
+}
+
+struct Run {
+    course: Rc<Course>,
+    victim: Rc<Cell<usize>>,
+    random: Random,
+    rates: FaultRates,
+    spare_used: bool,
+    log: RefCell<Vec<String>>,
+}
+
+/// Runs a seed; a broken invariant of the engine is a failure like any other.
+pub fn run_seed_caught(seed: u64, trace_lines: usize) -> Report {
+    let run = std::panic::AssertUnwindSafe(|| run_seed(seed, trace_lines));
+    std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Report {
+            seed,
+            trace_hash: 0,
+            faults: FaultCounters::default(),
+            tally: Tally::default(),
+            steps: 0,
+            failure: Some(format!("a panic: {}", text.unwrap_or_default())),
+            trace: Vec::new(),
+        }
+    })
+}
+
+/// Runs a seed; `trace_lines` events are kept for a failure.
+pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
+    let setup = Setup::of(seed);
+    let world = Rc::new(World::new(seed));
+    world.set_arenas(
+        ArenaConfig { small_count: 512, medium_count: 32, large_count: 12 },
+        ArenaConfig { small_count: 512, medium_count: 16, large_count: 4 },
+    );
+    world.set_steps_max(300_000);
+    world.keep_trace(trace_lines);
+    let mut disks: Vec<_> = setup
+        .profiles
+        .iter()
+        .enumerate()
+        .map(|(number, profile)| world.add_disk(&format!("disk{number}"), profile.clone()))
+        .collect();
+    disks.push(world.add_disk("spare", setup.spare.clone()));
+    let member_count = disks.len() - 1;
+    let mut random = stream(seed, 901);
+    let victim = Rc::new(Cell::new(random.index(member_count)));
+    world.set_damage_policy(policy(&victim, setup.redundant));
+    let oracle = Oracle::new(setup.tearing);
+    let rates = setup.rates;
+    let course = Rc::new(Course {
+        seed,
+        world,
+        disks: RefCell::new(disks),
+        members: RefCell::new((0..member_count).collect()),
+        arbiter: MemoryArbiter::new(HostId([9; 16])),
+        redundant: setup.redundant,
+        operations_left: Cell::new(setup.operations),
+        setup: RefCell::new(setup),
+        oracle: RefCell::new(oracle),
+        making: RefCell::default(),
+        failure: RefCell::default(),
+        created: Cell::new(false),
+        serving: Cell::new(false),
+        lost: Cell::new(false),
+        unnoticed: Cell::new(false),
+        whole: Cell::new(true),
+        replacing: Cell::new(None),
+        life_operations: Cell::new(0),
+        tally: Cell::default(),
+    });
+    let mut run = Run { course, victim, random, rates, spare_used: false, log: RefCell::default() };
+    let failure = run.all().err();
+    let course = Rc::clone(&run.course);
+    course.world.kill();
+    course.note(|tally| {
+        tally.mixtures = course.oracle.borrow().mixtures;
+        tally.blocks_checked = course.oracle.borrow().blocks_checked;
+    });
+    let mut trace = course.world.trace_lines();
+    trace.extend(run.log.take());
+    Report {
+        seed,
+        trace_hash: course.world.trace_hash(),
+        faults: course.world.fault_counters(),
+        tally: course.tally.get(),
+        steps: course.world.step_count(),
+        failure,
+        trace,
+    }
+}
+
+impl Run {
+    fn say(&self, what: impl Into<String>) {
+        let tally = self.course.tally.get();
+        let line = format!(
+            "step {} (life {}, operation {}): {}",
+            self.course.world.step_count(),
+            tally.lives,
+            tally.operations,
+            what.into()
+        );
+        self.log.borrow_mut().push(line);
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        self.life(Goal::Serve, 20)?;
+        loop {
+            let tally = self.course.tally.get();
+            if self.course.operations_left.get() == 0 && tally.power_cuts > 0 && tally.losses > 0 {
+                break;
+            }
+            if self.course.operations_left.get() == 0 {
+                // Not before everything that a seed owes has happened.
+                self.course.operations_left.set(60);
+            }
+            let operations = 20 + self.random.below(180);
+            self.life(Goal::Serve, operations)?;
+        }
+        self.calm();
+        self.life(Goal::Finish, 0)?;
+        self.life(Goal::Compare, 0)
+    }
+
+    /// Nothing fails from here on, and who is away comes back.
+    fn calm(&self) {
+        for disk in self.course.world.disks() {
+            disk.set_rates(FaultRates::NONE);
+            disk.come_back();
+        }
+    }
+
+    /// One life, with what befalls it.
+    fn life(&mut self, goal: Goal, operations: u64) -> Result<(), String> {
+        let course = Rc::clone(&self.course);
+        course.note(|tally| tally.lives += 1);
+        course.life_operations.set(operations);
+        course.serving.set(false);
+        course.unnoticed.set(false);
+        self.set_rates(goal);
+        let ended: Rc<RefCell<Option<Result<(), String>>>> = Rc::default();
+        let (into, living) = (Rc::clone(&ended), Rc::clone(&course));
+        let task = async move {
+            let end = live(living, goal).await;
+            *into.borrow_mut() = Some(end);
+        };
+        course.world.spawn("life", Box::pin(task));
+        self.say(format!("{goal:?} begins"));
+        let over = |course: &Course| ended.borrow().is_some() || course.failure.borrow().is_some();
+        let first = course.tally.get().lives == 1;
+        if goal == Goal::Serve && !first {
+            let crash = self.befall(operations, &over)?;
+            if let Some(crash) = crash.filter(|_| !over(&course)) {
+                self.crash(crash);
+                return self.failed();
+            }
+        }
+        self.until(|_| over(&course))?;
+        self.failed()?;
+        if let Some(Err(cause)) = ended.take() {
+            return Err(cause);
+        }
+        self.say("closed");
+        course.world.kill();
+        self.between();
+        Ok(())
+    }
+
+    fn failed(&self) -> Result<(), String> {
+        self.course.failure.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    fn until(&self, mut done: impl FnMut(&World) -> bool) -> Result<(), String> {
+        self.course.world.run_until(|world| done(world)).map_err(|stuck| stuck.to_string())
+    }
+
+    /// Lets the life run while things happen to it; how it is to end, unless by itself.
+    fn befall(&mut self, operations: u64, over: &dyn Fn(&Course) -> bool) -> Result<Option<Crash>, String> {
+        let course = Rc::clone(&self.course);
+        let owes_cut = course.tally.get().power_cuts == 0 && course.tally.get().lives > 3;
+        let crash = match self.random.below(10) {
+            _ if owes_cut => Some(Crash::PowerCut),
+            0..=4 => Some(Crash::PowerCut),
+            5..=6 => Some(Crash::Kill),
+            _ => None,
+        };
+        if crash.is_some() && self.random.below(5) == 0 {
+            let last = course.world.step_count() + self.random.below(1500);
+            self.until(|world| over(&course) || world.step_count() >= last || course.serving.get())?;
+            return Ok(crash);
+        }
+        for _ in 0..1 + self.random.below(3) {
+            let at = self.random.below(operations);
+            self.until(|_| over(&course) || (course.serving.get() && course.life_operations.get() <= at))?;
+            let last = course.world.step_count() + self.random.below(400);
+            self.until(|world| over(&course) || world.step_count() >= last)?;
+            if over(&course) {
+                return Ok(None);
+            }
+            self.happen();
+        }
+        if crash.is_some() {
+            let at = self.random.below(operations.min(course.life_operations.get() + 1));
+            self.until(|_| over(&course) || (course.serving.get() && course.life_operations.get() <= at))?;
+            let last = course.world.step_count() + self.random.below(600);
+            self.until(|world| over(&course) || world.step_count() >= last)?;
+        }
+        Ok(crash)
+    }
+
+    /// Something happens to the disks or the clock.
+    fn happen(&mut self) {
+        let course = Rc::clone(&self.course);
+        let victim = Rc::clone(&course.disks.borrow()[self.victim.get()]);
+        let owes_loss = course.tally.get().losses == 0 && course.tally.get().lives > 2;
+        match self.random.below(8) {
+            _ if victim.is_absent() => {
+                self.say("the lost disk comes back");
+                victim.come_back();
+            }
+            0..=3 => self.lose(),
+            _ if owes_loss => self.lose(),
+            4 => course.world.jump_clock(Duration::from_millis(1 + self.random.below(5000))),
+            5 | 6 if !self.spare_used && !course.lost.get() => {
+                let members = course.members.borrow();
+                let old = if course.redundant {
+                    self.victim.get()
+                } else {
+                    members[self.random.index(members.len())]
+                };
+                self.spare_used = true;
+                course.replacing.set(Some((old, course.disks.borrow().len() - 1)));
+                drop(members);
+                self.say(format!("disk {old} is to be replaced"));
+            }
+            _ => {}
+        }
+    }
+
+    fn lose(&mut self) {
+        let course = &self.course;
+        let index = self.victim.get();
+        if !course.members.borrow().contains(&index) {
+            return;
+        }
+        self.say(format!("disk {index} goes away"));
+        course.disks.borrow()[index].vanish();
+        course.lost.set(true);
+        course.unnoticed.set(true);
+        course.whole.set(false);
+        course.oracle.borrow_mut().disk_lost();
+        course.note(|tally| tally.losses += 1);
+    }
+
+    fn crash(&mut self, crash: Crash) {
+        let course = Rc::clone(&self.course);
+        let recovering = !course.serving.get();
+        self.say(format!("{crash:?}, {}", if recovering { "while recovering" } else { "while serving" }));
+        match crash {
+            Crash::Kill => course.world.kill(),
+            Crash::PowerCut => course.world.power_cut(),
+        }
+        course.oracle.borrow_mut().crashed(crash, recovering);
+        course.whole.set(false);
+        course.note(|tally| {
+            tally.kills += u64::from(crash == Crash::Kill);
+            tally.power_cuts += u64::from(crash == Crash::PowerCut);
+            tally.recoveries_cut += u64::from(recovering);
+        });
+        self.between();
+    }
+
+    /// No daemon runs: disks come back, perhaps as they were, and another disk may be the one that suffers.
+    fn between(&mut self) {
+        let course = Rc::clone(&self.course);
+        let victim = Rc::clone(&course.disks.borrow()[self.victim.get()]);
+        if victim.is_absent() && self.random.coin() {
+            victim.come_back();
+            if course.redundant && self.random.coin() {
+                let ago = self.random.index(3);
+                if victim.return_to(ago) {
+                    self.say(format!("the lost disk is back as it was {ago} flushes before"));
+                    course.note(|tally| tally.returned_old += 1);
+                }
+            } else {
+                self.say("the lost disk is back");
+            }
+        }
+        let member = course.members.borrow().contains(&self.victim.get());
+        if !member || (course.whole.get() && self.random.below(3) == 0) {
+            if member {
+                victim.replace_content(victim.truth());
+            }
+            let members = course.members.borrow();
+            let choice = self.random.index(members.len());
+            self.victim.set(members[choice]);
+            drop(members);
+            self.say(format!("disk {} is the one that suffers from here on", self.victim.get()));
+        }
+    }
+
+    fn set_rates(&self, goal: Goal) {
+        for disk in self.course.world.disks() {
+            let suffers =
+                goal == Goal::Serve && disk.index().0 == self.victim.get() && self.course.created.get();
+            disk.set_rates(if suffers { self.rates } else { FaultRates::NONE });
+        }
+    }
+}
