@@ -12,9 +12,9 @@ use crate::space::Space;
 pub enum Health {
     /// All is well.
     Healthy,
-    /// Nothing is lost and everything works, but somebody should look.
+    /// Everything can be read and written, but redundancy is reduced, or somebody should look.
     Warning,
-    /// Redundancy, or data, is lost.
+    /// Data is lost or out of reach, or a pool is closed or has stopped.
     Unhealthy,
 }
 

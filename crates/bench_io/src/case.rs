@@ -221,7 +221,10 @@ mod tests {
             assert!(round.warmup < count, "{case:?}");
             for number in 0..count + 1 {
                 let at = case.place(number);
-                assert!(at.is_multiple_of(BLOCK_BYTES) && at + case.size_bytes <= round.range_bytes, "{case:?} {number}");
+                assert!(
+                    at.is_multiple_of(BLOCK_BYTES) && at + case.size_bytes <= round.range_bytes,
+                    "{case:?} {number}"
+                );
             }
         }
     }
@@ -240,7 +243,8 @@ mod tests {
     #[test]
     fn a_flush_follows_each_write_or_each_thirty_second_or_none() {
         let count = |flush_every| {
-            let case = Case { layout: Layout::Simple, kind: Kind::Fresh, size_bytes: 4096, depth: 1, flush_every };
+            let case =
+                Case { layout: Layout::Simple, kind: Kind::Fresh, size_bytes: 4096, depth: 1, flush_every };
             (0..64).filter(|number| case.flushes_after(*number)).count()
         };
         assert_eq!([count(None), count(Some(32)), count(Some(1))], [0, 2, 64]);

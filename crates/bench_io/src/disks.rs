@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use dolmen_block_io::{BlockDevice, Durability, write};
+use dolmen_block_io::{Durability, write};
 use dolmen_block_linux::{Handle, LinuxDevice, OpenOptions};
 use dolmen_units::{Bytes, Epoch};
 
@@ -15,26 +15,29 @@ use crate::error::BenchError;
 /// Bytes at the front of each file that are written before anything is measured: the metadata area, and the slabs of
 /// all ranges at three copies.
 pub(crate) const FILLED_BYTES: u64 = 640 << 20;
-const MEBIBYTE: u64 = 1 << 20;
+const MEBIBYTE: usize = 1 << 20;
 /// Writes under way while a file is filled.
 const FILL_DEPTH: usize = 8;
 
 /// The files.
 #[derive(Debug)]
 pub(crate) struct Disks {
-    pub(crate) paths: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
+    filled_bytes: u64,
 }
 
 impl Disks {
-    /// Makes `count` sparse files of `size` in a folder. Files of an earlier run are replaced.
-    pub(crate) fn make(folder: &Path, count: usize, size: Bytes) -> Result<Self, BenchError> {
-        let paths: Vec<PathBuf> = (0..count).map(|number| folder.join(format!("bench-disk-{number}"))).collect();
+    /// Makes `count` sparse files of `size` in a folder, of which [`fill`] will write the first `filled`. Files of an
+    /// earlier run are replaced.
+    pub(crate) fn make(folder: &Path, count: usize, size: Bytes, filled: Bytes) -> Result<Self, BenchError> {
+        let paths: Vec<PathBuf> =
+            (0..count).map(|number| folder.join(format!("bench-disk-{number}"))).collect();
         for path in &paths {
             let failed = |source| BenchError::File { path: path.clone(), source };
             let file = File::create(path).map_err(failed)?;
             file.set_len(size.0).map_err(failed)?;
         }
-        Ok(Self { paths })
+        Ok(Self { paths, filled_bytes: filled.0.min(size.0) })
     }
 
     /// Opens all of them.
@@ -58,14 +61,20 @@ impl Disks {
 }
 
 /// Writes the front of every disk with bytes that do not compress, and nothing that looks like a label.
-pub(crate) async fn fill(handle: &Handle, devices: &[Rc<LinuxDevice>]) -> Result<(), BenchError> {
-    let mut buffer = handle.seams().data.take(MEBIBYTE as usize).await;
+pub(crate) async fn fill(
+    handle: &Handle,
+    disks: &Disks,
+    devices: &[Rc<LinuxDevice>],
+) -> Result<(), BenchError> {
+    let mut buffer = handle.seams().data.take(MEBIBYTE).await;
     noise(&mut buffer);
     let payload = buffer.freeze();
     for device in devices {
-        let places: Vec<u64> = (0..FILLED_BYTES.min(device.geometry().capacity.0)).step_by(MEBIBYTE as usize).collect();
+        let places: Vec<u64> = (0..disks.filled_bytes).step_by(MEBIBYTE).collect();
         for batch in places.chunks(FILL_DEPTH) {
-            let writes = batch.iter().map(|at| write(device.as_ref(), Epoch(1), *at, payload.clone(), Durability::Cached));
+            let writes = batch
+                .iter()
+                .map(|at| write(device.as_ref(), Epoch(1), *at, payload.clone(), Durability::Cached));
             let writes: Vec<_> = writes.collect();
             for one in writes {
                 one.await?;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{Moment, Seams, Spawner};
+use dolmen_block_io::{Moment, Seams};
 use dolmen_block_linux::Handle;
 use dolmen_buffer::Shared;
 
@@ -55,6 +55,9 @@ struct Drive<T> {
 ///
 /// # Errors
 /// The first error of any I/O.
+///
+/// # Panics
+/// When the span ends before it has warmed up.
 pub(crate) async fn drive<T: Target + 'static>(
     handle: &Handle,
     target: T,
@@ -68,7 +71,8 @@ pub(crate) async fn drive<T: Target + 'static>(
         case,
         span,
         handle: handle.clone(),
-        deadline: Cell::new(seams.clock.now() + span.time_max),
+        // Warming up is bounded by its count: a slow disk must not use the time up before anything was counted.
+        deadline: Cell::new(Moment(u64::MAX)),
         payload,
         next: Cell::new(0),
         done: Cell::new(0),
@@ -90,10 +94,10 @@ pub(crate) async fn drive<T: Target + 'static>(
     if let Some(error) = drive.error.take() {
         return Err(error);
     }
-    match (drive.before.get(), drive.after.get()) {
-        (Some(before), Some(after)) => Ok(after.since(before)),
-        _ => Ok(Tally::default()),
-    }
+    let (Some(before), Some(after)) = (drive.before.get(), drive.after.get()) else {
+        panic!("a span has more I/Os than it warms up with")
+    };
+    Ok(after.since(before))
 }
 
 impl<T: Target> Drive<T> {
@@ -138,8 +142,10 @@ impl<T: Target> Drive<T> {
             self.begin();
         }
         let last = self.span.operations_max == Some(done);
-        if self.after.get().is_none() && (last || self.seams.clock.now() >= self.deadline.get()) {
+        let began = self.before.get().is_some();
+        if began && self.after.get().is_none() && (last || self.seams.clock.now() >= self.deadline.get()) {
             self.after.set(Some(self.count()));
+            heap::trace(0);
         }
     }
 

@@ -91,7 +91,8 @@ fn frames_of(stack: &str) -> String {
     let frames = ours.filter(|place| !place.contains("bench_io/src/heap.rs") && place.contains("/src/"));
     // A registry's sources stand in folders of versions, which no crate of the project has.
     let frames = frames.filter(|place| place.split('/').nth(1) == Some("src"));
-    let frames: Vec<&str> = frames.map(|place| place.rsplit_once(':').map_or(place, |(line, _)| line)).collect();
+    let frames: Vec<&str> =
+        frames.map(|place| place.rsplit_once(':').map_or(place, |(line, _)| line)).collect();
     let mut told = frames.clone();
     told.dedup();
     told.truncate(FRAMES_MAX);

@@ -24,7 +24,7 @@ use clap::Parser;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::case::{Choice, Kind, Layout};
-use crate::disks::Disks;
+use crate::disks::{Disks, FILLED_BYTES};
 use crate::error::BenchError;
 use crate::run::{Effort, Measured};
 
@@ -75,7 +75,11 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 fn parse_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: dolmen_units::ParseBytesError| error.to_string())?;
     let fits = size.0 >= BLOCK_BYTES && size.0 <= dolmen_space::READ_BYTES_MAX as u64;
-    if fits && size.0.is_power_of_two() { Ok(size) } else { Err(format!("{size}: a power of two from 4K to 1M")) }
+    if fits && size.0.is_power_of_two() {
+        Ok(size)
+    } else {
+        Err(format!("{size}: a power of two from 4K to 1M"))
+    }
 }
 
 /// Zero when nothing is to be traced.
@@ -119,7 +123,7 @@ fn measure(arguments: &Arguments) -> Result<(), BenchError> {
             return Err(BenchError::File { path: std::env::temp_dir(), source });
         }
     };
-    let disks = Rc::new(Disks::make(&folder, arguments.disks, arguments.disk_size)?);
+    let disks = Rc::new(Disks::make(&folder, arguments.disks, arguments.disk_size, Bytes(FILLED_BYTES))?);
     let result = measure_on(&disks, arguments);
     disks.remove();
     result
@@ -139,7 +143,8 @@ fn measure_on(disks: &Rc<Disks>, arguments: &Arguments) -> Result<(), BenchError
         if arguments.json { Ok(()) } else { print(report::table(measured).trim_end()) }
     })?;
     if arguments.json {
-        let text = report::json(&all, &setting).map_err(|error| BenchError::Output { source: error.into() })?;
+        let text =
+            report::json(&all, &setting).map_err(|error| BenchError::Output { source: error.into() })?;
         return print(&text);
     }
     print(&format!(

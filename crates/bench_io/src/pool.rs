@@ -5,9 +5,12 @@ use std::rc::Rc;
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_block_linux::{Handle, LinuxDevice};
 use dolmen_buffer::Shared;
-use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
+use dolmen_pool::{
+    Arbiter, CreateOptions, LocalFuture, MemoryArbiter, OpenMode, OpenOptions, PoolError, TableOwner, create,
+    discover, open,
+};
 use dolmen_space::{Progress, Space, SpaceError, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, Name};
+use dolmen_units::{Bytes, Lsn, Name};
 
 use crate::case::{BASE_BYTES, Layout};
 use crate::disks::Disks;
@@ -126,7 +129,19 @@ impl OpenPool {
     }
 
     pub(crate) async fn close(self) -> Result<(), BenchError> {
-        self.spaces.close().await.map_err(|source| refused(self.layout, source))
+        self.spaces.close().await.map_err(|source| refused(self.layout, source))?;
+        self.spaces.pool().set_table_owner(Rc::new(Nobody));
+        Ok(())
+    }
+}
+
+/// Takes the place of the spaces when a pool was closed. A pool and the spaces that write its tables hold each other, and
+/// the disks stay open and locked until one of them lets go.
+struct Nobody;
+
+impl TableOwner for Nobody {
+    fn write_back(&self, _cut: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {
+        Box::pin(async { Ok(()) })
     }
 }
 

@@ -62,7 +62,9 @@ impl Target for RawTarget {
         let mut places = writes.iter_mut();
         for piece in pieces(at, data.len()) {
             for copy in 0..self.copies {
-                let (Some(device), Some(place)) = (self.device(piece.unit, copy), places.next()) else { continue };
+                let (Some(device), Some(place)) = (self.device(piece.unit, copy), places.next()) else {
+                    continue;
+                };
                 let from = data.slice(piece.from..piece.to);
                 *place = Some(write(device.as_ref(), TOKEN, piece.at, from, Durability::Cached));
             }
@@ -106,7 +108,9 @@ mod tests {
 
     #[test]
     fn pieces_cover_a_range_once_and_none_crosses_an_interleave() {
-        for (at, length) in [(0, 4096), (INTERLEAVE_BYTES.0 - 4096, 8192), (1 << 20, 1 << 20), (4096, 1 << 20)] {
+        for (at, length) in
+            [(0, 4096), (INTERLEAVE_BYTES.0 - 4096, 8192), (1 << 20, 1 << 20), (4096, 1 << 20)]
+        {
             let pieces: Vec<Piece> = pieces(at, length).collect();
             assert_eq!((pieces[0].from, pieces.last().unwrap().to), (0, length));
             assert!(pieces.windows(2).all(|pair| pair[0].to == pair[1].from));

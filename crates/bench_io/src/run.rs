@@ -18,7 +18,7 @@ use crate::disks::{Disks, fill, noise};
 use crate::drive::{Span, Target, drive};
 use crate::error::BenchError;
 use crate::heap::{self, Heap};
-use crate::pool::{BASE, FRESH, OpenPool};
+use crate::pool::{BASE, FRESH, OpenPool, SpaceTarget};
 use crate::raw::RawTarget;
 use crate::tally::Tally;
 
@@ -104,13 +104,15 @@ async fn baseline(
 ) -> Result<(Setting, Vec<(Case, Tally)>), BenchError> {
     let devices: Rc<[_]> = disks.open(&handle)?.into();
     if is_first {
-        fill(&handle, &devices).await?;
+        fill(&handle, &disks, &devices).await?;
     }
     let mut tallies = Vec::new();
     for case in cases {
         let target = RawTarget::new(&handle, &devices, case.layout.copies());
-        let span = Span { operations_max: None, warmup: case.depth * 4, time_max: effort.time_max, traced: 0 };
-        tallies.push((case, drive(&handle, target, case, span, payload(&handle, case.size_bytes).await).await?));
+        let span =
+            Span { operations_max: None, warmup: case.depth * 4, time_max: effort.time_max, traced: 0 };
+        tallies
+            .push((case, drive(&handle, target, case, span, payload(&handle, case.size_bytes).await).await?));
     }
     let has_registered_buffers = handle.has_registered_buffers();
     Ok((Setting { driver: handle.driver_name(), has_registered_buffers, grown_bytes: 0 }, tallies))
@@ -131,7 +133,9 @@ fn measure_layout(
     raw: &[(Case, Tally)],
 ) -> Result<Vec<Measured>, BenchError> {
     let arbiter = MemoryArbiter::new(HostId([1; 16]));
-    let raw_of = |case: Case| raw.iter().find(|(other, _)| *other == case).map_or(Tally::default(), |(_, tally)| *tally);
+    let raw_of = |case: Case| {
+        raw.iter().find(|(other, _)| *other == case).map_or(Tally::default(), |(_, tally)| *tally)
+    };
     let (cold, others): (Vec<Case>, Vec<Case>) =
         choice.cases(layout).into_iter().partition(|case| case.kind == Kind::Cold);
     let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
@@ -195,16 +199,13 @@ fn next_round(case: Case, effort: Effort, so_far: Tally, rounds: u32) -> Option<
 }
 
 /// A new space whose first bytes were written, and not flushed.
-async fn written_window(
-    handle: &Handle,
-    pool: &OpenPool,
-    case: Case,
-) -> Result<impl Target + use<>, BenchError> {
+async fn written_window(handle: &Handle, pool: &OpenPool, case: Case) -> Result<SpaceTarget, BenchError> {
     // The log begins the round as empty as can be, so that no checkpoint of it flushes half-way.
-    pool.spaces.pool().checkpoint().await.map_err(|source| BenchError::Space {
-        layout: case.layout.name(),
-        source: source.into(),
-    })?;
+    pool.spaces
+        .pool()
+        .checkpoint()
+        .await
+        .map_err(|source| BenchError::Space { layout: case.layout.name(), source: source.into() })?;
     let target = pool.new_space(FRESH, FRESH_BYTES).await?;
     let payload = payload(handle, case.size_bytes).await;
     for at in (0..case.round().range_bytes).step_by(payload.len()) {
@@ -234,4 +235,49 @@ fn measure_cold(
         rounds += 1;
     }
     Ok((case, total.get(), heap::take_places()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_units::Bytes;
+
+    /// Every case of the kind on three sparse disks, for a moment.
+    fn measured(kind: Kind, layout: Layout) -> Measured {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = Rc::new(Disks::make(folder.path(), 3, Bytes::gib(1), Bytes::ZERO).unwrap());
+        let choice =
+            Choice { layouts: vec![layout], kinds: vec![kind], sizes: vec![Bytes::kib(4)], depths: vec![4] };
+        let effort = Effort { time_max: Duration::from_millis(60), traced: 0 };
+        let mut found = Vec::new();
+        run(&disks, &choice, effort, |measured| {
+            found.extend_from_slice(measured);
+            Ok(())
+        })
+        .unwrap();
+        found.swap_remove(0)
+    }
+
+    #[test]
+    fn an_overwrite_is_counted_as_what_the_write_path_demands() {
+        // Scenario: random overwrites of a flushed mirror. Each writes both copies; the intent goes to every voter,
+        // durably, shared by what waits for it; nothing is allocated; and the pool verifies afterwards, or the run fails.
+        let Measured { engine, raw, .. } = measured(Kind::Overwrite, Layout::Mirror2);
+        assert!(engine.operations > 0 && raw.operations > 0);
+        assert_eq!((engine.fresh_writes, engine.rewrites), (0, 0));
+        let writes = engine.per_operation(engine.disk_writes);
+        assert!(writes > 2.0 && writes < 6.0, "{writes} writes");
+        assert!((raw.per_operation(raw.disk_writes) - 2.0).abs() < 1.0);
+        assert!(engine.disk_durable_writes > 0 && raw.disk_durable_writes == 0);
+        assert!(engine.per_operation(engine.allocations) < 0.5, "{} allocations", engine.allocations);
+        assert_eq!(engine.messages, 0);
+    }
+
+    #[test]
+    fn a_cold_read_costs_a_table_and_its_data() {
+        let Measured { engine, .. } = measured(Kind::Cold, Layout::Simple);
+        assert!(engine.operations > 0 && engine.page_reads > 0);
+        assert!(engine.per_operation(engine.disk_reads) > 1.5);
+        assert_eq!(engine.disk_writes, 0);
+    }
 }

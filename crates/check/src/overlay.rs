@@ -17,8 +17,10 @@ use dolmen_units::{BLOCK_BYTES, Bytes, Epoch, SECTOR_BYTES};
 /// Bytes of written content that one disk keeps, at most; what recovery writes is far below it.
 pub const OVERLAY_BYTES_MAX: Bytes = Bytes::mib(256);
 
-const BLOCK: usize = BLOCK_BYTES as usize;
-const SECTOR: usize = SECTOR_BYTES as usize;
+const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+const _: () =
+    assert!(BLOCK as u64 == BLOCK_BYTES && SECTOR as u64 == SECTOR_BYTES, "the units of the product");
 const _: () = assert!(BLOCK / SECTOR <= 8, "a byte has a mark for each sector of a page");
 
 /// One block's worth of written sectors.

@@ -196,7 +196,7 @@ fn what_is_no_sound_member_is_said_to_be_so() {
 fn a_check_survives_whatever_stands_in_the_metadata() {
     let sound = Bench::new(1, Resiliency::Simple, End::Closed);
     let used = blocks(&sound.disks[0], Bytes::mib(16), is_used);
-    for (turn, at) in used.iter().enumerate().step_by(used.len().div_ceil(40)) {
+    for (turn, at) in used.iter().enumerate().step_by(used.len().div_ceil(16)) {
         let bench = Bench::new(1, Resiliency::Simple, End::Closed);
         bench.disks[0].poke(at + (turn as u64 * 37) % 4000, &[0x5a; 4]);
         // That it ends, and that the disk is as before, is asserted by the bench itself.

@@ -11,6 +11,9 @@ use dolmen_units::{Bytes, Name};
 use crate::client::Intent;
 use crate::values::{SpaceName, parse_seconds, parse_size, parse_space_size};
 
+/// Stands above the options that every command has, apart from its own.
+const COMMON: &str = "Options of every command";
+
 /// Pooled, resilient storage: any mix of disks as one pool, spaces on it that survive the loss of disks.
 ///
 /// Without a command: tells whether all is well, and if not, why and what to do.
@@ -39,13 +42,13 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// How to write answers
-    #[arg(short, long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, global = true, help_heading = COMMON, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Format,
     /// The daemon's socket; usually /run/dolmen/dolmen.sock
-    #[arg(long, global = true, env = SOCKET_VARIABLE, hide_env_values = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = COMMON, env = SOCKET_VARIABLE, hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Seconds that the daemon may take for an answer
-    #[arg(long, global = true, default_value = "120", value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
+    #[arg(long, global = true, help_heading = COMMON, default_value = "120", value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
     pub timeout: Duration,
 }
 

@@ -154,8 +154,9 @@ pub(crate) struct Disks {
 impl Disks {
     /// Reads them; consent to a disk that is none of them is refused, because somebody meant another disk.
     pub(crate) fn read(disks: &[PathBuf], consent: &[PathBuf]) -> Result<Self, CliError> {
-        let absolute = disks.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
-        let consented = consent.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+        let rooted =
+            |paths: &[PathBuf]| paths.iter().map(absolute).collect::<Result<Vec<String>, CliError>>();
+        let (absolute, consented) = (rooted(disks)?, rooted(consent)?);
         if let Some(found) = consented.iter().find(|disk| !absolute.contains(disk)) {
             return Err(Refusal::NoneOfThese { found: found.clone() }.into());
         }

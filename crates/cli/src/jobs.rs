@@ -28,9 +28,10 @@ impl Pace {
     /// Twice a second: a line that moves, and nothing to notice for the daemon.
     pub(crate) const USUAL: Self = Self { pause: Duration::from_millis(500) };
 
+    /// Waits for one pause.
     // There is nothing to wait for but time, and this process has no other work.
     #[allow(clippy::disallowed_methods)]
-    fn wait(self) {
+    pub(crate) fn wait(self) {
         std::thread::sleep(self.pause);
     }
 }

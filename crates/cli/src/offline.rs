@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ExitCode, SCHEMA};
 use dolmen_block_io::{BlockDevice, within};
-use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, RuntimeConfig};
+use dolmen_block_linux::{Handle, LinuxDevice, OpenError, OpenOptions, Runtime, RuntimeConfig};
 use dolmen_check::{CheckError, CheckOptions, Depth, Finding, PoolReport, Report, check};
 use dolmen_space::Progress;
 use dolmen_units::Bytes;
@@ -17,10 +17,15 @@ use serde::Serialize;
 
 use crate::args::{CheckArguments, Format};
 use crate::error::CliError;
+use crate::jobs::Pace;
 use crate::out::{Kind, Out};
 use crate::paint::Tone;
 use crate::words::{count, percent};
 
+/// How often a disk is tried that is locked, and the pause between: the kernel lets go of the disks of a process that
+/// ended a moment after that, so that a command right behind another would be refused for no reason that anybody sees.
+const LOCKED_TRIES: u32 = 40;
+const LOCKED_PAUSE: Pace = Pace { pause: Duration::from_millis(50) };
 /// How often progress is shown on a terminal.
 const TICK: Duration = Duration::from_millis(500);
 /// Ticks between two lines of progress elsewhere.
@@ -73,13 +78,26 @@ pub(crate) fn run(
 
 /// Opens the disks for reading; the lock keeps a daemon from changing them meanwhile, and is refused if one has them.
 fn open_disks(runtime: &Runtime, paths: &[PathBuf]) -> Result<Vec<Rc<dyn BlockDevice>>, CliError> {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let handle = runtime.handle();
     let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+    let mut tries = LOCKED_TRIES;
     for path in paths {
-        devices.push(LinuxDevice::open(&handle, path, options)?);
+        devices.push(open_disk(&handle, path, &mut tries)?);
     }
     Ok(devices)
+}
+
+fn open_disk(handle: &Handle, path: &Path, tries: &mut u32) -> Result<Rc<LinuxDevice>, OpenError> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    loop {
+        match LinuxDevice::open(handle, path, options) {
+            Err(OpenError::Locked { .. }) if *tries > 0 => {
+                *tries -= 1;
+                LOCKED_PAUSE.wait();
+            }
+            opened => return opened,
+        }
+    }
 }
 
 type Checking = Pin<Box<dyn Future<Output = Result<Report, CheckError>>>>;

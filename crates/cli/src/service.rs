@@ -14,24 +14,29 @@ const SOCKET_NAME: &str = "dolmen.sock";
 /// Runs the daemon until it is told to end. Its logs go to standard error, which nothing else may hold meanwhile.
 pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<ExitCode, CliError> {
     dolmen_daemon::init_logging();
-    dolmen_daemon::run(&config(arguments, socket))?;
+    dolmen_daemon::run(&config(arguments, socket)?)?;
     Ok(ExitCode::Ok)
 }
 
-/// Settings that are not given follow from those that are, so that a second daemon needs one setting, not three.
-fn config(arguments: &DaemonArguments, socket: Option<&Path>) -> Config {
+/// Settings that are not given follow from those that are, so that a second daemon needs one setting, not three. All
+/// are paths from the root: what the daemon tells others has to hold in their working folders as well.
+fn config(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<Config, CliError> {
     let run = arguments.run.clone().unwrap_or_else(|| usual_run(&arguments.state));
     let socket = socket.map_or_else(|| run.join(SOCKET_NAME), Path::to_path_buf);
     let mut config = Config::usual();
-    config.state.clone_from(&arguments.state);
-    config.run = run;
-    config.socket = socket;
-    config.look_in.clone_from(&arguments.look_in);
+    config.state = rooted(&arguments.state)?;
+    config.run = rooted(&run)?;
+    config.socket = rooted(&socket)?;
+    config.look_in = arguments.look_in.iter().map(|path| rooted(path)).collect::<Result<_, _>>()?;
     config.scan = if arguments.named_only { Scan::NamedOnly } else { Scan::System };
     if let Some(links) = &arguments.links {
-        config.links.clone_from(links);
+        config.links = rooted(links)?;
     }
-    config
+    Ok(config)
+}
+
+fn rooted(path: &Path) -> Result<PathBuf, CliError> {
+    std::path::absolute(path).map_err(|source| CliError::Path { path: path.to_path_buf(), source })
 }
 
 fn usual_run(state: &Path) -> PathBuf {
@@ -51,7 +56,7 @@ mod tests {
         let words = ["dolmen", "daemon"].into_iter().chain(line.split_whitespace());
         let arguments = crate::parse(words).unwrap();
         let Some(crate::args::Command::Daemon(daemon)) = &arguments.command else { unreachable!() };
-        config(daemon, arguments.common.socket.as_deref())
+        config(daemon, arguments.common.socket.as_deref()).unwrap()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Commands against a daemon that is played: every question and every answer is known.
 // The played daemon runs on a thread of its own, because the command waits for it.
-#![allow(clippy::disallowed_methods)]
+// Helpers of tests unwrap and index as tests do.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod changes;
 mod fake;

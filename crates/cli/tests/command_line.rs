@@ -1,6 +1,7 @@
 //! The command line as a process: help, and what it refuses before it asks anybody.
 //!
 //! Help texts are compared with `tests/golden`; with DOLMEN_UPDATE_GOLDEN set, they are written there instead.
+#![allow(clippy::unwrap_used)] // helpers of tests unwrap as tests do
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

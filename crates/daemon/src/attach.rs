@@ -16,8 +16,8 @@ use dolmen_block_io::Durability;
 use dolmen_block_io::sync::Notify;
 use dolmen_block_linux::{Inbox, Mailbox};
 use dolmen_fuse::{
-    Access, AttachError, Attached, DetachError, Fault, Files, FilesConfig, FlushRequest, Holder, Host, LedgerFile,
-    LoopError, MountError, RangeRequest, ReadRequest, SpaceKey, StartError, Wanted, WriteRequest,
+    Access, AttachError, Attached, DetachError, Fault, Files, FilesConfig, FlushRequest, Holder, Host,
+    LedgerFile, LoopError, MountError, RangeRequest, ReadRequest, SpaceKey, StartError, Wanted, WriteRequest,
 };
 use dolmen_pool::{PoolError, PoolState};
 use dolmen_space::{Segment, Space, SpaceError, Spaces};
@@ -141,7 +141,10 @@ impl Ways {
                 *self.attached.borrow_mut() = attached;
                 Ok(result)
             }
-            Err(error) => Err(ErrorBody::new(ErrorCode::Busy, format!("attached spaces cannot be changed now: {error}"))),
+            Err(error) => Err(ErrorBody::new(
+                ErrorCode::Busy,
+                format!("attached spaces cannot be changed now: {error}"),
+            )),
         }
     }
 
@@ -158,9 +161,9 @@ fn fault_of(error: &SpaceError) -> Fault {
     tracing::warn!(%error, "a request of an attached space failed");
     match error {
         SpaceError::NoSpaceBelow { .. }
-        | SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. }) => {
-            Fault::NoRoom
-        }
+        | SpaceError::Pool(
+            PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. },
+        ) => Fault::NoRoom,
         SpaceError::Pool(PoolError::ReadOnly { .. }) => Fault::ReadOnly,
         SpaceError::Range { .. } | SpaceError::Gone { .. } => Fault::Invalid,
         _ => Fault::Io,
@@ -256,7 +259,9 @@ impl Engine {
         while let Some(asked) = inbox.receive().await {
             let key = asked.space();
             let pool = self.pools.borrow().get(&key.pool).cloned();
-            let space = pool.as_ref().and_then(|pool| pool.spaces.list().into_iter().find(|one| one.id() == key.space));
+            let space = pool
+                .as_ref()
+                .and_then(|pool| pool.spaces.list().into_iter().find(|one| one.id() == key.space));
             match (pool, space) {
                 (Some(pool), Some(space)) => {
                     let work = carry_out(Rc::clone(&pool.spaces), space, asked, Rc::clone(&zeros));
@@ -334,8 +339,13 @@ impl Engine {
     pub(crate) fn check_not_attached(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         let Some(attached) = self.ways.find(key_of(pool, space)) else { return Ok(()) };
         let name = format!("{}/{}", pool.name(), space.name());
-        let message = format!("space {name} cannot be {doing} while it is attached at {}; nothing was changed", attached.link.display());
-        Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(format!("dolmen space detach {name}")))
+        let message = format!(
+            "space {name} cannot be {doing} while it is attached at {}; nothing was changed",
+            attached.link.display()
+        );
+        Err(ErrorBody::new(ErrorCode::Busy, message)
+            .on(name.as_str())
+            .hint(format!("dolmen space detach {name}")))
     }
 
     /// Links of a pool's spaces that are attached.
@@ -345,7 +355,12 @@ impl Engine {
         of_pool.map(|one| format!("space {} is attached", one.link.display())).collect()
     }
 
-    pub(crate) async fn attach_space(self: Rc<Self>, pool: String, space: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn attach_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: Simple,
+    ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
@@ -376,7 +391,12 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn detach_space(self: Rc<Self>, pool: String, space: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn detach_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: Simple,
+    ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
@@ -390,7 +410,12 @@ impl Engine {
         if request.dry_run {
             let by = self.ways.with(&files, move |files| files.holders(key)).await?.unwrap_or_default();
             if !by.is_empty() {
-                return Err(detach_fault(&DetachError::Busy { link: attached.link, device: attached.device, by }).on(name));
+                return Err(detach_fault(&DetachError::Busy {
+                    link: attached.link,
+                    device: attached.device,
+                    by,
+                })
+                .on(name));
             }
             return Ok(planned(plan, format!("{name} would be detached")));
         }
@@ -439,9 +464,11 @@ impl Engine {
         if used.is_empty() {
             return Ok(());
         }
-        let message = format!("the daemon does not end while attached spaces are in use: {}", used.join("; "));
-        Err(ErrorBody::new(ErrorCode::Busy, message)
-            .hint("unmount them; or hand them over to the next daemon (--hand-over): their I/O waits until it runs"))
+        let message =
+            format!("the daemon does not end while attached spaces are in use: {}", used.join("; "));
+        Err(ErrorBody::new(ErrorCode::Busy, message).hint(
+            "unmount them; or hand them over to the next daemon (--hand-over): their I/O waits until it runs",
+        ))
     }
 
     /// Leaves attached spaces to the next daemon, or takes them away; what stayed, in words. Afterwards no request of the
@@ -513,12 +540,26 @@ fn start_fault(error: &StartError) -> ErrorBody {
     }
 }
 
+const ADVICE: &str = "run the daemon as root with the modules fuse and loop loaded, or use `dolmen serve`";
+
 fn mount_fault(error: &MountError) -> ErrorBody {
-    body(ErrorCode::Missing, error).hint("run as root with the modules fuse and loop loaded, or use `dolmen serve`")
+    let code = match error {
+        MountError::NoFuse { .. } => ErrorCode::Missing,
+        MountError::NotPermitted { .. } => ErrorCode::Permission,
+        MountError::Failed { .. } => ErrorCode::Io,
+        MountError::Occupied { .. } => ErrorCode::Busy,
+    };
+    body(code, error).hint(ADVICE)
 }
 
 fn loop_fault(error: &LoopError) -> ErrorBody {
-    body(ErrorCode::Missing, error).hint("run as root with the modules fuse and loop loaded, or use `dolmen serve`")
+    let code = match error {
+        LoopError::NoLoop { .. } | LoopError::NotDirect { .. } => ErrorCode::Missing,
+        LoopError::NotPermitted { .. } => ErrorCode::Permission,
+        LoopError::Contended => ErrorCode::Busy,
+        LoopError::Failed { .. } => ErrorCode::Io,
+    };
+    body(code, error).hint(ADVICE)
 }
 
 fn attach_fault(error: &AttachError) -> ErrorBody {
@@ -527,9 +568,10 @@ fn attach_fault(error: &AttachError) -> ErrorBody {
         AttachError::Shape { .. } => body(ErrorCode::BadSize, error),
         AttachError::Attached { .. } => body(ErrorCode::Busy, error),
         AttachError::NameTaken { .. } => body(ErrorCode::NameTaken, error),
-        AttachError::Ended { .. } | AttachError::Open { .. } | AttachError::Link { .. } | AttachError::Ledger(_) => {
-            body(ErrorCode::Io, error)
-        }
+        AttachError::Ended { .. }
+        | AttachError::Open { .. }
+        | AttachError::Link { .. }
+        | AttachError::Ledger(_) => body(ErrorCode::Io, error),
         AttachError::Loop(inner) => loop_fault(inner),
     }
 }

@@ -38,7 +38,10 @@ impl Caller {
         let awaited = match posted {
             Ok(awaited) => awaited,
             Err(PostError::Full(_)) => {
-                let error = ErrorBody::new(ErrorCode::Busy, "the engine has too many requests already; nothing was done");
+                let error = ErrorBody::new(
+                    ErrorCode::Busy,
+                    "the engine has too many requests already; nothing was done",
+                );
                 return Err(error.hint("try again in a moment"));
             }
             Err(PostError::Closed(_)) => return Err(lost()),

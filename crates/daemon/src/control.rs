@@ -12,9 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
-    AddDisks, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df, Disks, ErrorBody, ErrorCode,
-    ErrorDocument, Exports, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX,
-    RenameSpace, ReplaceDisk, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
+    AddDisks, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df, Disks, ErrorBody,
+    ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools,
+    REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument,
+    Spaces, Status, Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -225,7 +226,10 @@ async fn get_version() -> Json<Version> {
 #[utoipa::path(get, path = "/v1/pools/{pool}/spaces/{space}",
     params(("pool" = String, Path), ("space" = String, Path)),
     responses((status = 200, body = SpaceDocument), (status = "default", body = ErrorDocument)))]
-async fn get_space(State(app): State<App>, Path((pool, space)): Path<(String, String)>) -> Out<SpaceDocument> {
+async fn get_space(
+    State(app): State<App>,
+    Path((pool, space)): Path<(String, String)>,
+) -> Out<SpaceDocument> {
     out(app.caller.ask(move |engine| engine.show_space(pool, space)).await)
 }
 
@@ -254,7 +258,12 @@ async fn no_such_route(request: Request) -> Failure {
 
 /// Lets in whom the daemon belongs to, and root; bounds what is under way; and gives every refusal the form of an error
 /// document, those of the HTTP library included.
-async fn gate(State(app): State<App>, ConnectInfo(peer): ConnectInfo<Peer>, request: Request, next: Next) -> Response {
+async fn gate(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
     let own = rustix::process::geteuid().as_raw();
     if peer.uid.is_none_or(|uid| uid != 0 && uid != own) {
         let message = "only root, and the user whose daemon this is, may use it";
@@ -267,8 +276,10 @@ async fn gate(State(app): State<App>, ConnectInfo(peer): ConnectInfo<Peer>, requ
     let response = next.run(request).await;
     let status = response.status();
     tracing::debug!(line, status = status.as_u16(), "answered");
-    let is_document =
-        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let is_document = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if status.is_success() || is_document {
         return response;
     }
@@ -280,7 +291,10 @@ async fn gate(State(app): State<App>, ConnectInfo(peer): ConnectInfo<Peer>, requ
 
 /// What `openapi.json` says of the whole.
 #[derive(OpenApi)]
-#[openapi(info(title = "Dolmen", description = "Pools, disks and spaces of this host. JSON over HTTP/1.1 on a Unix socket."))]
+#[openapi(info(
+    title = "Dolmen",
+    description = "Pools, disks and spaces of this host. JSON over HTTP/1.1 on a Unix socket."
+))]
 struct Description;
 
 fn router() -> OpenApiRouter<App> {
@@ -324,12 +338,23 @@ pub fn openapi() -> String {
 }
 
 /// Answers requests until somebody has ended the engine. `signals` completes each time the system asks for the end.
-pub(crate) async fn serve(listener: UnixListener, caller: Caller, mut signals: tokio::sync::mpsc::Receiver<&'static str>) {
+pub(crate) async fn serve(
+    listener: UnixListener,
+    caller: Caller,
+    mut signals: tokio::sync::mpsc::Receiver<&'static str>,
+) {
     let end = Arc::new(Notify::new());
-    let app = App { caller: caller.clone(), end: Arc::clone(&end), requests: Arc::new(Semaphore::new(REQUESTS_MAX)) };
+    let app = App {
+        caller: caller.clone(),
+        end: Arc::clone(&end),
+        requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+    };
     let (routes, description) = router().split_for_parts();
     let description = description.to_json().unwrap_or_default();
-    let described = axum::routing::get(move || async move { ([(header::CONTENT_TYPE, "application/json")], description) });
+    let described =
+        axum::routing::get(
+            move || async move { ([(header::CONTENT_TYPE, "application/json")], description) },
+        );
     let routes = routes
         .route("/v1/openapi.json", described)
         .fallback(no_such_route)

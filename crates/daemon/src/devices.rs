@@ -31,7 +31,10 @@ const FILE_BYTES_MIN: u64 = 64 << 20;
 pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
     let fail = |code, message: String| Err(ErrorBody::new(code, message).on(path));
     if !Path::new(path).is_absolute() {
-        return fail(ErrorCode::BadRequest, format!("{path} is not an absolute path, so it means nothing to the daemon"));
+        return fail(
+            ErrorCode::BadRequest,
+            format!("{path} is not an absolute path, so it means nothing to the daemon"),
+        );
     }
     match fs::canonicalize(path) {
         Ok(path) => Ok(path),
@@ -49,7 +52,10 @@ impl Engine {
     /// Opens what is to become a disk, for this process alone.
     pub(crate) fn open_for_pool(&self, path: &Path) -> Answer<Rc<dyn BlockDevice>> {
         if let Some(pool) = self.pool_with(path) {
-            let message = format!("{} is a disk of pool {pool}, which is open here; nothing was written", path.display());
+            let message = format!(
+                "{} is a disk of pool {pool}, which is open here; nothing was written",
+                path.display()
+            );
             return Err(ErrorBody::new(ErrorCode::DeviceInUse, message).on(path.display().to_string()));
         }
         match in_use(path) {
@@ -150,7 +156,8 @@ impl Engine {
 
     async fn describe(&self, path: &Path) -> Device {
         let shown = path.display().to_string();
-        let device = |state, size_bytes, what: String, pool| Device { path: shown, size_bytes, state, what, pool };
+        let device =
+            |state, size_bytes, what: String, pool| Device { path: shown, size_bytes, state, what, pool };
         if let Ok(Some(by)) = in_use(path) {
             return device(DeviceState::InUse, None, by.to_string(), None);
         }
@@ -170,7 +177,9 @@ impl Engine {
                 let what = format!("a disk of pool {}", label.pool_name);
                 device(DeviceState::Member, Some(size.0), what, Some(label.pool_name.to_string()))
             }
-            Ok(Contents::Unusable(error)) => device(DeviceState::Unusable, Some(size.0), error.to_string(), None),
+            Ok(Contents::Unusable(error)) => {
+                device(DeviceState::Unusable, Some(size.0), error.to_string(), None)
+            }
             Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
         }
     }
@@ -210,7 +219,8 @@ impl Places {
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
-            let large = fs::metadata(&path).is_ok_and(|status| status.is_file() && status.len() >= FILE_BYTES_MIN);
+            let large =
+                fs::metadata(&path).is_ok_and(|status| status.is_file() && status.len() >= FILE_BYTES_MIN);
             if large {
                 self.add(&path);
             }

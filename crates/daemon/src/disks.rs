@@ -5,14 +5,16 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA};
 use dolmen_block_io::BlockDevice;
-use dolmen_disk::{Contents, look};
+use dolmen_disk::{Contents, MemberState, look};
 use dolmen_pool::{Disk, check_devices};
-use dolmen_units::Epoch;
+use dolmen_space::Progress;
+use dolmen_units::{DiskSlot, Epoch};
 
 use crate::caller::Answer;
 use crate::devices::canonical;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::ledger::Replacing;
 use crate::plan::{made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 
@@ -41,6 +43,12 @@ impl Engine {
         let _turn = pool.turn.take().await;
         self.check_job_room(&pool)?;
         let old = Self::find_disk(&pool, &what)?;
+        if pool.replacing.borrow().iter().any(|one| one.old == old.slot().0 || one.new == old.slot().0) {
+            let message = format!("{} is part of a replacement already; nothing was changed", old.name());
+            return Err(ErrorBody::new(ErrorCode::Busy, message)
+                .on(what)
+                .hint("`dolmen jobs` shows how far it is"));
+        }
         let disks = NamedDisks::of(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.open_all(&disks.paths)?;
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
@@ -70,42 +78,90 @@ impl Engine {
         let Some(device) = devices.into_iter().next() else {
             return Err(ErrorBody::new(ErrorCode::BadRequest, "no disk was named"));
         };
-        let job = self.begin_replace(&pool, &old, device, disks.overwrite);
-        let mut change = made(plan, format!("{} is being replaced by {}, job {}", old.name(), request.with, job.id));
-        change.job = Some(job);
+        let job = self.begin_replace(&pool, &old, device, &disks.overwrite).await?;
+        let mut change = made(plan, format!("{} is being replaced by {}", old.name(), request.with));
+        change.job = job;
         Ok(change)
     }
 
-    fn begin_replace(
+    /// Takes the new disk in and puts the replacement on record; what then follows goes on with the next daemon when this
+    /// one ends.
+    async fn begin_replace(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
         old: &Rc<Disk>,
         device: Rc<dyn BlockDevice>,
-        overwrite: Vec<String>,
-    ) -> dolmen_api::Job {
-        let subject = format!("{} by {}", old.name(), device.name());
-        let (engine, owner, old) = (Rc::clone(self), Rc::clone(pool), Rc::clone(old));
-        let (name, device_before) = (old.name(), old.device());
-        self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
-            let new = owner.spaces.replace(&old, device, &overwrite, &progress).await;
+        overwrite: &[String],
+    ) -> Answer<Option<dolmen_api::Job>> {
+        let inner = pool.spaces.pool();
+        let added = inner.add_device(device, overwrite, old.member().fault_domain).await;
+        let new = added.map_err(|error| fault::pool(&error))?;
+        if old.is_present() {
+            let retired = inner.set_member_state(old.slot(), MemberState::Retired).await;
+            retired.map_err(|error| fault::pool(&error))?;
+        }
+        let replacing = Replacing { old: old.slot().0, new: new.slot().0 };
+        pool.replacing.borrow_mut().push(replacing);
+        self.remember(pool).await;
+        Ok(self.start_replacing(pool, replacing))
+    }
+
+    /// Goes on with what the daemon before had begun.
+    pub(crate) fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>, replacing: Replacing) {
+        if self.start_replacing(pool, replacing).is_some() {
+            pool.replacing.borrow_mut().push(replacing);
+        }
+    }
+
+    /// The job that moves everything and strikes the old disk; `None` when one of the two is no member any more.
+    fn start_replacing(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        replacing: Replacing,
+    ) -> Option<dolmen_api::Job> {
+        let old = pool.spaces.pool().disk(DiskSlot(replacing.old))?;
+        let new = pool.spaces.pool().disk(DiskSlot(replacing.new))?;
+        let subject = format!("{} by {}", old.name(), new.name());
+        let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
+        Some(self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
+            let result = engine.move_all(&owner, &old, &new, &progress).await;
+            if result.is_ok() {
+                owner.replacing.borrow_mut().retain(|one| *one != replacing);
+            }
             engine.remember(&owner).await;
-            let new = new.map_err(|error| fault::space(&error))?;
-            let left = owner.spaces.pool().disk(old.slot()).is_some();
-            if left {
-                let message = format!("{} has what could be read; {name} still holds the rest", new.name());
-                return Err(ErrorBody::new(ErrorCode::Io, message).hint("scrub the pool, or attach the disks that are absent"));
+            result
+        }))
+    }
+
+    async fn move_all(
+        &self,
+        owner: &OpenPool,
+        old: &Disk,
+        new: &Disk,
+        progress: &Progress,
+    ) -> Answer<String> {
+        let pool = owner.spaces.pool();
+        let (name, device) = (old.name(), old.device());
+        let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
+        if !moved.map_err(|error| fault::space(&error))? {
+            let message = format!("{} has what could be read; {name} still holds the rest", new.name());
+            return Err(ErrorBody::new(ErrorCode::Io, message)
+                .hint("attach the disks that are absent, then replace it once more or restart the daemon"));
+        }
+        pool.strike(old.slot()).await.map_err(|error| fault::pool(&error))?;
+        let mut text = format!("{} has taken the place of {name}", new.name());
+        if let Err(error) = pool.tend_voters().await {
+            text.push_str(&format!("; the metadata has too few copies: {error}"));
+        }
+        if let Some(device) = device {
+            // What is left of it must not be taken for a member by the next who looks.
+            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
+            if let Err(error) = wiped {
+                text.push_str(&format!("; its labels could not be wiped: {error}"));
             }
-            let mut text = format!("{} has taken the place of {name}", new.name());
-            if let Some(device) = device_before {
-                // What is left of it must not be taken for a member by the next who looks.
-                let wiped = dolmen_disk::wipe(&engine.seams, device.as_ref(), Epoch(u64::MAX)).await;
-                if let Err(error) = wiped {
-                    text.push_str(&format!("; its labels could not be wiped: {error}"));
-                }
-                engine.members.release(&[name]);
-            }
-            Ok(text)
-        })
+            self.members.release(&[name]);
+        }
+        Ok(text)
     }
 
     /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
@@ -119,12 +175,18 @@ impl Engine {
     }
 
     /// Takes a disk that was away back in, and brings it up to date.
-    pub(crate) async fn online_disk(self: Rc<Self>, name: String, what: String, request: OnlineDisk) -> Answer<Change> {
+    pub(crate) async fn online_disk(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: OnlineDisk,
+    ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let _turn = pool.turn.take().await;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
-        let plan = pool.plan(true, vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()]);
+        let plan =
+            pool.plan(true, vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()]);
         if disk.is_present() {
             return Ok(planned(plan, format!("{} takes part already", disk.name())));
         }
@@ -154,13 +216,16 @@ impl Engine {
     }
 
     async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
-        let hints: Vec<PathBuf> = pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
+        let hints: Vec<PathBuf> =
+            pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
         let found = self.look_at(&self.places(&hints)).await;
         let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
         let path = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
         path.map(|candidate| PathBuf::from(candidate.device.name())).ok_or_else(|| {
             let message = format!("{} was not found anywhere", disk.name());
-            ErrorBody::new(ErrorCode::NoSuchDevice, message).on(disk.name()).hint("attach it, or name the path where it is now")
+            ErrorBody::new(ErrorCode::NoSuchDevice, message)
+                .on(disk.name())
+                .hint("attach it, or name the path where it is now")
         })
     }
 }

@@ -25,7 +25,7 @@ use crate::caller::{Answer, Work};
 use crate::config::Config;
 use crate::fault;
 use crate::jobs::Jobs;
-use crate::ledger::{Ledger, Remembered};
+use crate::ledger::{Ledger, Remembered, Replacing};
 use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::scribe::Scribe;
@@ -42,12 +42,21 @@ pub(crate) struct OpenPool {
     /// Jobs of this pool, one at a time.
     pub(crate) job_turn: Turn,
     pub(crate) is_closing: Cell<bool>,
+    /// Disks whose content is being moved.
+    pub(crate) replacing: RefCell<Vec<Replacing>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), Turn::default());
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false) })
+        Rc::new(Self {
+            spaces,
+            mode,
+            turn,
+            job_turn,
+            is_closing: Cell::new(false),
+            replacing: RefCell::default(),
+        })
     }
 
     pub(crate) fn id(&self) -> PoolId {
@@ -60,7 +69,9 @@ impl OpenPool {
 
     pub(crate) fn space(&self, name: &str) -> Answer<Rc<Space>> {
         self.spaces.find(name).map_err(|error| {
-            fault::space(&error).on(format!("{}/{name}", self.name())).hint("`dolmen space list` shows all spaces")
+            fault::space(&error)
+                .on(format!("{}/{name}", self.name()))
+                .hint("`dolmen space list` shows all spaces")
         })
     }
 }
@@ -93,7 +104,13 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(handle: Handle, config: Rc<Config>, host: HostId, scribe: Rc<Scribe>, ways: Ways) -> Rc<Self> {
+    pub(crate) fn new(
+        handle: Handle,
+        config: Rc<Config>,
+        host: HostId,
+        scribe: Rc<Scribe>,
+        ways: Ways,
+    ) -> Rc<Self> {
         let seams = handle.seams();
         let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&scribe));
         Rc::new(Self {
@@ -159,7 +176,9 @@ impl Engine {
             return Err(error.hint(format!("attach its disks, then `dolmen pool import {name}`")));
         }
         let message = format!("there is no pool {name} here");
-        Err(ErrorBody::new(ErrorCode::NoSuchPool, message).on(name).hint("`dolmen pool list` shows all pools"))
+        Err(ErrorBody::new(ErrorCode::NoSuchPool, message)
+            .on(name)
+            .hint("`dolmen pool list` shows all pools"))
     }
 
     /// A pool that takes changes.

@@ -58,7 +58,9 @@ impl DaemonError {
     #[must_use]
     pub fn exit(&self) -> ExitCode {
         match self {
-            Self::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ExitCode::Permission,
+            Self::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                ExitCode::Permission
+            }
             Self::File { .. } | Self::Thread { .. } => ExitCode::Io,
             Self::Locked { .. } => ExitCode::Busy,
             Self::HostId { .. } => ExitCode::Config,

@@ -18,7 +18,9 @@ pub(crate) fn open_device(error: &DeviceOpenError) -> ErrorBody {
         | DeviceOpenError::NotADisk { path }
         | DeviceOpenError::Zoned { path }
         | DeviceOpenError::BlockSize { path, .. } => (ErrorCode::UnfitDevice, path),
-        DeviceOpenError::Locked { path } | DeviceOpenError::InUse { path, .. } => (ErrorCode::DeviceInUse, path),
+        DeviceOpenError::Locked { path } | DeviceOpenError::InUse { path, .. } => {
+            (ErrorCode::DeviceInUse, path)
+        }
         DeviceOpenError::System { path, .. } => (ErrorCode::Io, path),
     };
     body(code, error).on(path.display().to_string())
@@ -30,9 +32,9 @@ pub(crate) fn create(error: &CreateError) -> ErrorBody {
         CreateError::Twice { name } | CreateError::Extent { name, .. } | CreateError::Zoned { name } => {
             (ErrorCode::UnfitDevice, Some(name))
         }
-        CreateError::Foreign { name, .. } | CreateError::Member { name, .. } | CreateError::Unusable { name, .. } => {
-            (ErrorCode::ForeignData, Some(name))
-        }
+        CreateError::Foreign { name, .. }
+        | CreateError::Member { name, .. }
+        | CreateError::Unusable { name, .. } => (ErrorCode::ForeignData, Some(name)),
         CreateError::Device { name, .. } => (ErrorCode::Io, Some(name)),
         CreateError::Label(_) | CreateError::Store(_) => (ErrorCode::Io, None),
         CreateError::Record(_) => (ErrorCode::Internal, None),
@@ -72,7 +74,9 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
     let code = match error {
         PoolError::ReadOnly { .. } => ErrorCode::ReadOnly,
         PoolError::Latched { .. } => ErrorCode::PoolStopped,
-        PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. } => ErrorCode::NoSpace,
+        PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. } => {
+            ErrorCode::NoSpace
+        }
         PoolError::TooLarge { .. } | PoolError::Full { .. } => ErrorCode::BadRequest,
         PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
         PoolError::Join { source, .. } => return create(source),
@@ -87,7 +91,9 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
     };
     let found = body(code, error);
     match error {
-        PoolError::NoSpace { .. } => found.hint("add a disk, or delete or trim something; `dolmen df` shows what fits"),
+        PoolError::NoSpace { .. } => {
+            found.hint("add a disk, or delete or trim something; `dolmen df` shows what fits")
+        }
         PoolError::Latched { .. } => found.hint("attach the missing disks, then restart the daemon"),
         PoolError::ReadOnly { .. } => found.hint("import it for writing first"),
         PoolError::NoSuchDisk { .. } => found.hint("`dolmen disk list` shows path, id and slot of each disk"),
@@ -103,7 +109,9 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         }
         SpaceError::NoSpaceBelow { name } => (ErrorCode::NoSpace, Some(name.to_string())),
         SpaceError::Pool(inner) => return pool(inner),
-        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. }) => (ErrorCode::BadSize, None),
+        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. }) => {
+            (ErrorCode::BadSize, None)
+        }
         SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
         SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } => (ErrorCode::BadSize, None),

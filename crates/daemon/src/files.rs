@@ -92,7 +92,8 @@ pub(crate) fn host_id(state: &Path) -> Result<HostId, DaemonError> {
     let text = read_if_any(&path).map_err(DaemonError::file("reading", &path))?;
     if let Some(text) = text {
         let parsed = text.trim().parse().ok().filter(|host: &HostId| !host.is_none());
-        return parsed.ok_or_else(|| DaemonError::HostId { path, found: text.trim().chars().take(80).collect() });
+        return parsed
+            .ok_or_else(|| DaemonError::HostId { path, found: text.trim().chars().take(80).collect() });
     }
     let host = match fs::read_to_string(MACHINE_ID) {
         Ok(machine) if machine.trim().len() >= 32 => derived_id(machine.trim()),

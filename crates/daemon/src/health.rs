@@ -26,15 +26,22 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
     let name = format!("{}/{}", open.name(), space.name());
     if absent > redundancy && space.claimed().0 > 0 {
         health = Health::Unhealthy;
-        why.push(format!("parts of space {name} may be out of reach: {absent} disks are absent, it survives {redundancy}"));
+        why.push(format!(
+            "parts of space {name} may be out of reach: {absent} disks are absent, it survives {redundancy}"
+        ));
     } else if absent > 0 && space.claimed().0 > 0 {
         health = Health::Warning;
-        why.push(format!("space {name} survives the loss of {} more disks instead of {redundancy}", redundancy - absent));
+        why.push(format!(
+            "space {name} survives the loss of {} more disks instead of {redundancy}",
+            redundancy - absent
+        ));
     }
     let incidents = open.spaces.incidents();
     let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
-    let lost: Vec<String> =
-        of_kind(IncidentKind::Lost).take(PLACES_MAX).map(|one| format!("{} at byte {}", one.length, one.at)).collect();
+    let lost: Vec<String> = of_kind(IncidentKind::Lost)
+        .take(PLACES_MAX)
+        .map(|one| format!("{} at byte {}", one.length, one.at))
+        .collect();
     if !lost.is_empty() {
         health = Health::Unhealthy;
         let count = of_kind(IncidentKind::Lost).count();
@@ -43,7 +50,9 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
     let taken = of_kind(IncidentKind::TakenAsFound).count();
     if taken > 0 {
         health = health.max(Health::Warning);
-        why.push(format!("in {taken} places of space {name}, what was being written at a crash was taken as it was found"));
+        why.push(format!(
+            "in {taken} places of space {name}, what was being written at a crash was taken as it was found"
+        ));
     }
     (health, why)
 }
@@ -68,7 +77,11 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     let absent = absent_names(open);
     if !absent.is_empty() {
         health = health.max(Health::Warning);
-        why.push(format!("{} of pool {name} {} absent", absent.join(", "), if absent.len() == 1 { "is" } else { "are" }));
+        why.push(format!(
+            "{} of pool {name} {} absent",
+            absent.join(", "),
+            if absent.len() == 1 { "is" } else { "are" }
+        ));
     }
     for disk in pool.disks().iter().filter(|disk| disk.is_present()) {
         let counted = disk.counters();
@@ -77,7 +90,10 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
             health = health.max(Health::Warning);
             why.push(format!(
                 "{} had {} failed reads, {} failed writes, {} damaged blocks",
-                disk.name(), counted.read_errors, counted.write_errors, counted.checksum_errors
+                disk.name(),
+                counted.read_errors,
+                counted.write_errors,
+                counted.checksum_errors
             ));
         }
     }
@@ -111,17 +127,28 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let mut todo = Vec::new();
     match open.spaces.pool().state() {
         PoolState::Writable => {}
-        PoolState::ReadOnly(_) => todo.push(format!("to write to pool {name}: dolmen pool export, then dolmen pool import {name}")),
-        PoolState::Latched(_) => todo.push(format!("attach the missing disks of pool {name}, then restart the daemon")),
+        PoolState::ReadOnly(_) => {
+            todo.push(format!("to write to pool {name}: dolmen pool export, then dolmen pool import {name}"))
+        }
+        PoolState::Latched(_) => {
+            todo.push(format!("attach the missing disks of pool {name}, then restart the daemon"))
+        }
     }
     let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
     for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
         let slot = disk.slot().0;
-        todo.push(format!("attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} NEW`", disk.name()));
+        todo.push(format!(
+            "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} NEW`",
+            disk.name()
+        ));
     }
     for space in open.spaces.list() {
-        if open.spaces.incidents().iter().any(|one| one.space == space.id() && one.kind == IncidentKind::Lost) {
-            todo.push(format!("restore the lost ranges of {name}/{} from a backup by writing them again", space.name()));
+        if open.spaces.incidents().iter().any(|one| one.space == space.id() && one.kind == IncidentKind::Lost)
+        {
+            todo.push(format!(
+                "restore the lost ranges of {name}/{} from a backup by writing them again",
+                space.name()
+            ));
         }
     }
     todo
@@ -164,12 +191,15 @@ impl Engine {
 }
 
 fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> String {
-    let counted = |count: usize, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
+    let counted =
+        |count: usize, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
     let all = format!("{} with {}", counted(pools, "pool"), counted(spaces, "space"));
     match health {
         Health::Healthy if pools == 0 => "healthy: there is no pool yet".to_owned(),
         Health::Healthy => format!("healthy: {all}, everything is as it should be"),
-        Health::Warning => format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons)),
+        Health::Warning => {
+            format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons))
+        }
         Health::Unhealthy => format!("unhealthy: {all}; data or a whole pool is out of reach or lost"),
     }
 }

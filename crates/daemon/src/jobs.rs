@@ -62,13 +62,15 @@ impl Entry {
         if pace.at.is_some() && millis < 500 {
             return;
         }
-        if millis > 0 {
-            pace.rate = bytes.saturating_sub(pace.bytes).saturating_mul(1000) / millis;
-            let stretch = rows.saturating_sub(pace.rows).saturating_mul(1_000_000) / millis;
-            if stretch > 0 {
-                pace.slowest = Some(pace.slowest.map_or(stretch, |slowest| slowest.min(stretch)));
-                pace.fastest = Some(pace.fastest.map_or(stretch, |fastest| fastest.max(stretch)));
-            }
+        let per_second = |count: u64, scale: u64| count.saturating_mul(scale).checked_div(millis);
+        if let Some(rate) = per_second(bytes.saturating_sub(pace.bytes), 1000) {
+            pace.rate = rate;
+        }
+        if let Some(stretch) =
+            per_second(rows.saturating_sub(pace.rows), 1_000_000).filter(|stretch| *stretch > 0)
+        {
+            pace.slowest = Some(pace.slowest.map_or(stretch, |slowest| slowest.min(stretch)));
+            pace.fastest = Some(pace.fastest.map_or(stretch, |fastest| fastest.max(stretch)));
         }
         self.pace.set(Pace { at: Some(now), rows, bytes, ..pace });
     }
@@ -93,7 +95,10 @@ impl Entry {
             done_bytes,
             rate_bytes_per_s: pace.rate,
             elapsed_s: self.started.get().map_or(0, |at| self.ended.get().unwrap_or(now).since(at).as_secs()),
-            eta: eta.map(|(fastest, slowest)| Eta { earliest_s: left / fastest, latest_s: left.div_ceil(slowest) }),
+            eta: eta.map(|(fastest, slowest)| Eta {
+                earliest_s: left / fastest,
+                latest_s: left.div_ceil(slowest),
+            }),
             result: self.result.borrow().clone(),
         }
     }
@@ -101,9 +106,11 @@ impl Entry {
 
 impl Jobs {
     pub(crate) fn sample(&self, now: Moment) {
-        self.entries.borrow().values().filter(|entry| entry.state.get() == JobState::Running).for_each(|entry| {
-            entry.sample(now);
-        });
+        self.entries.borrow().values().filter(|entry| entry.state.get() == JobState::Running).for_each(
+            |entry| {
+                entry.sample(now);
+            },
+        );
     }
 
     pub(crate) fn list(&self, now: Moment) -> Vec<Job> {
@@ -134,7 +141,8 @@ impl Jobs {
         });
         let mut entries = self.entries.borrow_mut();
         entries.insert(id, Rc::clone(&entry));
-        let ended: Vec<u64> = entries.values().filter(|entry| !entry.is_running()).map(|entry| entry.id).collect();
+        let ended: Vec<u64> =
+            entries.values().filter(|entry| !entry.is_running()).map(|entry| entry.id).collect();
         for old in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
             entries.remove(old);
         }
@@ -180,7 +188,9 @@ impl Engine {
     pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<Job> {
         let stale = pool.spaces.stale_rows().await.unwrap_or_default().len();
         let waiting = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-        if stale == 0 || waiting.iter().any(|job| job.kind == JobKind::Resync && job.state == JobState::Waiting) {
+        if stale == 0
+            || waiting.iter().any(|job| job.kind == JobKind::Resync && job.state == JobState::Waiting)
+        {
             return None;
         }
         Some(self.start_resync(pool))
@@ -220,8 +230,11 @@ impl Engine {
     pub(crate) fn check_job_room(&self, pool: &OpenPool) -> Answer<()> {
         let running = self.jobs.of_pool(&pool.name(), self.seams.clock.now()).len();
         if running >= RUNNING_MAX {
-            let message = format!("pool {} has {running} jobs waiting already; nothing was begun", pool.name());
-            return Err(ErrorBody::new(ErrorCode::Busy, message).on(pool.name()).hint("wait until some have ended"));
+            let message =
+                format!("pool {} has {running} jobs waiting already; nothing was begun", pool.name());
+            return Err(ErrorBody::new(ErrorCode::Busy, message)
+                .on(pool.name())
+                .hint("wait until some have ended"));
         }
         Ok(())
     }

@@ -25,6 +25,13 @@ pub(crate) struct ServedSpace {
     pub(crate) read_only: bool,
 }
 
+/// A disk whose content is being moved to another, by their places in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replacing {
+    pub(crate) old: u16,
+    pub(crate) new: u16,
+}
+
 /// A pool, as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
@@ -37,14 +44,15 @@ pub(crate) struct Remembered {
     pub(crate) paths: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) served: Vec<ServedSpace>,
+    /// Replacements that go on with the next daemon.
     #[serde(default)]
-    pub(crate) attached: Vec<u64>,
+    pub(crate) replacing: Vec<Replacing>,
 }
 
 impl Remembered {
     pub(crate) fn new(id: PoolId, name: &str, mode: ImportMode, paths: Vec<PathBuf>) -> Self {
         let (id, name) = (id.to_string(), name.to_owned());
-        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), attached: Vec::new() }
+        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), replacing: Vec::new() }
     }
 }
 
@@ -95,7 +103,9 @@ fn read_all(folder: &Path) -> io::Result<Vec<(PoolId, Remembered)>> {
         match parsed {
             Some(Ok(what)) if what.version == VERSION => match what.id.parse() {
                 Ok(id) => pools.push((id, what)),
-                Err(error) => tracing::warn!(path = %path.display(), %error, "a remembered pool makes no sense"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "a remembered pool makes no sense")
+                }
             },
             Some(Ok(what)) => {
                 tracing::warn!(path = %path.display(), found = what.version, expected = VERSION, "a later version remembered this pool; import it by hand");

@@ -78,7 +78,8 @@ const ENGINE_STACK_BYTES: usize = 4 << 20;
 /// Logs to standard error what happens, from `info` on unless [`LOG_VARIABLE`] says otherwise. Once per process.
 pub fn init_logging() {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    let logging =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     // A program that has set its own logging up keeps it.
     let _ = logging.try_init();
 }
@@ -94,8 +95,11 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
         make_folder(folder)?;
     }
     let socket_lock = lock_beside(&config.socket);
-    let _locks =
-        [Lock::take(&config.state.join("lock"))?, Lock::take(&config.run.join("lock"))?, Lock::take(&socket_lock)?];
+    let _locks = [
+        Lock::take(&config.state.join("lock"))?,
+        Lock::take(&config.run.join("lock"))?,
+        Lock::take(&socket_lock)?,
+    ];
     let host = host_id(&config.state)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| DaemonError::Thread { name: "control", source })?;

@@ -24,7 +24,11 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Config, String> {
             "--socket" => config.socket = PathBuf::from(value),
             "--look-in" => config.look_in.push(PathBuf::from(value)),
             "--links" => config.links = PathBuf::from(value),
-            _ => return Err(format!("unknown setting {argument}; known are --state, --run, --socket, --look-in, --links, --named-only")),
+            _ => {
+                return Err(format!(
+                    "unknown setting {argument}; known are --state, --run, --socket, --look-in, --links, --named-only"
+                ));
+            }
         }
     }
     Ok(config)
@@ -53,7 +57,8 @@ fn main() -> ExitCode {
 }
 
 fn report(error: &DaemonError) {
-    let causes: Vec<String> =
-        std::iter::successors(std::error::Error::source(error), |cause| cause.source()).map(ToString::to_string).collect();
+    let causes: Vec<String> = std::iter::successors(std::error::Error::source(error), |cause| cause.source())
+        .map(ToString::to_string)
+        .collect();
     tracing::error!(causes = causes.join(": "), "{error}");
 }

@@ -8,7 +8,8 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::{
-    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload, Submission,
+    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload,
+    Submission,
 };
 use dolmen_block_linux::LinuxDevice;
 use dolmen_units::Epoch;
@@ -27,7 +28,13 @@ impl MemberDevice {
     pub(crate) fn new(device: Rc<LinuxDevice>) -> Rc<Self> {
         let (name, geometry) = (device.name(), device.geometry());
         let refused = Completions::new();
-        Rc::new(Self { device: RefCell::new(Some(device)), name, geometry, counters: Cell::default(), refused })
+        Rc::new(Self {
+            device: RefCell::new(Some(device)),
+            name,
+            geometry,
+            counters: Cell::default(),
+            refused,
+        })
     }
 
     /// Closes the device, once the commands under way have ended. Later ones find it gone.

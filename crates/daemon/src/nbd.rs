@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::net::Shutdown;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,8 +15,9 @@ use dolmen_block_io::{Durability, Seams, sleep};
 use dolmen_block_linux::{Listener, Socket, SocketError};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_nbd::{
-    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Effort, Export, ExportError, Exports, Extents, Holes,
-    Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive, Refusal, Segments, Server, Zeroing,
+    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Effort, Export, ExportError, Exports,
+    Extents, Holes, Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive, Refusal,
+    Segments, Server, Zeroing,
 };
 use dolmen_pool::PoolError;
 use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
@@ -47,7 +47,8 @@ impl Served {
 
     fn profile(&self) -> Profile {
         let spec = self.space.spec();
-        let rotational = self.spaces.pool().disks().iter().filter_map(|disk| disk.geometry()).any(|g| g.rotational);
+        let rotational =
+            self.spaces.pool().disks().iter().filter_map(|disk| disk.geometry()).any(|g| g.rotational);
         Profile {
             name: self.name.clone(),
             description: format!("{}, {}", spec.resiliency, spec.size),
@@ -84,7 +85,10 @@ impl Exports for Catalog {
 
     async fn list(&self) -> Result<Vec<Listed>, Refusal> {
         let served = self.served.borrow();
-        let line = |served: &Rc<Served>| Listed { name: served.name.clone(), description: served.profile().description };
+        let line = |served: &Rc<Served>| Listed {
+            name: served.name.clone(),
+            description: served.profile().description,
+        };
         Ok(served.values().map(line).collect())
     }
 }
@@ -221,12 +225,10 @@ impl Connection for Client {
         (buffer, result.map_err(connection_error))
     }
 
-    fn send(&self, mut parts: Vec<Shared>) -> impl Future<Output = (Vec<Shared>, Result<(), ConnectionError>)> {
-        async move {
-            let result = self.socket.send(&parts).await.map_err(connection_error);
-            parts.clear();
-            (parts, result)
-        }
+    async fn send(&self, mut parts: Vec<Shared>) -> (Vec<Shared>, Result<(), ConnectionError>) {
+        let result = self.socket.send(&parts).await.map_err(connection_error);
+        parts.clear();
+        (parts, result)
     }
 
     fn close(&self) {
@@ -278,10 +280,17 @@ impl NbdServer {
     }
 
     /// Serves a space under a name.
-    pub(crate) fn add(&self, name: String, spaces: &Rc<Spaces>, space: &Rc<Space>, access: Access) -> Rc<Served> {
+    pub(crate) fn add(
+        &self,
+        name: String,
+        spaces: &Rc<Spaces>,
+        space: &Rc<Space>,
+        access: Access,
+    ) -> Rc<Served> {
         let (spaces, space) = (Rc::clone(spaces), Rc::clone(space));
         let pool = spaces.pool().id();
-        let served = Rc::new(Served { pool, name: name.clone(), access, spaces, space, clients: Cell::new(0) });
+        let served =
+            Rc::new(Served { pool, name: name.clone(), access, spaces, space, clients: Cell::new(0) });
         self.server.exports().served.borrow_mut().insert(name, Rc::clone(&served));
         served
     }

@@ -65,7 +65,9 @@ impl Engine {
                 let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
                 self.seams.spawner.spawn("nbd listener", Box::pin(listening));
             }
-            Err(error) => tracing::error!(path = %path.display(), %error, "spaces cannot be served: no socket"),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "spaces cannot be served: no socket")
+            }
         }
     }
 
@@ -85,6 +87,9 @@ impl Engine {
         }
         let pool = self.open_pool(id, &paths, mode).await?;
         self.serve_again(&pool, &remembered.served);
+        for replacing in &remembered.replacing {
+            self.go_on_replacing(&pool, *replacing);
+        }
         self.remember(&pool).await;
         Ok(())
     }
@@ -99,17 +104,31 @@ impl Engine {
     }
 
     /// Opens a pool whose disks are at the paths, recovers its spaces, and begins what has to be brought up to date.
-    async fn open_pool(self: &Rc<Self>, id: PoolId, paths: &[PathBuf], mode: ImportMode) -> Answer<Rc<OpenPool>> {
+    async fn open_pool(
+        self: &Rc<Self>,
+        id: PoolId,
+        paths: &[PathBuf],
+        mode: ImportMode,
+    ) -> Answer<Rc<OpenPool>> {
         let (mut found, refused) = self.take_members(id, paths).await;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         if candidates.is_empty() {
-            let mut error = ErrorBody::new(ErrorCode::DeviceInUse, "none of the pool's disks could be opened");
+            let mut error =
+                ErrorBody::new(ErrorCode::DeviceInUse, "none of the pool's disks could be opened");
             error.causes = refused;
             return Err(error.on(id.to_string()));
         }
         let options = OpenOptions { mode: open_mode(mode) };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await;
-        self.take_over(opened.map_err(|error| fault::open(&error))?, mode).await
+        let pool = match opened {
+            Ok(opened) => self.take_over(opened, mode).await,
+            Err(error) => Err(fault::open(&error)),
+        };
+        if pool.is_err() {
+            let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            self.members.release(&names);
+        }
+        pool
     }
 
     /// Recovers the spaces of a pool that was opened, and takes it into the list.
@@ -135,7 +154,8 @@ impl Engine {
 
     pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {
         let disks = pool.spaces.pool().disks();
-        let mut paths: Vec<PathBuf> = disks.iter().filter(|disk| disk.is_present()).map(|disk| disk.name().into()).collect();
+        let mut paths: Vec<PathBuf> =
+            disks.iter().filter(|disk| disk.is_present()).map(|disk| disk.name().into()).collect();
         // Where absent disks were stays a hint for as long as they are members.
         let known = self.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
         paths.extend(known.into_iter().flatten());
@@ -143,10 +163,14 @@ impl Engine {
         paths.dedup();
         let mut what = Remembered::new(pool.id(), &pool.name(), pool.mode, paths);
         let served = self.nbd.list();
+        what.replacing.clone_from(&pool.replacing.borrow());
         what.served = served
             .iter()
             .filter(|served| served.pool == pool.id())
-            .map(|served| ServedSpace { space: served.space.id().0, read_only: served.access == Access::ReadOnly })
+            .map(|served| ServedSpace {
+                space: served.space.id().0,
+                read_only: served.access == Access::ReadOnly,
+            })
             .collect();
         self.ledger.put(pool.id(), &what).await
     }
@@ -164,12 +188,16 @@ impl Engine {
             let message = format!("another pool named {name} is open already; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("export that one first"));
         }
-        let members = candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
+        let members =
+            candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let mut steps = vec![format!("open pool {name} from {} of its {members} disks", paths.len())];
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
         if request.dry_run {
             let plan = plan_of(0, 0, steps);
-            return Ok(planned(plan, format!("pool {name} would be opened from {} of {members} disks", paths.len())));
+            return Ok(planned(
+                plan,
+                format!("pool {name} would be opened from {} of {members} disks", paths.len()),
+            ));
         }
         drop(found);
         let pool = self.open_pool(id, &paths, request.mode).await?;
@@ -213,7 +241,13 @@ impl Engine {
 }
 
 fn plan_of(before: u64, after: u64, steps: Vec<String>) -> Plan {
-    Plan { usable_before_bytes: before, usable_after_bytes: after, moved_bytes: 0, is_reversible: true, steps }
+    Plan {
+        usable_before_bytes: before,
+        usable_after_bytes: after,
+        moved_bytes: 0,
+        is_reversible: true,
+        steps,
+    }
 }
 
 fn paths_of(candidates: &[Candidate]) -> Vec<PathBuf> {

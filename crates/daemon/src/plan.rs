@@ -112,7 +112,8 @@ pub(crate) fn check_typed(typed: Option<&str>, name: &str, what: &str) -> Answer
     match typed {
         Some(typed) if typed == name => Ok(()),
         Some(typed) => {
-            let message = format!("{typed:?} was typed to destroy {what} {name}: not the same; nothing was changed");
+            let message =
+                format!("{typed:?} was typed to destroy {what} {name}: not the same; nothing was changed");
             Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name))
         }
         None => {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument, SCHEMA, Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument,
+    SCHEMA, Simple,
 };
 use dolmen_pool::{CreateOptions, check_devices, create};
 use dolmen_units::Epoch;
@@ -24,7 +25,8 @@ pub(crate) struct NamedDisks {
 impl NamedDisks {
     pub(crate) fn of(disks: &[String], destroy: &[String]) -> Answer<Self> {
         if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
-            let message = format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
+            let message =
+                format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(stranger.as_str()));
         }
         let paths = disks.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
@@ -57,7 +59,8 @@ impl Engine {
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
         let extents = checked.map_err(|error| fault::create(&error))?;
         let domain = |slot: u16| request.fault_domains.get(usize::from(slot)).copied().unwrap_or(0);
-        let offers: Vec<_> = (0u16..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, domain(slot))).collect();
+        let offers: Vec<_> =
+            (0u16..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, domain(slot))).collect();
         let mut steps = disks.steps("claim");
         steps.push(format!("make pool {name}"));
         let plan = Plan {
@@ -70,8 +73,11 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be made of {} disks", devices.len())));
         }
-        let options =
-            CreateOptions { name: name.clone(), overwrite: disks.overwrite, fault_domains: request.fault_domains };
+        let options = CreateOptions {
+            name: name.clone(),
+            overwrite: disks.overwrite,
+            fault_domains: request.fault_domains,
+        };
         let opened = create(&self.seams, Rc::clone(&self.arbiter), &devices, &options).await;
         let opened = opened.map_err(|error| fault::create(&error))?;
         let pool = self.take_over(opened, ImportMode::Write).await?;
@@ -115,7 +121,9 @@ impl Engine {
     pub(crate) fn check_unused(&self, pool: &OpenPool, doing: &str) -> Answer<()> {
         let name = pool.name();
         let mut users = Vec::new();
-        for served in self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0) {
+        for served in
+            self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0)
+        {
             users.push(format!("space {} has {} NBD clients", served.name, served.client_count()));
         }
         users.extend(self.attached_of(pool));
@@ -125,8 +133,13 @@ impl Engine {
         if users.is_empty() {
             return Ok(());
         }
-        let message = format!("pool {name} cannot be {doing} while it is in use: {}; nothing was changed", users.join("; "));
-        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("detach and disconnect them, wait for the jobs, then try again"))
+        let message = format!(
+            "pool {name} cannot be {doing} while it is in use: {}; nothing was changed",
+            users.join("; ")
+        );
+        Err(ErrorBody::new(ErrorCode::Busy, message)
+            .on(name)
+            .hint("detach and disconnect them, wait for the jobs, then try again"))
     }
 
     /// Lets go of the disks of a pool that was closed.
@@ -154,8 +167,13 @@ impl Engine {
             "write everything back".to_owned(),
             format!("give pool {name} up, so that any host may open it"),
         ];
-        let plan =
-            Plan { usable_before_bytes: before, usable_after_bytes: 0, moved_bytes: 0, is_reversible: true, steps };
+        let plan = Plan {
+            usable_before_bytes: before,
+            usable_after_bytes: 0,
+            moved_bytes: 0,
+            is_reversible: true,
+            steps,
+        };
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be exported")));
         }
@@ -167,7 +185,9 @@ impl Engine {
         self.release_disks(&pool);
         // Also when it failed: the pool was closed on the way, and its disks say which step was reached.
         let forgotten = self.ledger.remove(pool.id()).await;
-        exported.map_err(|error| fault::space(&error).hint(format!("`dolmen pool import {name}`, then export it again")))?;
+        exported.map_err(|error| {
+            fault::space(&error).hint(format!("`dolmen pool import {name}`, then export it again"))
+        })?;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
         Ok(change)
@@ -186,8 +206,13 @@ impl Engine {
         let mut steps = vec![format!("lose {count} spaces and everything in them")];
         steps.extend(disks.iter().map(|disk| format!("wipe the labels of {}", disk.name())));
         let before = usual_room(&pool.offers());
-        let plan =
-            Plan { usable_before_bytes: before, usable_after_bytes: 0, moved_bytes: 0, is_reversible: false, steps };
+        let plan = Plan {
+            usable_before_bytes: before,
+            usable_after_bytes: 0,
+            moved_bytes: 0,
+            is_reversible: false,
+            steps,
+        };
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be destroyed, with {count} spaces")));
         }
@@ -245,7 +270,10 @@ impl Engine {
     pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
-        let plan = pool.plan(true, vec![format!("read and verify everything in pool {name}, and heal what can be healed")]);
+        let plan = pool.plan(
+            true,
+            vec![format!("read and verify everything in pool {name}, and heal what can be healed")],
+        );
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be scrubbed")));
         }
@@ -255,7 +283,8 @@ impl Engine {
             if bad.is_empty() {
                 return Ok(format!("{blocks} blocks verified, all sound"));
             }
-            let places: Vec<String> = bad.iter().take(20).map(|(space, at)| format!("{space} at byte {at}")).collect();
+            let places: Vec<String> =
+                bad.iter().take(20).map(|(space, at)| format!("{space} at byte {at}")).collect();
             let message = format!("{blocks} blocks verified, {} lost: {}", bad.len(), places.join(", "));
             Err(ErrorBody::new(ErrorCode::Io, message).hint("restore them from a backup"))
         });

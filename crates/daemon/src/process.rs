@@ -4,9 +4,9 @@
 //! memory, and the kernel, to find some, waits for that very page, nothing ever moves again. So: what the process has is
 //! locked in, and what it asks for is given without waiting for write-back.
 
+use rustix::fs::Mode;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Signal, configure_io_flusher_behavior, geteuid, getrlimit, umask};
-use rustix::fs::Mode;
 
 /// The out-of-memory killer takes others first: without this process, the data of all of them stands still.
 const OOM_SCORE: &str = "-900";

@@ -20,8 +20,13 @@ impl Engine {
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
-        let plan =
-            Plan { usable_before_bytes: 0, usable_after_bytes: 0, moved_bytes: 0, is_reversible: true, steps };
+        let plan = Plan {
+            usable_before_bytes: 0,
+            usable_after_bytes: 0,
+            moved_bytes: 0,
+            is_reversible: true,
+            steps,
+        };
         if request.dry_run {
             return Ok(planned(plan, "the daemon would end"));
         }
@@ -45,6 +50,8 @@ impl Engine {
             self.release_disks(&pool);
             self.pools.borrow_mut().remove(&pool.id());
         }
+        // Nobody is to find a door behind which nobody answers.
+        let _ = std::fs::remove_file(&self.nbd.socket);
         Ok(change)
     }
 }

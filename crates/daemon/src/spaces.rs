@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA, ServeSpace,
-    Simple, SpaceDocument,
+    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace,
+    SCHEMA, ServeSpace, Simple, SpaceDocument,
 };
 use dolmen_nbd::Access;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
@@ -23,7 +23,9 @@ fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
         (ResiliencyKind::Mirror, copies) => Resiliency::Mirror { copies: copies.unwrap_or(2) },
         (ResiliencyKind::Simple | ResiliencyKind::Span, Some(copies)) => {
             let message = format!("a simple or span space has one copy, not {copies}; nothing was made");
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()).hint("choose mirror"));
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(name.as_str())
+                .hint("choose mirror"));
         }
     };
     let mut spec = SpaceSpec::usual(name, Bytes(request.size_bytes), resiliency);
@@ -124,8 +126,12 @@ impl Engine {
             self.check_space_unused(&pool, &space, "made smaller")?;
             let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
             if let Some(used_end) = used_end {
-                let message = format!("space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed");
-                return Err(ErrorBody::new(ErrorCode::NotEmpty, message).on(name).hint("trim it, or move the data first"));
+                let message = format!(
+                    "space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed"
+                );
+                return Err(ErrorBody::new(ErrorCode::NotEmpty, message)
+                    .on(name)
+                    .hint("trim it, or move the data first"));
             }
         }
         let plan = pool.plan(true, vec![format!("change the size of {name} from {before} to {after}")]);
@@ -151,7 +157,8 @@ impl Engine {
         let space = pool.space(&space)?;
         let name = parse_name(&request.name)?;
         if pool.spaces.find(name.as_str()).is_ok() {
-            let message = format!("pool {} has a space named {name} already; nothing was changed", pool.name());
+            let message =
+                format!("pool {} has a space named {name} already; nothing was changed", pool.name());
             return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name.as_str()));
         }
         self.check_space_idle(&pool, &space, "renamed")?;
@@ -166,7 +173,12 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn delete_space(self: Rc<Self>, pool: String, space: String, request: Destroy) -> Answer<Change> {
+    pub(crate) async fn delete_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: Destroy,
+    ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
@@ -174,7 +186,11 @@ impl Engine {
         if !request.dry_run {
             let typed = request.destroy.as_deref();
             // Both the short and the full name say which space is meant.
-            let typed = if typed == Some(name.as_str()) { Some(space.name().to_string()) } else { typed.map(str::to_owned) };
+            let typed = if typed == Some(name.as_str()) {
+                Some(space.name().to_string())
+            } else {
+                typed.map(str::to_owned)
+            };
             check_typed(typed.as_deref(), space.name().as_str(), "space")?;
         }
         self.check_space_idle(&pool, &space, "deleted")?;
@@ -200,7 +216,9 @@ impl Engine {
         let clients = served.map_or(0, |served| served.client_count());
         if clients > 0 {
             let name = full_name(pool, space);
-            let message = format!("space {name} cannot be {doing} while {clients} NBD clients have it open; nothing was changed");
+            let message = format!(
+                "space {name} cannot be {doing} while {clients} NBD clients have it open; nothing was changed"
+            );
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
         self.check_not_attached(pool, space, doing)
@@ -212,12 +230,19 @@ impl Engine {
         if self.nbd.find(pool.id(), space.id()).is_some() {
             let name = full_name(pool, space);
             let message = format!("space {name} cannot be {doing} while it is served; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(format!("dolmen unserve {name}")));
+            return Err(ErrorBody::new(ErrorCode::Busy, message)
+                .on(name.as_str())
+                .hint(format!("dolmen unserve {name}")));
         }
         Ok(())
     }
 
-    pub(crate) async fn serve_space(self: Rc<Self>, pool: String, space: String, request: ServeSpace) -> Answer<Change> {
+    pub(crate) async fn serve_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: ServeSpace,
+    ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
@@ -226,8 +251,11 @@ impl Engine {
         let plan = pool.plan(true, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
         if let Some(served) = self.nbd.find(pool.id(), space.id()) {
             if served.access != access {
-                let message = format!("space {name} is served already, and not with that access; nothing was changed");
-                return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(format!("dolmen unserve {name}")));
+                let message =
+                    format!("space {name} is served already, and not with that access; nothing was changed");
+                return Err(ErrorBody::new(ErrorCode::Busy, message)
+                    .on(name.as_str())
+                    .hint(format!("dolmen unserve {name}")));
             }
             let mut change = planned(plan, format!("{name} is served already"));
             change.export = Some(self.view_export(&served));
@@ -240,7 +268,8 @@ impl Engine {
         // On record before anybody is told, so that clients find it again after a restart.
         if let Err(error) = self.try_remember(&pool).await {
             self.nbd.remove(&name);
-            let message = format!("space {name} cannot be put on record as served: {error}; nothing was changed");
+            let message =
+                format!("space {name} cannot be put on record as served: {error}; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
         }
         let mut change = made(plan, format!("{name} is served"));
@@ -248,7 +277,12 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn unserve_space(self: Rc<Self>, pool: String, space: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn unserve_space(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: Simple,
+    ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
@@ -258,7 +292,8 @@ impl Engine {
             return Ok(planned(plan, format!("{name} is not served")));
         };
         if served.client_count() > 0 {
-            let message = format!("{} NBD clients have space {name} open; nothing was changed", served.client_count());
+            let message =
+                format!("{} NBD clients have space {name} open; nothing was changed", served.client_count());
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
         if request.dry_run {

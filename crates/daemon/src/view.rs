@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, Health, Pool, PoolState, PoolTally,
-    ResiliencyKind, SCHEMA, SpaceTally,
+    Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, Health, Pool, PoolState,
+    PoolTally, ResiliencyKind, SCHEMA, SpaceTally,
 };
 use dolmen_disk::MemberState;
 use dolmen_pool::PoolState as State;

@@ -267,10 +267,10 @@ pub(crate) fn link_of(links: &Path, attachment: &Attachment) -> PathBuf {
     links.join(attachment.pool_name.as_str()).join(attachment.space_name.as_str())
 }
 
-/// The device that shows the attachment, if it does.
-pub(crate) fn device_of(attachment: &Attachment) -> Option<LoopDevice> {
+/// The device that shows the attachment's file in the folder at `at`, if it does.
+pub(crate) fn device_of(attachment: &Attachment, at: &Path) -> Option<LoopDevice> {
     let device = LoopDevice { number: attachment.loop_number? };
-    device.carries(Tag::of(attachment), &file_name(attachment)).then_some(device)
+    device.carries(Tag::of(attachment, at), &at.join(file_name(attachment))).then_some(device)
 }
 
 impl Inner {
@@ -432,7 +432,7 @@ impl Files {
         })?;
         let plan = Plan {
             file: std::os::fd::AsFd::as_fd(&file),
-            tag: Tag::of(&attachment),
+            tag: Tag::of(&attachment, &self.at),
             access: attachment.access,
             sector_bytes: attachment.sector_bytes,
             read_ahead_kib: self.read_ahead_kib,
@@ -452,7 +452,7 @@ impl Files {
     /// Takes away what an attachment that failed has left. What cannot be taken away stays recorded.
     fn undo(&self, inner: &mut Inner, space: SpaceKey) {
         let Ok(attachment) = inner.get(space) else { return };
-        let cleared = device_of(&attachment).map_or(Ok(Cleared::Done), LoopDevice::clear);
+        let cleared = device_of(&attachment, &self.at).map_or(Ok(Cleared::Done), LoopDevice::clear);
         match cleared {
             Ok(Cleared::Done) => {}
             Ok(Cleared::InUse) | Err(_) => {
@@ -475,7 +475,7 @@ impl Files {
         let mut attachment = inner.get(space)?;
         let not_attached = || DetachError::NotAttached { space };
         let size = self.shared.host.size(space).ok_or_else(not_attached)?;
-        let device = device_of(&attachment).ok_or_else(not_attached)?;
+        let device = device_of(&attachment, &self.at).ok_or_else(not_attached)?;
         attachment.size_bytes = size.0;
         inner.record(&attachment)?;
         let file = self.shared.nodes.get(attachment.node).ok_or_else(not_attached)?;
@@ -497,7 +497,7 @@ impl Files {
         let mut inner = self.lock();
         let attachment = inner.get(space)?;
         let attached = self.describe(&attachment);
-        if let Some(device) = device_of(&attachment) {
+        if let Some(device) = device_of(&attachment, &self.at) {
             attached.refuse_if_used()?;
             device.write_out()?;
             if device.clear()? == Cleared::InUse {
@@ -518,12 +518,16 @@ impl Files {
     pub fn tend(&self) -> Result<KeeperHealth, KeeperError> {
         let mut inner = self.lock();
         let Inner { made, keeper, .. } = &mut *inner;
-        let (Some(before), Some(socket), true) = (keeper.as_mut(), &made.keeper, self.shared.is_alive())
-        else {
+        let Some(socket) = made.keeper.as_ref().filter(|_| self.shared.is_alive()) else {
             return Ok(KeeperHealth::NotNeeded);
         };
-        if before.is_keeping()? {
+        if let Some(before) = keeper.as_ref()
+            && before.get()?.is_some()
+        {
             return Ok(KeeperHealth::Alive);
+        }
+        if let Some(before) = keeper.take() {
+            before.end()?;
         }
         let fresh = Keeper::start(&self.keeper_program, socket)?;
         fresh.put(self.shared.fuse(), self.shared.region.file())?;

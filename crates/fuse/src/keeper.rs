@@ -184,33 +184,19 @@ impl Keeper {
         self.ask("hold the connection", PUT, &[fuse, slots]).map(|_| ())
     }
 
-    /// Asks for what it holds; it goes on holding it. `None` when it holds nothing.
+    /// Asks for what it holds; it goes on holding it. `None` when it holds nothing, or has just died.
     pub(crate) fn get(&self) -> Result<Option<Kept>, KeeperError> {
         let doing = "hand out the connection";
         let fds = match self.ask(doing, GET, &[]) {
             Ok(fds) => fds,
             Err(KeeperError::Refused { .. }) => return Ok(None),
+            Err(KeeperError::Conversation { source, .. }) if is_gone(&source) => return Ok(None),
             Err(error) => return Err(error),
         };
         let Ok([fuse, slots]) = <[OwnedFd; 2]>::try_from(fds) else {
             return Err(KeeperError::Refused { doing, socket: self.socket.clone() });
         };
         Ok(Some(Kept { fuse, slots }))
-    }
-
-    /// Whether it lives and holds something. One that has ended is reaped.
-    pub(crate) fn is_keeping(&mut self) -> Result<bool, KeeperError> {
-        match self.get() {
-            Ok(kept) => Ok(kept.is_some()),
-            Err(KeeperError::Conversation { source, .. }) if is_gone(&source) => {
-                if let Some(mut child) = self.child.take() {
-                    // It is dead or about to be: nobody listens on its socket any more.
-                    let _ = child.wait();
-                }
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// Tells it that the connection is alive, so that it ends with it.

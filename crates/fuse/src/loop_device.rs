@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,14 +118,21 @@ pub enum LoopError {
 pub(crate) struct Tag([u8; 64]);
 
 impl Tag {
-    pub(crate) fn of(attachment: &Attachment) -> Self {
+    /// The tag of a file in the folder mounted at `at`: another daemon's folder may hold a copy of the same pool.
+    pub(crate) fn of(attachment: &Attachment, at: &Path) -> Self {
         let Attachment { space, node, .. } = attachment;
-        let text = format!("dolmen-{}-{}-{node}", space.pool.short(), space.space.0);
+        let folder = fnv_1a(at.as_os_str().as_bytes());
+        let text = format!("dolmen-{}-{}-{node}-{folder:x}", space.pool.short(), space.space.0);
         let mut tag = [0; 64];
         // The last byte stays zero, as the kernel wants it.
         tag.iter_mut().take(63).zip(text.bytes()).for_each(|(to, from)| *to = from);
         Self(tag)
     }
+}
+
+/// The hash of Fowler, Noll and Vo, to shorten a path; nothing depends on its being hard to forge.
+fn fnv_1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl fmt::Debug for Tag {
@@ -270,8 +278,9 @@ impl LoopDevice {
     /// Whether the device shows that file under that tag.
     ///
     /// The kernel tells the tag only together with the file's attributes, for which it asks us: so the reading threads
-    /// must run. Where the file's connection has ended it tells nothing, and the file's name has to do.
-    pub(crate) fn carries(self, tag: Tag, file_name: &str) -> bool {
+    /// must run. Where the file's connection has ended it tells nothing, and the file's path has to do; it has lost its
+    /// folder if that is not mounted any more.
+    pub(crate) fn carries(self, tag: Tag, file: &Path) -> bool {
         if !self.is_configured() {
             return false;
         }
@@ -279,10 +288,16 @@ impl LoopDevice {
         match Self::info(open.as_fd()) {
             Ok(Some(info)) => info.tag == tag.0,
             Ok(None) => false,
-            Err(_) => fs::read_to_string(self.sysfs("loop/backing_file")).is_ok_and(|path| {
-                Path::new(path.trim_end()).file_name().is_some_and(|name| name == file_name)
+            Err(_) => self.backing_file().is_some_and(|found| {
+                let without_folder = file.file_name().map(|name| Path::new("/").join(name));
+                found == file || without_folder.is_some_and(|name| found == name)
             }),
         }
+    }
+
+    fn backing_file(self) -> Option<PathBuf> {
+        let text = fs::read_to_string(self.sysfs("loop/backing_file")).ok()?;
+        Some(PathBuf::from(text.trim_end_matches('\n')))
     }
 
     /// Whether a file is under the device.

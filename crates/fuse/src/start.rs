@@ -260,7 +260,7 @@ impl Starter {
     /// Tells attachments that go on from those that were half made.
     fn sort_attachments(&mut self, shared: &Shared) {
         for attachment in std::mem::take(&mut self.made.attachments) {
-            match device_of(&attachment) {
+            match device_of(&attachment, &self.at) {
                 Some(device) => {
                     let link = link_of(&self.config.links, &attachment);
                     if let Err(error) = loop_device::link(&link, &device.path()) {
@@ -304,7 +304,7 @@ impl Starter {
     }
 
     fn strand_or_clear(&mut self, attachment: Attachment) {
-        let Some(device) = device_of(&attachment) else { return };
+        let Some(device) = device_of(&attachment, &self.at) else { return };
         let by = holders(&device.path());
         if by.is_empty() && matches!(device.clear(), Ok(Cleared::Done)) {
             return;

@@ -139,13 +139,12 @@ fn a_process_that_has_the_device_open_is_named() {
     rig.start();
     let attached = rig.attach(1, "vm");
     let disk = File::open(&attached.link).unwrap();
-    let mut sleeper = Command::new("sleep").arg("600").stdin(Stdio::from(disk)).spawn().unwrap();
+    let sleeper = rig.sleep_on(disk);
     let refused = rig.files().detach(key(1));
-    let expected = Holder::Process { pid: sleeper.id(), name: "sleep".to_owned() };
+    let expected = Holder::Process { pid: sleeper, name: "sleep".to_owned() };
     let is_named = matches!(&refused, Err(DetachError::Busy { by, .. }) if *by == [expected]);
     File::open(&attached.link).unwrap().read_exact(&mut [0; 4096]).unwrap();
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
+    rig.kill_child();
     assert!(is_named, "{refused:?}");
     rig.files().detach(key(1)).unwrap();
 }
@@ -232,6 +231,7 @@ fn kill_under_fio(recovery: Recovery, counter: &str) {
             "--direct=1",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
             "--do_verify=1",
             "--fsync=64",
             "--loops=2",
@@ -245,7 +245,7 @@ fn kill_under_fio(recovery: Recovery, counter: &str) {
     let mut kills = 0;
     while fio.try_wait().unwrap().is_none() && kills < 6 {
         support::nap(Duration::from_millis(350));
-        rig.kill_daemon();
+        rig.kill_child();
         support::nap(Duration::from_millis(150));
         rig.spawn_daemon(recovery);
         kills += 1;
@@ -337,7 +337,7 @@ fn without_its_keeper_the_next_start_clears_and_names_what_is_left() {
     rig.start();
     let (busy, idle) = (rig.attach(1, "busy"), rig.attach(2, "idle"));
     let disk = File::open(&busy.device).unwrap();
-    let mut sleeper = Command::new("sleep").arg("600").stdin(Stdio::from(disk)).spawn().unwrap();
+    let sleeper = rig.sleep_on(disk);
     let keeper = rig.files().keeper_pid().unwrap();
     rig.files().let_go();
     drop(rig.files.take());
@@ -353,12 +353,11 @@ fn without_its_keeper_the_next_start_clears_and_names_what_is_left() {
     assert_eq!(taken_up.stranded.len(), 1, "{taken_up:?}");
     assert_eq!(taken_up.stranded[0].device, busy.device);
     let names: Vec<_> = taken_up.stranded[0].by.iter().map(ToString::to_string).collect();
-    assert_eq!(names, [format!("open in process {} (sleep)", sleeper.id())]);
+    assert_eq!(names, [format!("open in process {} (sleep)", sleeper)]);
     let again = rig.attach(1, "busy");
     assert_ne!(again.device, busy.device);
     File::open(&again.link).unwrap().read_exact(&mut [0; 4096]).unwrap();
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
+    rig.kill_child();
     drop(rig.files.take());
     let taken_up = rig.start();
     assert!(taken_up.stranded.is_empty() && taken_up.lost.is_empty(), "{taken_up:?}");
@@ -424,7 +423,7 @@ fn a_daemon_that_dies_at_any_step_leaves_nothing_that_the_next_does_not_know() {
         let attached = rig.attach(1, "vm");
         File::open(&attached.link).unwrap().read_exact(&mut [0; 4096]).unwrap();
         let folder = rig.folder.path().to_str().unwrap().to_owned();
-        assert_eq!(loops_over(&folder), [attached.device.clone()], "step {step}");
+        assert_eq!(loops_over(&folder), std::slice::from_ref(&attached.device), "step {step}");
         rig.files().detach(key(1)).unwrap();
         rig.files().close().unwrap();
         assert!(loops_over(&folder).is_empty());

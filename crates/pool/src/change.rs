@@ -207,13 +207,15 @@ impl Change<'_> {
             return Err(PoolError::TooLarge { found: Bytes((own + grains) as u64), limit });
         }
         self.done = true;
+        let frees = cfg!(feature = "bug-free-before-commit") && !self.given.is_empty();
         give(self.pool, self.given.drain(..));
         let mut edits: Vec<Edit> = std::mem::take(&mut self.edits).into_iter().collect();
         for (slot, map) in self.pool.free.borrow_mut().iter_mut() {
             edits.extend(map.edits(*slot));
         }
         let body = encode_edits(&edits);
-        let appended = log.append(RECORD_META, &[&body], Class::Reserved, Wait::Durable).await;
+        let wait = if frees { Wait::Written } else { Wait::Durable };
+        let appended = log.append(RECORD_META, &[&body], Class::Reserved, wait).await;
         appended.map_err(|error| self.pool.log_failed(error))?;
         apply_edits(self.pool, edits);
         self.pool.ring_if_filling(&log);

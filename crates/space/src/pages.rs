@@ -11,7 +11,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use dolmen_checksum::crc64;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::format::{PAGE_BYTES, PAGE_ENTRIES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::locks::Range;
+use crate::record::{BlockState, Stamp};
 use crate::row::{Row, Slab};
 use crate::shared::{Incident, IncidentKind, Shared};
 use crate::table::{Page, PageName};
@@ -22,6 +24,9 @@ const PAGES_MAX: usize = 16 * 1024;
 const TABLE_WRITES_MAX: usize = 64;
 /// Dirty rows above which tables are written back although the log has room.
 const DIRTY_ROWS_MAX: usize = 512;
+
+/// Pages that were given to their disks, with row and column.
+type Given = Vec<(Rc<Row>, usize, Rc<Page>)>;
 
 /// A copy of a page as it was found on a disk.
 struct FoundPage {
@@ -256,7 +261,7 @@ impl Shared {
     }
 
     /// Writes every dirty page of a row; of a row without tables on its disks, every page and the slabs' headers.
-    async fn write_row_tables(&self, row: &Rc<Row>, written: &mut Vec<Rc<Page>>) -> Result<(), SpaceError> {
+    async fn write_row_tables(&self, row: &Rc<Row>, written: &mut Given) -> Result<(), SpaceError> {
         let formatting = !row.is_formatted();
         if formatting {
             for column in 0..row.shape.columns() {
@@ -268,7 +273,7 @@ impl Shared {
         }
         let mut writes = Vec::new();
         for (column, index, page) in row.pages() {
-            if !page.is_dirty() && !formatting {
+            if !self.is_in_reach(row, column) || (!page.is_dirty() && !formatting) {
                 continue;
             }
             if writes.len() > TABLE_WRITES_MAX {
@@ -293,9 +298,41 @@ impl Shared {
             if page.is_dirty() {
                 self.note_dirty(row);
             }
-            written.push(page);
+            written.push((Rc::clone(row), column, page));
         }
         self.finish_writes(&mut writes).await
+    }
+
+    /// Whether some slab of a column that holds everything is here.
+    fn is_in_reach(&self, row: &Row, column: usize) -> bool {
+        row.with_slabs(column, |slabs| {
+            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
+        })
+    }
+
+    /// Records again what tables say that no disk which is here could take: the log is their only home until the disk is
+    /// back. Whether there was anything. Never called with a table turn: whoever holds a row's lock may wait for that.
+    async fn carry_out_of_reach(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+        let columns = (0..row.shape.columns()).filter(|column| !self.is_in_reach(row, *column));
+        let columns: Vec<usize> = columns.collect();
+        if columns.is_empty() {
+            return Ok(false);
+        }
+        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        let pages = row.pages().into_iter().filter(|(column, _, _)| columns.contains(column));
+        for (column, index, page) in pages {
+            if row.gone.get() {
+                return Ok(false);
+            }
+            let known = (0..PAGE_ENTRIES).filter(|entry| {
+                page.state(*entry) != BlockState::Never || page.stamp(*entry) != Stamp::default()
+            });
+            for entry in known {
+                let Ok(first) = u32::try_from(index * PAGE_ENTRIES + entry) else { continue };
+                self.record_again(row, column, Range { first, count: 1 }, self.tickets.next()).await?;
+            }
+        }
+        Ok(true)
     }
 
     /// Writes the block at the end of every slab that says what it is.
@@ -366,15 +403,23 @@ impl Shared {
         if !cfg!(feature = "bug-table-not-flushed") {
             self.pool.flush_disks().await?;
         }
-        written.iter().for_each(|page| page.note_durable());
+        let settled = written.iter().filter(|(row, column, _)| self.is_in_reach(row, *column));
+        settled.for_each(|(_, _, page)| page.note_durable());
+        let mut carried = false;
         for row in rows.iter().filter(|row| !row.gone.get()) {
             if self.pool.epoch() != epoch {
                 // A disk left on the way and lacks pages: its slabs are stale from here on.
                 self.settle_absences(row).await?;
             }
-            if !row.is_formatted() {
+            carried |= self.carry_out_of_reach(row).await?;
+            let whole = (0..row.shape.columns()).all(|column| self.is_in_reach(row, column));
+            if !row.is_formatted() && whole {
                 self.commit_formatted(row).await?;
             }
+        }
+        if carried {
+            // What was flushed is settled again, or else a damaged block would be taken for one in flight.
+            self.force_flush().await?;
         }
         Ok(())
     }

@@ -110,7 +110,12 @@ pub(crate) async fn recover(
     shared.pool.set_table_owner(Rc::clone(shared) as Rc<dyn dolmen_pool::TableOwner>);
     if !rows.is_empty() {
         drop(shared.tickets.begin());
-        shared.pool.checkpoint().await?;
+        shared.recovering.set(true);
+        let written = shared.pool.checkpoint().await;
+        shared.recovering.set(false);
+        written?;
+        // What had to be carried over because its disks are absent, settled or not, is said again behind the tail.
+        shared.force_flush().await?;
     }
     Ok(recovery)
 }

@@ -16,6 +16,9 @@ use crate::row::{Row, Slab};
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
 
+/// Blocks that are copied or verified at once: a frame of 64 KiB.
+const RUN_BLOCKS: u32 = 16;
+
 /// What a resync did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resynced {
@@ -79,33 +82,137 @@ impl Space {
         self.shared.tickets.wait_below(self.shared.tickets.next()).await;
         let now = self.shared.pool.epoch().number;
         let since = slab.stale.unwrap_or_default();
+        let mut run = Range { first: 0, count: 0 };
         for block in 0..row.shape.column_blocks(column) {
             let (index, entry) = place_in_page(block);
             let page = self.shared.page(row, column, index).await?;
             let stamp = page.stamp(entry);
             let skipped = cfg!(feature = "bug-resync-skips-newest") && stamp.is_since(now, now);
-            if matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped {
-                self.resync_block(row, column, block, slab, result).await?;
+            let missed =
+                matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped;
+            if !missed || run.count == RUN_BLOCKS {
+                self.resync_run(row, column, run, slab, result).await?;
+                run = Range { first: block, count: 0 };
+            }
+            if missed {
+                run = if run.count == 0 { Range { first: block, count: 1 } } else { run };
+                run.count = block - run.first + 1;
             }
         }
-        // All of the column's pages go to their next generation on every copy, this one included. A record for one block of
-        // each announces that: recovery then knows that a slot may be half-written.
-        for index in 0..row.map(column).pages() {
-            let first = u32::try_from(index * crate::format::PAGE_ENTRIES).unwrap_or(0);
-            let row_block = row.shape.row_block(column, first);
-            let _guard = row.locks.lock(Range { first: row_block, count: 1 }).await;
-            if row.gone.get() {
-                return Ok(());
-            }
-            let held = self.shared.tickets.begin();
-            let range = Range { first, count: 1 };
-            self.shared.record_again(row, column, range, held.ticket()).await?;
-            self.shared.note_unsettled(held.ticket(), row, column, range);
+        self.resync_run(row, column, run, slab, result).await?;
+        self.announce_pages(row, column).await
+    }
+
+    /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one
+    /// block of each announces that: recovery then knows that a slot may be half-written.
+    async fn announce_pages(&self, row: &Rc<Row>, column: usize) -> Result<(), SpaceError> {
+        self.shared.gate().await?;
+        let mut guards = Vec::new();
+        let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
+        let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
+        for first in &firsts {
+            let row_block = row.shape.row_block(column, *first);
+            guards.push(row.locks.lock(Range { first: row_block, count: 1 }).await);
+        }
+        if row.gone.get() {
+            return Ok(());
+        }
+        let held = self.shared.tickets.begin();
+        self.shared.record_blocks_again(row, column, &firsts, held.ticket()).await?;
+        for first in firsts {
+            self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
         }
         Ok(())
     }
 
-    /// Copies one block, under its lock, from a verified copy.
+    /// Copies blocks that follow each other, under their lock, from one verified copy; block by block where that fails.
+    async fn resync_run(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        run: Range,
+        slab: &Slab,
+        result: &mut Resynced,
+    ) -> Result<(), SpaceError> {
+        if run.count == 0 {
+            return Ok(());
+        }
+        let _guard = row.locks.lock(hull(row, column, run)).await;
+        if row.gone.get() {
+            return Ok(());
+        }
+        let whole = self.read_verified(row, column, run).await?;
+        let Some(content) = whole else {
+            for block in run.first..run.first + run.count {
+                self.resync_block(row, column, block, slab, result).await?;
+            }
+            return Ok(());
+        };
+        self.write_to_slab(slab, u64::from(run.first) * BLOCK_BYTES, content).await?;
+        result.blocks += u64::from(run.count);
+        self.shared.count(|counters| counters.resynced_blocks += u64::from(run.count));
+        Ok(())
+    }
+
+    /// Blocks that all hold data, from one trusted copy that verifies; `None` when there is none, or a block holds none.
+    async fn read_verified(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        run: Range,
+    ) -> Result<Option<dolmen_buffer::Shared>, SpaceError> {
+        let states = self.states(row, column, run).await?;
+        if !states.iter().all(|state| matches!(state, BlockState::Valid(_))) {
+            return Ok(None);
+        }
+        let pool = &self.shared.pool;
+        let length = run.count as usize * BLOCK;
+        let sources: Vec<Slab> = row.with_slabs(column, <[Slab]>::to_vec);
+        for source in sources {
+            let (Some(disk), Some(buffer)) = (source.readable(pool), pool.seams().metadata.try_take(length))
+            else {
+                continue;
+            };
+            let pieces = source.pieces(u64::from(run.first) * BLOCK_BYTES, length);
+            let Some(piece) = pieces.first().filter(|_| pieces.len() == 1) else { continue };
+            let (buffer, read) = disk.read(piece.at, buffer).await;
+            let good =
+                buffer.chunks_exact(BLOCK).zip(&states).all(|(bytes, state)| matches_state(bytes, *state));
+            if read.is_ok() && good {
+                return Ok(Some(buffer.freeze()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the table says of blocks that follow each other.
+    async fn states(&self, row: &Rc<Row>, column: usize, run: Range) -> Result<Vec<BlockState>, SpaceError> {
+        let mut states = Vec::with_capacity(run.count as usize);
+        for block in run.first..run.first + run.count {
+            let (index, entry) = place_in_page(block);
+            states.push(self.shared.page(row, column, index).await?.state(entry));
+        }
+        Ok(states)
+    }
+
+    /// Writes to one slab, if its disk is here; a disk that fails leaves.
+    async fn write_to_slab(
+        &self,
+        slab: &Slab,
+        at: u64,
+        content: dolmen_buffer::Shared,
+    ) -> Result<(), SpaceError> {
+        for piece in slab.pieces(at, content.len()) {
+            let Some(disk) = slab.present(&self.shared.pool) else { return Ok(()) };
+            let part = content.slice(piece.offset..piece.offset + piece.length);
+            if disk.write(piece.at, part, Durability::Cached).await.is_err() {
+                self.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies one block from whichever copy verifies. The caller holds its lock.
     async fn resync_block(
         &self,
         row: &Rc<Row>,
@@ -115,10 +222,6 @@ impl Space {
         result: &mut Resynced,
     ) -> Result<(), SpaceError> {
         let row_block = row.shape.row_block(column, block);
-        let _guard = row.locks.lock(Range { first: row_block, count: 1 }).await;
-        if row.gone.get() {
-            return Ok(());
-        }
         let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
         match self.read_block_locked(row, row_block, &mut buffer).await {
             Ok(()) => {}
@@ -132,13 +235,7 @@ impl Space {
             }
             Err(error) => return Err(error),
         }
-        let frozen = buffer.freeze();
-        for piece in slab.pieces(u64::from(block) * BLOCK_BYTES, BLOCK) {
-            let Some(disk) = slab.present(&self.shared.pool) else { return Ok(()) };
-            if disk.write(piece.at, frozen.clone(), Durability::Cached).await.is_err() {
-                self.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?;
-            }
-        }
+        self.write_to_slab(slab, u64::from(block) * BLOCK_BYTES, buffer.freeze()).await?;
         result.blocks += 1;
         self.shared.count(|counters| counters.resynced_blocks += 1);
         Ok(())
@@ -241,36 +338,74 @@ impl Space {
         Ok(!left)
     }
 
-    /// Reads and verifies every copy of every block of a row; heals what differs. Returns blocks without a good copy.
+    /// Reads and verifies every copy of every block of a row; heals what differs. Adds blocks without a good copy to `bad`,
+    /// by their place in the space; how many blocks hold data.
     pub(crate) async fn verify_row(&self, index: u64, bad: &mut Vec<u64>) -> Result<u64, SpaceError> {
         let Some(row) = self.row(index).await? else { return Ok(0) };
         let mut verified = 0;
-        for block in 0..row.shape.row_blocks() {
-            let _guard = row.locks.lock(Range { first: block, count: 1 }).await;
-            if row.gone.get() {
-                return Ok(verified);
-            }
-            let spot = row.shape.locate(block);
-            let (page, entry) = place_in_page(spot.block);
-            let state = self.shared.page(&row, spot.column, page).await?.state(entry);
-            if state == BlockState::Never {
-                continue;
-            }
-            let copies = self.read_copies(&row, spot.column, spot.block).await;
-            let all_good = copies
-                .iter()
-                .filter(|copy| copy.trusted)
-                .all(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
-            verified += 1;
-            if !all_good || copies.is_empty() {
-                let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-                if self.read_block_locked(&row, block, &mut buffer).await.is_err() {
-                    bad.push(index * row.bytes() + u64::from(block) * BLOCK_BYTES);
-                }
+        for column in 0..row.shape.columns() {
+            let blocks = row.shape.column_blocks(column);
+            for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
+                let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
+                verified += self.verify_run(&row, column, run, bad).await?;
             }
         }
         Ok(verified)
     }
+
+    async fn verify_run(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        run: Range,
+        bad: &mut Vec<u64>,
+    ) -> Result<u64, SpaceError> {
+        let _guard = row.locks.lock(hull(row, column, run)).await;
+        if row.gone.get() {
+            return Ok(0);
+        }
+        let states = self.states(row, column, run).await?;
+        if states.iter().all(|state| *state == BlockState::Never) {
+            return Ok(0);
+        }
+        let mut suspect = vec![false; states.len()];
+        let mut any_copy = false;
+        for slab in row.with_slabs(column, <[Slab]>::to_vec) {
+            let Some(disk) = slab.readable(&self.shared.pool) else { continue };
+            any_copy = true;
+            let mut at = 0;
+            for piece in slab.pieces(u64::from(run.first) * BLOCK_BYTES, states.len() * BLOCK) {
+                let buffer = self.shared.pool.seams().metadata.take(piece.length).await;
+                let (buffer, read) = disk.read(piece.at, buffer).await;
+                for bytes in buffer.chunks_exact(BLOCK) {
+                    let good =
+                        states.get(at).is_some_and(|state| read.is_ok() && matches_state(bytes, *state));
+                    let never = states.get(at) == Some(&BlockState::Never);
+                    suspect.get_mut(at).into_iter().for_each(|suspect| *suspect |= !good && !never);
+                    at += 1;
+                }
+            }
+        }
+        for (block, state) in (run.first..).zip(&states) {
+            let suspicious = suspect.get((block - run.first) as usize).is_some_and(|suspect| *suspect);
+            if *state == BlockState::Never || (any_copy && !suspicious) {
+                continue;
+            }
+            let row_block = row.shape.row_block(column, block);
+            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+            if self.read_block_locked(row, row_block, &mut buffer).await.is_err() {
+                bad.push(row.index * row.bytes() + u64::from(row_block) * BLOCK_BYTES);
+            }
+        }
+        Ok(states.iter().filter(|state| **state != BlockState::Never).count() as u64)
+    }
+}
+
+/// The smallest range of a row that holds blocks of a column that follow each other.
+fn hull(row: &Row, column: usize, run: Range) -> Range {
+    let first = row.shape.row_block(column, run.first);
+    let last = row.shape.row_block(column, run.first + run.count.saturating_sub(1));
+    Range { first, count: last - first + 1 }
 }
 
 impl Shared {

@@ -114,6 +114,9 @@ pub(crate) struct Shared {
     /// What the log says of rows whose disks were absent, so that nothing could be decided.
     pub(crate) unresolved: RefCell<BTreeMap<(SpaceId, u64), RowClaims>>,
     resolve_turn: Turn,
+    /// Recovery is under way: what it decided is in memory, and the log still holds the records that it decided about. A
+    /// settled mark now would call them covered by a flush, and a second crash would then believe the last of them.
+    pub(crate) recovering: Cell<bool>,
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
     pub(crate) table_turn: Turn,
     pub(crate) page_count: Cell<usize>,
@@ -137,6 +140,7 @@ impl Shared {
             dirty_rows: RefCell::default(),
             unresolved: RefCell::default(),
             resolve_turn: Turn::default(),
+            recovering: Cell::new(false),
             table_turn: Turn::default(),
             page_count: Cell::new(0),
             counters: Cell::default(),
@@ -254,7 +258,7 @@ impl Shared {
             if self.restamp().await? {
                 continue;
             }
-            if !cfg!(feature = "bug-mark-before-flush") {
+            if !cfg!(feature = "bug-mark-before-flush") && !self.recovering.get() {
                 self.pool.settle(cut).await?;
             }
             self.forget_settled(limit);
@@ -361,6 +365,23 @@ impl Shared {
         Ok(())
     }
 
+    /// As [`record_again`](Self::record_again), for single blocks in one record. The caller holds their locks.
+    pub(crate) async fn record_blocks_again(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        blocks: &[u32],
+        ticket: Ticket,
+    ) -> Result<(), SpaceError> {
+        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        for block in blocks {
+            self.restate(row, column, *block, ticket, &mut body).await?;
+        }
+        self.note_dirty(row);
+        self.pool.append_blocks(&body, Wait::Written).await?;
+        Ok(())
+    }
+
     /// The head of a record for a range of a column; the state is filled in later.
     pub(crate) fn stretch(&self, row: &Row, column: usize, range: Range, stamp: Stamp) -> Stretch {
         Stretch {
@@ -452,6 +473,10 @@ impl Shared {
         let mut record = row.record();
         record.formatted = true;
         change.put(keys::row(row.space, row.index), record.encode());
+        // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
+        for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
+            change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+        }
         change.commit().await?;
         row.adopt(record);
         Ok(())

@@ -460,6 +460,7 @@ impl Spaces {
     pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
         let mut findings = Vec::new();
         let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
+        let indexed = self.stale_rows().await?;
         for space in self.list() {
             let limit = space.size().0.div_ceil(space.row_bytes());
             let mut rows = 0;
@@ -469,6 +470,10 @@ impl Spaces {
                     rows += 1;
                     if index >= limit {
                         findings.push(format!("row {index} of space {name} lies behind its end"));
+                    }
+                    let is_stale = record.columns.iter().flatten().any(|slab| slab.stale.is_some());
+                    if is_stale && indexed.binary_search(&(space.id(), index)).is_err() {
+                        findings.push(format!("row {index} of space {name} is stale and no resync will find it"));
                     }
                     for slab in record.columns.iter().flatten() {
                         let owner = format!("row {index} of space {name}");

@@ -3,18 +3,14 @@
 mod harness;
 
 use dolmen_units::Bytes;
-use harness::{Bench, Outcome};
-
-fn outcome(result: Outcome) {
-    result.unwrap();
-}
+use harness::Bench;
 
 /// Every resiliency: what was written is read, before and after the pool was closed and opened again.
 #[test]
 fn what_was_written_is_read_after_reopening() {
     for resiliency in harness::RESILIENCIES {
         let bench = Bench::new(1, 4, Bytes::mib(96));
-        outcome(bench.run(async move |lab| {
+        let outcome = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(24), resiliency).await?;
             for (at, length, fill) in
@@ -35,6 +31,7 @@ fn what_was_written_is_read_after_reopening() {
             lab.expect(&space, 5 * 1024 * 1024 + 4096, 1 << 20, 3).await?;
             lab.expect(&space, 9 << 20, 8192, 0).await?;
             lab.check_and_close(spaces).await
-        }));
+        });
+        outcome.unwrap();
     }
 }

@@ -16,8 +16,8 @@ use std::rc::Rc;
 use std::time::Instant as Clock;
 
 use crash::{
-    BLOCK, Case, Death, Deed, Expected, Instant, Mark, Tape, attach, content, host_with, judge, judge_in,
-    open_pool, run_for,
+    BLOCK, Case, Death, Deed, Expected, Instant, Mark, Tape, attach, host_with, judge, judge_in, open_pool,
+    run_for,
 };
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{BitFlip, CrashState, Cut, DiskIndex, Random, Rate, StateOptions, Tearing, World};
@@ -239,34 +239,43 @@ fn written_pages(life: &Life) -> BTreeSet<(DiskIndex, u64)> {
         .collect()
 }
 
+/// How every block that was ever written begins.
+type Beginnings = BTreeMap<Vec<u8>, (&'static str, u64)>;
+
+fn beginnings(life: &Life) -> Beginnings {
+    let mut found = Beginnings::new();
+    for entry in life.tape.entries.borrow().iter() {
+        if let Deed::Put { first, count, fill } = entry.deed {
+            let blocks = (first..first + count).filter(|_| fill != 0);
+            found.extend(blocks.map(|block| (crash::beginning(block, fill), (entry.name, block))));
+        }
+    }
+    found
+}
+
 /// The block that a page of a state holds.
-fn block_at(life: &Life, state: &CrashState, page: (DiskIndex, u64)) -> Option<(&'static str, u64)> {
-    let mut bytes = vec![0; BLOCK as usize];
+fn block_at(known: &Beginnings, state: &CrashState, page: (DiskIndex, u64)) -> Option<(&'static str, u64)> {
+    let mut bytes = vec![0; crash::BEGINNING];
     state.image(page.0)?.read(page.1, &mut bytes);
-    let entries = life.tape.entries.borrow();
-    entries.iter().find_map(|entry| {
-        let Deed::Put { first, count, fill } = entry.deed else { return None };
-        let block = (first..first + count).find(|block| fill != 0 && content(*block, fill) == bytes)?;
-        Some((entry.name, block))
-    })
+    known.get(&bytes).copied()
 }
 
 /// A bit turns on one disk: in a block in flight, in one beside it, or, where everything has two copies, anywhere.
 #[test]
 fn a_flipped_bit_is_never_believed() {
-    let mut pages: Option<(Resiliency, usize, Vec<(DiskIndex, u64)>)> = None;
+    let mut looked: Option<((Resiliency, usize), Vec<(DiskIndex, u64)>, Beginnings)> = None;
     go_through("a flipped bit", |life, cut, random, tally| {
         let key = (life.resiliency, life.tape.entries.borrow().len());
-        if pages.as_ref().is_none_or(|(resiliency, entries, _)| (*resiliency, *entries) != key) {
-            pages = Some((key.0, key.1, written_pages(life).into_iter().collect()));
+        if looked.as_ref().is_none_or(|(of, ..)| *of != key) {
+            looked = Some((key, written_pages(life).into_iter().collect(), beginnings(life)));
         }
-        let pages = pages.as_ref().map(|(_, _, pages)| pages.as_slice()).unwrap_or_default();
+        let Some((_, pages, known)) = &looked else { return Ok(()) };
         let seed = random.next_u64();
         let options = StateOptions { seed, ..StateOptions::default() };
         let states = some_states(life, cut, &options, &mut Random::new(seed));
         for (number, state) in states.iter().enumerate() {
             let data: Vec<_> =
-                pages.iter().filter(|page| block_at(life, state, **page).is_some()).copied().collect();
+                pages.iter().filter(|page| block_at(known, state, **page).is_some()).copied().collect();
             let anywhere = life.resiliency.redundancy() > 0 && random.below(4) == 0;
             let from = if anywhere { pages } else { &data };
             if from.is_empty() {
@@ -274,7 +283,7 @@ fn a_flipped_bit_is_never_believed() {
             }
             let page = from[random.index(from.len())];
             let flip = BitFlip { disk: page.0, at: page.1 + random.below(BLOCK), bit: random.below(8) as u8 };
-            let flipped = block_at(life, state, page);
+            let flipped = block_at(known, state, page);
             let options = StateOptions { flip: Some(flip), ..options };
             let bad = some_states(life, cut, &options, &mut Random::new(seed)).swap_remove(number);
             let gone = if random.coin() && !anywhere { draw_gone(life, random) } else { BTreeSet::new() };

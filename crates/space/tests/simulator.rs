@@ -45,7 +45,7 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
     println!("{} seeds in {seconds:.1} s", reports.len());
     let failed: Vec<&Report> = reports.iter().filter(|report| report.failure.is_some()).collect();
     for report in &failed {
-        let again = run_seed(report.seed, if only.is_some() { 2000 } else { TRACE_LINES });
+        let again = run_seed(report.seed, if only.is_some() { 100_000 } else { TRACE_LINES });
         println!("\nseed {}: {}", report.seed, report.failure.as_deref().unwrap_or_default());
         again.trace.iter().for_each(|line| println!("    {line}"));
     }
@@ -75,6 +75,9 @@ fn run_all(first: u64, count: u64) -> Vec<Report> {
                         return;
                     }
                     let report = run_seed(seed, 0);
+                    if let Some(failure) = &report.failure {
+                        println!("seed {seed} failed: {failure}");
+                    }
                     reports.lock().unwrap().push(report);
                 }
             });

@@ -270,8 +270,18 @@ impl Rig {
         eventually("the daemon's process serves", || ready.exists());
     }
 
-    /// Kills the process without a warning and waits until it is gone.
-    pub fn kill_daemon(&mut self) {
+    /// A process that does nothing but have a file open; returns its id.
+    pub fn sleep_on(&mut self, file: File) -> u32 {
+        let mut command = Command::new("sleep");
+        command.arg("60").stdin(Stdio::from(file)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let pid = child.id();
+        self.children.push(child);
+        pid
+    }
+
+    /// Kills the youngest process without a warning and waits until it is gone.
+    pub fn kill_child(&mut self) {
         let mut child = self.children.pop().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_pool::{
-    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, discover, open,
+    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, PoolError, discover, open,
 };
 use dolmen_sim::{Cut, Recorder, Reopened, StopAt, World};
 use dolmen_space::{
@@ -31,6 +31,8 @@ use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 use crate::harness::{Outcome, ROW, pattern, read};
 
 pub const BLOCK: u64 = 4096;
+/// Steps of one opening with all that follows, at most.
+const STEPS_MAX: u64 = 300_000;
 pub const HOST: HostId = HostId([7; 16]);
 
 /// A place on the tape.
@@ -417,22 +419,29 @@ pub enum Refusal {
     Start(String),
 }
 
+/// The devices of a trial: those that are there from the beginning, and those that come back at its end.
+pub struct Devices {
+    pub here: Vec<Rc<dyn BlockDevice>>,
+    pub later: Vec<Rc<dyn BlockDevice>>,
+}
+
 /// Opens what a crash left and judges it.
 pub async fn examine(
     case: Rc<Case>,
     seams: Seams,
-    devices: Vec<Rc<dyn BlockDevice>>,
+    devices: Devices,
     arbiter: Rc<NotingArbiter>,
 ) -> Result<(), String> {
-    let open = |mode| open_pool(&seams, &devices, Rc::clone(&arbiter) as Rc<dyn Arbiter>, mode);
-    let spaces = match open(OpenMode::Write).await {
-        Ok(spaces) => spaces,
+    let host = || Rc::clone(&arbiter) as Rc<dyn Arbiter>;
+    let open = |mode| open_pool(&seams, &devices.here, host(), mode);
+    let (spaces, confirmed) = match open(OpenMode::Write).await {
+        Ok(spaces) => (spaces, false),
         Err(Refusal::Open(_)) if !case.expected.pool_must_be => return Ok(()),
         Err(Refusal::Open(OpenError::ReadOnly { .. }))
             if case.is_beyond_redundancy() || (case.expected.export_begun && !case.gone.is_empty()) =>
         {
             let confirmed = open(OpenMode::Confirmed).await;
-            confirmed.map_err(|error| format!("does not open when confirmed: {error:?}"))?
+            (confirmed.map_err(|error| format!("does not open when confirmed: {error:?}"))?, true)
         }
         Err(Refusal::Open(OpenError::NoMetadata { .. })) if case.is_beyond_redundancy() => return Ok(()),
         Err(error) => return Err(format!("does not open: {error:?}")),
@@ -448,28 +457,51 @@ pub async fn examine(
     }
     spaces.close().await.map_err(|error| format!("does not close: {error}"))?;
     drop(spaces);
-    if !case.thorough {
-        return Ok(());
+    if case.thorough {
+        let spaces = open(OpenMode::Write).await.map_err(|error| format!("does not open again: {error:?}"))?;
+        judge_again(&case, &spaces, &first).await?;
+        spaces.close().await.map_err(|error| format!("does not close again: {error}"))?;
     }
-    let spaces = open(OpenMode::Write).await.map_err(|error| format!("does not open again: {error:?}"))?;
-    check_map(&spaces).await?;
-    for ((name, block), before) in &first {
-        let space = spaces.find(name).map_err(|error| error.to_string())?;
-        let now = read(&space, block * BLOCK, BLOCK as usize)
-            .await
-            .map_err(|error| format!("{name} block {block}: {error}"))?;
-        if now != *before {
-            return Err(format!(
-                "{name} block {block} changed from {} to {} by closing and opening",
-                told(*block, before),
-                told(*block, &now)
-            ));
+    // A confirmed opening goes on without the disks that were not there, for good.
+    if case.thorough && !case.gone.is_empty() && !confirmed {
+        let all: Vec<_> = devices.here.iter().chain(&devices.later).cloned().collect();
+        let opened = open_pool(&seams, &all, host(), OpenMode::Write).await;
+        let spaces = opened.map_err(|error| format!("does not open with all disks: {error:?}"))?;
+        let whole = Case { gone: BTreeSet::new(), ..(*case).clone() };
+        judge_again(&whole, &spaces, &first).await.map_err(|why| format!("with all disks: {why}"))?;
+        let resynced = spaces.resync(&Progress::default()).await.map_err(|error| error.to_string())?;
+        if !spaces.stale_rows().await.map_err(|error| error.to_string())?.is_empty() {
+            return Err(format!("rows stay stale with all disks: {resynced:?}"));
+        }
+        check_clean(&whole, &spaces).await.map_err(|why| format!("resynced: {why}"))?;
+        spaces.close().await.map_err(|error| format!("does not close with all disks: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Everything that could be read still reads the same, and the rest as it may.
+async fn judge_again(case: &Case, spaces: &Spaces, first: &Contents) -> Result<(), String> {
+    check_map(spaces).await?;
+    let now = judge_contents_as(case, spaces, Some(first)).await?;
+    for ((name, block), before) in first {
+        match now.get(&(*name, *block)) {
+            Some(now) if now == before => {}
+            Some(now) => {
+                let (before, now) = (told(*block, before), told(*block, now));
+                return Err(format!("{name} block {block} changed from {before} to {now} by closing and opening"));
+            }
+            None => return Err(format!("{name} block {block} cannot be read any more")),
         }
     }
-    spaces.close().await.map_err(|error| format!("does not close again: {error}"))
+    Ok(())
 }
 
 async fn judge_contents(case: &Case, spaces: &Spaces) -> Result<Contents, String> {
+    judge_contents_as(case, spaces, None).await
+}
+
+/// What blocks hold, each judged unless it was before.
+async fn judge_contents_as(case: &Case, spaces: &Spaces, before: Option<&Contents>) -> Result<Contents, String> {
     let mut contents = Contents::new();
     for space in spaces.list() {
         if !case.expected.spaces.contains_key(space.name().as_str()) {
@@ -556,6 +588,15 @@ pub fn content(block: u64, fill: u8) -> Vec<u8> {
     bytes
 }
 
+/// Bytes by which a block is told from all others.
+pub const BEGINNING: usize = 16;
+
+pub fn beginning(block: u64, fill: u8) -> Vec<u8> {
+    let mut bytes = vec![0; BEGINNING];
+    pattern(block * BLOCK, fill, &mut bytes);
+    bytes
+}
+
 fn told(block: u64, bytes: &[u8]) -> String {
     match (0..=u8::MAX).find(|fill| content(block, *fill) == bytes) {
         Some(fill) => format!("fill {fill}"),
@@ -596,8 +637,14 @@ async fn try_writes(case: &Case, seams: &Seams, spaces: &Spaces) -> Result<(), S
                 let mut buffer = seams.data.take(BLOCK as usize).await;
                 pattern(block * BLOCK, fill, &mut buffer);
                 let written = space.write(block * BLOCK, &buffer.freeze(), Durability::Durable).await;
-                written
-                    .map_err(|error| format!("{} block {block} cannot be written: {error}", space.name()))?;
+                match written {
+                    // A row needs as many disks as a block has copies.
+                    Err(SpaceError::Pool(PoolError::NoSpace { .. })) if !case.gone.is_empty() => break,
+                    Err(error) => {
+                        return Err(format!("{} block {block} cannot be written: {error}", space.name()));
+                    }
+                    Ok(()) => {}
+                }
                 let found =
                     read(&space, block * BLOCK, BLOCK as usize).await.map_err(|error| error.to_string())?;
                 if found != content(block, fill) {
@@ -627,6 +674,7 @@ pub fn judge_in(
     devices: Vec<Rc<dyn BlockDevice>>,
     arbiter: Rc<NotingArbiter>,
 ) -> Result<(), String> {
+    world.set_steps_max(STEPS_MAX);
     let seams = world.seams();
     let verdict = world.run(examine(Rc::new(case), seams, devices, arbiter));
     verdict.map_err(|stuck| format!("stuck: {stuck}"))?

@@ -17,9 +17,9 @@ use super::setup::drawn_size;
 const SPACES_MAX: usize = 4;
 
 /// Works until the life's operations are used up or something went wrong.
-pub async fn client(life: Rc<Life>, mut random: Random) {
+pub async fn client(life: Rc<Life>, mut random: Random, number: u64) {
     while life.take_operation() {
-        if let Err(cause) = step(&life, &mut random).await {
+        if let Err(cause) = step(&life, &mut random, number).await {
             life.fail(cause);
         }
         if random.below(8) == 0 {
@@ -27,11 +27,13 @@ pub async fn client(life: Rc<Life>, mut random: Random) {
             sleep(life.clock.as_ref(), pause).await;
         }
     }
+    life.doing.borrow_mut().remove(&number);
     life.client_done();
 }
 
-async fn step(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
+async fn step(life: &Rc<Life>, random: &mut Random, number: u64) -> Result<(), String> {
     let choice = random.below(1000);
+    life.doing.borrow_mut().insert(number, format!("operation {choice} of 1000"));
     match choice {
         0..=3 => return delete_or_make(life, random).await,
         4..=9 => return checkpoint(life).await,
@@ -236,6 +238,7 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
 pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
     let spec = life.setup.borrow_mut().space(random);
     let name = spec.name.clone();
+    life.made.borrow_mut().push(format!("{spec:?}"));
     let (size, copies) = (spec.size.0, spec.resiliency.copies());
     let (sector, thin) = (spec.sector.0, spec.provisioning == Provisioning::Thin);
     life.making.borrow_mut().push(name.as_str().to_owned());

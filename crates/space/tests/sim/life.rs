@@ -45,6 +45,9 @@ pub struct Course {
     pub operations_left: Cell<u64>,
     pub life_operations: Cell<u64>,
     pub tally: Cell<Tally>,
+    /// What clients are doing, and what was made of what, for whoever reads a failure.
+    pub doing: RefCell<std::collections::BTreeMap<u64, String>>,
+    pub made: RefCell<Vec<String>>,
 }
 
 /// What happened, for the report.
@@ -206,7 +209,7 @@ impl Life {
             _ => false,
         };
         self.note(|tally| tally.refused += 1);
-        if fine { Ok(()) } else { Err(causes(error)) }
+        if fine { Ok(()) } else { Err(format!("{}; {}", causes(error), oracle.describe(uid, at, length))) }
     }
 }
 
@@ -333,7 +336,7 @@ async fn serve(life: &Rc<Life>) {
     let lives = life.tally.get().lives;
     for number in 0..life.clients.get() as u64 {
         let random = stream(life.seed, 10_000 + lives * 16 + number);
-        life.seams.spawner.spawn("client", Box::pin(client(Rc::clone(life), random)));
+        life.seams.spawner.spawn("client", Box::pin(client(Rc::clone(life), random, number)));
     }
     while life.clients.get() > 0 {
         sleep(life.clock.as_ref(), Duration::from_millis(2)).await;
@@ -346,6 +349,8 @@ async fn serve(life: &Rc<Life>) {
 /// Looks after disks: what came back is taken in and brought up to date, what is to be replaced is replaced.
 async fn tend(life: &Rc<Life>) -> Result<(), String> {
     let missing = missing_disks(life);
+    let doing = |what: &str| drop(life.doing.borrow_mut().insert(99, format!("operator: {what}")));
+    doing("rejoin");
     let mut joined = false;
     for index in missing {
         let disk = Rc::clone(&life.disks.borrow()[index]);
@@ -358,13 +363,16 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
         life.unnoticed.set(false);
         life.note(|tally| tally.rejoins += 1);
     }
+    doing("replace");
     if let Some((old, new)) = life.replacing.get() {
         replace(life, old, new).await;
     }
+    doing("resync");
     let stale = life.spaces.stale_rows().await.map_err(|error| causes(&error))?;
     if (joined || !stale.is_empty()) && missing_disks(life).is_empty() {
         let _ = life.spaces.resync(&Progress::default()).await;
     }
+    doing("nothing");
     if life.lost.get() && is_whole(life).await? {
         life.lost.set(false);
     }

@@ -92,7 +92,7 @@ impl Op {
 pub struct Reading {
     uid: u64,
     at: u64,
-    seen: Vec<(Vec<Version>, u32)>,
+    seen: Vec<(Vec<Version>, u32, u16)>,
 }
 
 #[derive(Debug, Default)]
@@ -385,8 +385,10 @@ impl Oracle {
     pub fn read_begins(&self, uid: u64, at: u64, length: u64) -> Option<Reading> {
         let model = self.models.get(&uid)?;
         let (first, end) = blocks_of(at, length);
-        let seen =
-            model.blocks[first..end].iter().map(|block| (block.current(), block.begun_count)).collect();
+        let seen = model.blocks[first..end]
+            .iter()
+            .map(|block| (block.current(), block.begun_count, block.in_flight))
+            .collect();
         Some(Reading { uid, at, seen })
     }
 
@@ -397,11 +399,20 @@ impl Oracle {
         model.blocks[first..end].iter().any(|block| block.doubt)
     }
 
+    /// What is known of a range, for messages.
+    pub fn describe(&self, uid: u64, at: u64, length: u64) -> String {
+        let Some(model) = self.models.get(&uid) else { return "the space is gone".to_owned() };
+        let (first, end) = blocks_of(at, length);
+        let blocks: Vec<String> =
+            (first..end.min(first + 4)).map(|index| format!("{index}: {:?}", model.blocks[index])).collect();
+        format!("{} with {} copies has {}", model.name, model.copies, blocks.join("; "))
+    }
+
     /// Judges what a read brought.
     pub fn read_ends(&mut self, reading: &Reading, bytes: &[u8]) -> Result<(), String> {
         let Some(model) = self.models.get_mut(&reading.uid) else { return Ok(()) };
         let (first, end) = blocks_of(reading.at, bytes.len() as u64);
-        for (index, (seen, begun_count)) in (first..end).zip(&reading.seen) {
+        for (index, (seen, begun_count, busy)) in (first..end).zip(&reading.seen) {
             let start = (index * BLOCK) as u64;
             let from = start.max(reading.at);
             let to = (start + BLOCK as u64).min(reading.at + bytes.len() as u64);
@@ -426,7 +437,7 @@ impl Oracle {
             allowed.extend_from_slice(seen);
             let fits = |version: &Version| version[skip..skip + found.len()] == found[..];
             let whole = found.len() == SECTORS;
-            let quiet = begun == 0 && block.in_flight == 0;
+            let quiet = begun == 0 && block.in_flight == 0 && *busy == 0;
             if !allowed.iter().any(fits) {
                 let mixed = block.mixable
                     && (0..found.len())

@@ -57,10 +57,10 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
     let setup = Setup::of(seed);
     let world = Rc::new(World::new(seed));
     world.set_arenas(
-        ArenaConfig { small_count: 512, medium_count: 32, large_count: 12 },
-        ArenaConfig { small_count: 512, medium_count: 16, large_count: 4 },
+        ArenaConfig { small_count: 1024, medium_count: 640, large_count: 24 },
+        ArenaConfig { small_count: 1024, medium_count: 64, large_count: 8 },
     );
-    world.set_steps_max(300_000);
+    world.set_steps_max(100_000);
     world.keep_trace(trace_lines);
     let mut disks: Vec<_> = setup
         .profiles
@@ -95,6 +95,8 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         replacing: Cell::new(None),
         life_operations: Cell::new(0),
         tally: Cell::default(),
+        doing: RefCell::default(),
+        made: RefCell::default(),
     });
     let mut run = Run { course, victim, random, rates, spare_used: false, log: RefCell::default() };
     let failure = run.all().err();
@@ -106,6 +108,8 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
     });
     let mut trace = course.world.trace_lines();
     trace.extend(run.log.take());
+    trace.extend(course.made.take());
+    trace.extend(course.doing.borrow().iter().map(|(client, what)| format!("client {client} was at {what}")));
     Report {
         seed,
         trace_hash: course.world.trace_hash(),
@@ -198,7 +202,15 @@ impl Run {
     }
 
     fn until(&self, mut done: impl FnMut(&World) -> bool) -> Result<(), String> {
-        self.course.world.run_until(|world| done(world)).map_err(|stuck| stuck.to_string())
+        self.course.world.run_until(|world| done(world)).map_err(|mut stuck| {
+            stuck.trace.clear();
+            let seams = self.course.world.seams();
+            format!(
+                "{stuck}; {} data and {} metadata frames are lent",
+                seams.data.lent_count(),
+                seams.metadata.lent_count()
+            )
+        })
     }
 
     /// Lets the life run while things happen to it; how it is to end, unless by itself.

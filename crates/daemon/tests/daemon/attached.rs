@@ -1,0 +1,77 @@
+//! Attached spaces. They need root, FUSE and loop devices; where one of them is missing the test says so and ends.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::client::{World, eventually};
+
+/// Takes away what a test that failed would leave.
+struct Cleaned<'a> {
+    world: &'a mut World,
+    mount: std::path::PathBuf,
+}
+
+impl Drop for Cleaned<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
+        let _ = self.world.try_ask("POST", "/v1/pools/tank/spaces/m/detach", b"{}");
+        let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
+        // With the folder gone the keeper, if it is still there, sees the end of its connection.
+        let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();
+    }
+}
+
+fn run(program: &str, arguments: &[&Path]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_mounted_file_system_outlives_the_daemon() {
+    // Scenario: ext4 on an attached mirror, mounted; the daemon is killed while a file is being written and synced; the
+    // next daemon takes it up, the write ends without an error, and what is in use is neither detached nor left behind.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let (status, answer) = world.try_ask("POST", "/v1/pools/tank/spaces/m/attach", b"{}").unwrap();
+    if status != 200 {
+        let code = &answer["error"]["code"];
+        assert!(code == "missing" || code == "permission", "{answer}");
+        println!("skipped: {}", answer["error"]["message"]);
+        return;
+    }
+    let link = world.folder.path().join("dev/tank/m");
+    let mount = world.folder.path().join("mnt");
+    std::fs::create_dir(&mount).unwrap();
+    let cleaned = Cleaned { world: &mut world, mount: mount.clone() };
+    let world = &mut *cleaned.world;
+    if !run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &link]) {
+        println!("skipped: mkfs.ext4 is missing");
+        return;
+    }
+    assert!(run("mount", &[&link, &mount]));
+    let file = mount.join("file").display().to_string();
+    let mut writer = Command::new("dd")
+        .args(["if=/dev/zero", &format!("of={file}"), "bs=64K", "count=160", "oflag=dsync", "status=none"])
+        .spawn()
+        .unwrap();
+    eventually("the file is being written", || {
+        std::fs::metadata(&file).ok().filter(|status| status.len() > 1 << 20)
+    });
+    world.kill();
+    world.start();
+    assert!(writer.wait().unwrap().success(), "no error reaches whoever writes");
+    for path in ["/v1/pools/tank/spaces/m/detach", "/v1/shutdown"] {
+        let error = world.refused(path, &json!({}));
+        assert_eq!(error["code"], "busy");
+        assert!(error["message"].as_str().unwrap().contains(&mount.display().to_string()), "{error}");
+    }
+    let uses = world.get("/v1/attachments")["attachments"][0]["used_by"].clone();
+    assert_eq!(uses.as_array().unwrap().len(), 1, "{uses}");
+    assert!(run("umount", &[&mount]));
+    assert!(run("fsck.ext4", &[Path::new("-fn"), &link]));
+    world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+    assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
+    world.post("/v1/shutdown", &json!({}));
+    assert!(world.ended().success());
+}

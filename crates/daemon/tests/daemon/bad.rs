@@ -1,0 +1,119 @@
+//! Bad input gets a clear error and loses nothing.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::client::{World, pattern};
+
+#[test]
+fn pools_that_cannot_be_are_refused_before_anything_is_written() {
+    let world = World::new(2);
+    let good = world.disk("d0");
+    let small = world.make_disk("small", 1 << 20);
+    let foreign = world.make_disk("foreign", 256 << 20);
+    let mut bytes = vec![0; 0x440];
+    bytes[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
+    let file = fs::OpenOptions::new().write(true).open(&foreign).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+    let link = world.disk("link");
+    std::os::unix::fs::symlink(&good, &link).unwrap();
+    let long = "x".repeat(64);
+    let cases: [(Value, &str); 12] = [
+        (json!({"name": "", "disks": [good]}), "bad_name"),
+        (json!({"name": "-n", "disks": [good]}), "bad_name"),
+        (json!({"name": long, "disks": [good]}), "bad_name"),
+        (json!({"name": "a/b", "disks": [good]}), "bad_name"),
+        (json!({"name": "x", "disks": []}), "bad_request"),
+        (json!({"name": "x", "disks": ["relative"]}), "bad_request"),
+        (json!({"name": "x", "disks": [good, good]}), "unfit_device"),
+        (json!({"name": "x", "disks": [good, link]}), "unfit_device"),
+        (json!({"name": "x", "disks": [good, small]}), "unfit_device"),
+        (json!({"name": "x", "disks": [good, "/nowhere/at/all"]}), "no_such_device"),
+        (json!({"name": "x", "disks": [good, foreign]}), "foreign_data"),
+        (json!({"name": "x", "disks": [good], "destroy": [foreign]}), "bad_request"),
+    ];
+    for (body, code) in cases {
+        let error = world.refused("/v1/pools", &body);
+        assert_eq!(error["code"], code, "{body}: {error}");
+    }
+    assert_eq!(
+        world.refused("/v1/pools", &json!({"name": "x", "disks": [world.disk("d1"), foreign]}))["object"],
+        json!(foreign)
+    );
+    assert_eq!(world.get("/v1/pools")["pools"], json!([]));
+    world.post("/v1/pools", &json!({"name": "x", "disks": [good, foreign], "destroy": [foreign]}));
+    assert_eq!(
+        world.refused("/v1/pools", &json!({"name": "x", "disks": [world.disk("d1")]}))["code"],
+        "name_taken"
+    );
+    assert_eq!(world.refused("/v1/pools", &json!({"name": "y", "disks": [good]}))["code"], "device_in_use");
+}
+
+#[test]
+fn spaces_that_cannot_be_are_refused() {
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let huge = 1u64 << 60;
+    let cases: [(Value, &str); 11] = [
+        (json!({"name": "m", "size_bytes": 1 << 20, "resiliency": "mirror"}), "name_taken"),
+        (json!({"name": "..", "size_bytes": 1 << 20, "resiliency": "mirror"}), "bad_name"),
+        (json!({"name": "x", "size_bytes": 0, "resiliency": "mirror"}), "bad_size"),
+        (json!({"name": "x", "size_bytes": -1, "resiliency": "mirror"}), "bad_request"),
+        (json!({"name": "x", "size_bytes": 4097, "resiliency": "mirror"}), "bad_size"),
+        (json!({"name": "x", "size_bytes": huge, "resiliency": "mirror"}), "bad_size"),
+        (
+            json!({"name": "x", "size_bytes": 1u64 << 40, "resiliency": "simple", "provisioning": "fixed"}),
+            "bad_size",
+        ),
+        (json!({"name": "x", "size_bytes": 1 << 20, "resiliency": "mirror", "copies": 3}), "too_few_disks"),
+        (json!({"name": "x", "size_bytes": 1 << 20, "resiliency": "mirror", "copies": 5}), "bad_request"),
+        (json!({"name": "x", "size_bytes": 1 << 20, "resiliency": "simple", "copies": 2}), "bad_request"),
+        (json!({"name": "x", "size_bytes": 1 << 20, "resiliency": "raid9"}), "bad_request"),
+    ];
+    for (body, code) in cases {
+        let error = world.refused("/v1/pools/tank/spaces", &body);
+        assert_eq!(error["code"], code, "{body}: {error}");
+    }
+    world.nbd().write(16 << 20, &pattern(1, 1 << 20));
+    let shrink = world.refused("/v1/pools/tank/spaces/m/resize", &json!({"size_bytes": 8 << 20}));
+    assert!(shrink["code"] == "not_empty" || shrink["code"] == "busy", "{shrink}");
+    assert_eq!(
+        world.refused("/v1/pools/tank/spaces/none/delete", &json!({"destroy": "none"}))["code"],
+        "no_such_space"
+    );
+    assert_eq!(
+        world.refused(
+            "/v1/pools/none/spaces",
+            &json!({"name": "x", "size_bytes": 4096, "resiliency": "simple"})
+        )["code"],
+        "no_such_pool"
+    );
+    assert_eq!(
+        world.refused("/v1/pools/tank/disks/9/replace", &json!({"with": world.disk("d1")}))["code"],
+        "no_such_disk"
+    );
+}
+
+#[test]
+fn requests_that_make_no_sense_get_an_error_document() {
+    let world = World::new(0);
+    let long = vec![b' '; 300 * 1024];
+    let cases: [(&str, &str, &[u8], u16, &str); 9] = [
+        ("GET", "/v2/status", b"", 404, "no_such_route"),
+        ("GET", "/", b"", 404, "no_such_route"),
+        ("DELETE", "/v1/status", b"", 405, "bad_request"),
+        ("POST", "/v1/pools", b"", 400, "bad_request"),
+        ("POST", "/v1/pools", b"{", 400, "bad_request"),
+        ("POST", "/v1/pools", b"\xff\xfe", 400, "bad_request"),
+        ("POST", "/v1/shutdown", br#"{"hand_over":true,"now":true}"#, 400, "bad_request"),
+        ("POST", "/v1/pools", &long, 413, "bad_request"),
+        ("GET", "/v1/jobs/x", b"", 400, "bad_request"),
+    ];
+    for (method, path, body, status, code) in cases {
+        let (found, answer) = world.try_ask(method, path, body).unwrap();
+        assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{method} {path}: {answer}");
+    }
+    assert_eq!(world.try_ask("GET", "/v1/jobs/7", b"").unwrap().1["error"]["code"], "no_such_job");
+    world.get("/v1/status");
+}

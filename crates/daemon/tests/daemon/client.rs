@@ -1,0 +1,231 @@
+//! A daemon in a folder of its own, and small clients of its API and of NBD.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Polls of something that should happen soon, a twentieth of a second apart.
+const POLLS_MAX: u32 = 400;
+
+pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..POLLS_MAX {
+        if let Some(value) = ready() {
+            return value;
+        }
+        #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("waited in vain: {what}");
+}
+
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
+    daemon: Option<Child>,
+}
+
+impl World {
+    /// A folder with `disks` sparse files of 256 MiB, `d0` and so on, and a running daemon.
+    pub(crate) fn new(disks: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("disks")).unwrap();
+        let mut world = Self { folder, daemon: None };
+        for index in 0..disks {
+            world.make_disk(&format!("d{index}"), 256 << 20);
+        }
+        world.start();
+        world
+    }
+
+    pub(crate) fn disk(&self, name: &str) -> String {
+        self.folder.path().join("disks").join(name).display().to_string()
+    }
+
+    pub(crate) fn make_disk(&self, name: &str, bytes: u64) -> String {
+        std::fs::File::create(self.disk(name)).unwrap().set_len(bytes).unwrap();
+        self.disk(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("run/dolmen.sock")
+    }
+
+    pub(crate) fn command(&self, state: &str, run: &str) -> Command {
+        let path = |name: &str| self.folder.path().join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmend"));
+        command.arg("--state").arg(path(state)).arg("--run").arg(path(run)).arg("--links").arg(path("dev"));
+        command.arg("--named-only").env("DOLMEN_LOG", "warn").stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn start(&mut self) {
+        assert!(self.daemon.is_none());
+        self.daemon = Some(self.command("state", "run").spawn().unwrap());
+        eventually("the daemon answers", || {
+            let (status, body) = self.try_ask("GET", "/v1/status", b"")?;
+            (status == 200 && body["doing"] == json!([])).then_some(())
+        });
+    }
+
+    /// Kills it, as the system might.
+    pub(crate) fn kill(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().unwrap();
+        eventually("the daemon ends", || daemon.try_wait().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.as_ref().unwrap().id()
+    }
+
+    /// One request; `None` when nobody answers.
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+        let mut stream = UnixStream::connect(self.socket()).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).ok()?;
+        // A daemon that refuses a long body answers before it has read it.
+        let _ = stream.write_all(body);
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        let text = String::from_utf8(text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, serde_json::from_str(body).ok()?))
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let (status, body) = self.try_ask("GET", path, b"").unwrap();
+        assert_eq!(status, 200, "{path}: {body}");
+        assert_eq!(body["schema"], 1, "{path}");
+        body
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.try_ask("POST", path, body.to_string().as_bytes()).unwrap();
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+        answer
+    }
+
+    /// The error that a request meets.
+    pub(crate) fn refused(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.try_ask("POST", path, body.to_string().as_bytes()).unwrap();
+        assert!(status >= 400, "{path} {body}: {answer}");
+        assert_eq!(answer["schema"], 1);
+        let error = answer["error"].clone();
+        let message = error["message"].as_str().unwrap();
+        assert!(!message.is_empty() && !message.ends_with('.'), "{message}");
+        error
+    }
+
+    /// A pool `tank` of these disks, and a mirror `m` of 32 MiB in rows of 1 MiB, served.
+    pub(crate) fn make_tank(&self, disks: &[&str]) {
+        let disks: Vec<String> = disks.iter().map(|name| self.disk(name)).collect();
+        self.post("/v1/pools", &json!({"name": "tank", "disks": disks}));
+        let space =
+            json!({"name": "m", "size_bytes": 32 << 20, "resiliency": "mirror", "row_bytes": 1 << 20});
+        self.post("/v1/pools/tank/spaces", &space);
+        self.post("/v1/pools/tank/spaces/m/serve", &json!({}));
+    }
+
+    pub(crate) fn nbd(&self) -> Nbd {
+        Nbd::connect(&self.folder.path().join("run/nbd.sock"), "tank/m")
+    }
+
+    /// Waits until no job runs, and returns the last.
+    pub(crate) fn last_job(&self) -> Value {
+        eventually("jobs end", || {
+            let jobs = self.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
+            let running = jobs.iter().any(|job| job["state"] == "running" || job["state"] == "waiting");
+            if running { None } else { jobs.last().cloned() }
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// The least of an NBD client: one request at a time, simple replies.
+pub(crate) struct Nbd {
+    stream: UnixStream,
+    pub(crate) size: u64,
+}
+
+impl Nbd {
+    pub(crate) fn connect(socket: &Path, name: &str) -> Self {
+        let mut stream = eventually("the NBD socket answers", || UnixStream::connect(socket).ok());
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut hello = [0; 18];
+        stream.read_exact(&mut hello).unwrap();
+        assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
+        let mut choice = 3u32.to_be_bytes().to_vec();
+        choice.extend(b"IHAVEOPT");
+        choice.extend(1u32.to_be_bytes());
+        choice.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
+        choice.extend(name.as_bytes());
+        stream.write_all(&choice).unwrap();
+        let mut answer = [0; 10];
+        stream.read_exact(&mut answer).unwrap();
+        Self { stream, size: u64::from_be_bytes(answer[..8].try_into().unwrap()) }
+    }
+
+    fn ask(&mut self, kind: u16, at: u64, length: usize, payload: &[u8], into: &mut [u8]) -> u32 {
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend(0u16.to_be_bytes());
+        request.extend(kind.to_be_bytes());
+        request.extend(7u64.to_be_bytes());
+        request.extend(at.to_be_bytes());
+        request.extend(u32::try_from(length).unwrap().to_be_bytes());
+        request.extend(payload);
+        self.stream.write_all(&request).unwrap();
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply).unwrap();
+        let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
+        if error == 0 {
+            self.stream.read_exact(into).unwrap();
+        }
+        error
+    }
+
+    pub(crate) fn write(&mut self, at: u64, data: &[u8]) {
+        assert_eq!(self.ask(1, at, data.len(), data, &mut []), 0, "writing at {at}");
+    }
+
+    pub(crate) fn read(&mut self, at: u64, length: usize) -> Vec<u8> {
+        let mut data = vec![0; length];
+        assert_eq!(self.ask(0, at, length, &[], &mut data), 0, "reading at {at}");
+        data
+    }
+
+    pub(crate) fn flush(&mut self) {
+        assert_eq!(self.ask(3, 0, 0, &[], &mut []), 0);
+    }
+
+    pub(crate) fn trim(&mut self, at: u64, length: usize) {
+        assert_eq!(self.ask(4, at, length, &[], &mut []), 0);
+    }
+}
+
+/// Content that differs in every block.
+pub(crate) fn pattern(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| seed ^ u8::try_from((at / 4096 * 31 + at % 251) % 256).unwrap()).collect()
+}

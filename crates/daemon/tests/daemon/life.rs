@@ -1,0 +1,181 @@
+//! Pools over restarts, lost disks and other hands.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::client::{World, eventually, pattern};
+
+#[test]
+fn what_was_acknowledged_survives_a_killed_daemon_and_clients_find_it_again() {
+    // Scenario: writes, half of them flushed, then SIGKILL; the next daemon opens and serves by itself. Twice.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let first = pattern(1, 3 << 20);
+    let second = pattern(2, 1 << 20);
+    let mut client = world.nbd();
+    assert_eq!(client.size, 32 << 20);
+    client.write(0, &first);
+    client.flush();
+    client.write(2 << 20, &second);
+    client.write(20 << 20, &second);
+    for _ in 0..2 {
+        world.kill();
+        world.start();
+        let mut client = world.nbd();
+        assert!(client.read(0, 2 << 20) == first[..2 << 20]);
+        assert!(client.read(2 << 20, 1 << 20) == second);
+        assert!(client.read(20 << 20, 1 << 20) == second);
+        assert!(client.read(10 << 20, 1 << 20).iter().all(|byte| *byte == 0));
+    }
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
+fn a_lost_disk_is_a_warning_and_comes_back_by_a_resync() {
+    // Scenario: files renamed, one missing; the pool opens without a flag, takes writes; the disk returns and a scrub
+    // finds every copy sound.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    world.nbd().write(0, &pattern(3, 8 << 20));
+    world.post("/v1/shutdown", &json!({}));
+    assert!(world.ended().success());
+    fs::rename(world.disk("d0"), world.disk("renamed")).unwrap();
+    fs::rename(world.disk("d2"), world.folder.path().join("away")).unwrap();
+    world.start();
+    let status = world.get("/v1/status");
+    assert_eq!(status["health"], "warning", "{status}");
+    assert!(!status["todo"].as_array().unwrap().is_empty());
+    let mut client = world.nbd();
+    assert!(client.read(0, 8 << 20) == pattern(3, 8 << 20));
+    client.write(1 << 20, &pattern(4, 4 << 20));
+    assert_eq!(world.refused("/v1/pools/tank/disks/2/online", &json!({}))["code"], "no_such_device");
+    fs::rename(world.folder.path().join("away"), world.disk("back")).unwrap();
+    world.post("/v1/pools/tank/disks/2/online", &json!({}));
+    assert_eq!(world.last_job()["state"], "done");
+    world.post("/v1/pools/tank/scrub", &json!({}));
+    let job = world.last_job();
+    assert_eq!(job["state"], "done", "{job}");
+    assert!(job["result"].as_str().unwrap().ends_with("all sound"), "{job}");
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
+fn a_disk_is_replaced_and_what_was_taken_out_is_free_again() {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(5, 6 << 20);
+    world.nbd().write(0, &content);
+    let new = world.make_disk("new", 300 << 20);
+    let old = world.disk("d1");
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}));
+    let job = world.last_job();
+    assert_eq!((&job["state"], &job["kind"]), (&json!("done"), &json!("replace")), "{job}");
+    let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+    let paths: Vec<&str> =
+        disks.as_array().unwrap().iter().map(|disk| disk["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, [world.disk("d0").as_str(), new.as_str()]);
+    world.kill();
+    // Only the new disk is left, and the old one belongs to nobody.
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.start();
+    assert!(world.nbd().read(0, 6 << 20) == content);
+    world.post("/v1/pools", &json!({"name": "other", "disks": [old]}));
+}
+
+#[test]
+fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(9, 16 << 20);
+    world.nbd().write(0, &content);
+    let new = world.make_disk("new", 300 << 20);
+    world.post("/v1/pools/tank/disks/0/replace", &json!({"with": new}));
+    world.kill();
+    world.start();
+    let jobs = world.get("/v1/jobs")["jobs"].clone();
+    assert!(jobs.as_array().unwrap().iter().any(|job| job["kind"] == "replace"), "{jobs}");
+    world.last_job();
+    let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+    let paths: Vec<&str> =
+        disks.as_array().unwrap().iter().map(|disk| disk["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, [world.disk("d1").as_str(), new.as_str()]);
+    assert!(world.nbd().read(0, 16 << 20) == content);
+}
+
+#[test]
+fn an_exported_pool_is_let_go_of_and_imported_again() {
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let mut client = world.nbd();
+    client.write(0, &pattern(6, 1 << 20));
+    let error = world.refused("/v1/pools/tank/export", &json!({}));
+    assert_eq!(error["code"], "busy", "a client has a space open");
+    drop(client);
+    eventually("the client is seen to be gone", || {
+        world.get("/v1/exports")["exports"][0]["client_count"].as_u64().filter(|count| *count == 0)
+    });
+    world.post("/v1/pools/tank/export", &json!({}));
+    assert_eq!(world.get("/v1/pools")["pools"], json!([]));
+    let folder = world.folder.path().join("disks");
+    world.post("/v1/pools/import", &json!({"pool": "tank", "paths": [folder]}));
+    world.post("/v1/pools/tank/spaces/m/serve", &json!({}));
+    assert!(world.nbd().read(0, 1 << 20) == pattern(6, 1 << 20));
+}
+
+#[test]
+fn only_the_right_name_destroys_and_then_the_disks_are_free() {
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    for wrong in [json!({}), json!({"destroy": "tan"}), json!({"destroy": ""})] {
+        assert_eq!(world.refused("/v1/pools/tank/destroy", &wrong)["code"], "needs_confirmation");
+        assert_eq!(world.refused("/v1/pools/tank/spaces/m/delete", &wrong)["code"], "needs_confirmation");
+    }
+    world.post("/v1/pools/tank/spaces/m/delete", &json!({"destroy": "tank/m"}));
+    assert_eq!(world.get("/v1/spaces")["spaces"], json!([]));
+    world.post("/v1/pools/tank/destroy", &json!({"destroy": "tank"}));
+    world.post("/v1/pools", &json!({"name": "again", "disks": [world.disk("d0"), world.disk("d1")]}));
+}
+
+#[test]
+fn a_second_daemon_is_told_who_was_first() {
+    // Scenario: the same state; the same socket with another state. Both end with the code for "busy", and the first
+    // goes on.
+    let world = World::new(0);
+    let pid = format!("(pid {})", world.pid());
+    let same_state = world.command("state", "other-run").output().unwrap();
+    assert_eq!(same_state.status.code(), Some(75));
+    assert!(String::from_utf8_lossy(&same_state.stderr).contains(&pid));
+    let mut command = world.command("other-state", "third-run");
+    let same_socket = command.arg("--socket").arg(world.socket()).output().unwrap();
+    assert_eq!(same_socket.status.code(), Some(75));
+    world.get("/v1/status");
+}
+
+#[test]
+fn a_pool_that_is_open_elsewhere_is_not_touched() {
+    // Scenario: two daemons with state of their own; the second may neither make nor import a pool of the first's disks.
+    let first = World::new(2);
+    first.make_tank(&["d0", "d1"]);
+    let second = World::new(0);
+    let disk = first.disk("d0");
+    assert_eq!(second.refused("/v1/pools", &json!({"name": "x", "disks": [disk]}))["code"], "device_in_use");
+    let import = json!({"paths": [first.folder.path().join("disks")], "mode": "confirmed"});
+    assert_eq!(second.refused("/v1/pools/import", &import)["code"], "device_in_use");
+    first.nbd().write(0, &pattern(7, 1 << 20));
+}
+
+#[test]
+fn discards_give_room_back() {
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let mut client = world.nbd();
+    client.write(0, &pattern(8, 4 << 20));
+    client.flush();
+    let used = || world.get("/v1/pools/tank/df")["used_bytes"].as_u64().unwrap();
+    assert!(used() >= 8 << 20);
+    client.trim(0, 4 << 20);
+    client.flush();
+    assert_eq!(used(), 0);
+}

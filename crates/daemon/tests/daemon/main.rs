@@ -1,0 +1,12 @@
+//! The daemon as its clients see it: a process, its API, its NBD socket. Disks are sparse files; no root is needed.
+
+#[cfg(test)]
+mod attached;
+#[cfg(test)]
+mod bad;
+#[cfg(test)]
+mod client;
+#[cfg(test)]
+mod life;
+#[cfg(test)]
+mod plans;

@@ -1,0 +1,123 @@
+//! Dry runs: they change nothing, and what they say comes true.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::{Value, json};
+
+use crate::client::World;
+
+/// What is written on a disk, told by what the sparse file takes.
+fn blocks(world: &World, name: &str) -> u64 {
+    fs::metadata(world.disk(name)).unwrap().blocks()
+}
+
+fn room(world: &World) -> Value {
+    let fits = world.get("/v1/pools/tank/df")["fits"].clone();
+    fits.as_array().unwrap().iter().find(|one| one["copies"] == 2).unwrap()["usable_bytes"].clone()
+}
+
+fn dry(mut body: Value) -> Value {
+    body["dry_run"] = json!(true);
+    body
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_then_happens() {
+    let world = World::new(4);
+    let make = json!({"name": "tank", "disks": [world.disk("d0"), world.disk("d1"), world.disk("d2")]});
+    let before = blocks(&world, "d0");
+    let plan = world.post("/v1/pools", &dry(make.clone()));
+    assert_eq!(plan["is_changed"], false);
+    assert_eq!(blocks(&world, "d0"), before, "nothing was written");
+    assert_eq!(world.get("/v1/pools")["pools"], json!([]));
+    let made = world.post("/v1/pools", &make);
+    assert_eq!(made["is_changed"], true);
+    assert_eq!(plan["plan"], made["plan"]);
+    assert_eq!(made["plan"]["usable_after_bytes"], room(&world));
+
+    let add = json!({"disks": [world.disk("d3")]});
+    let plan = world.post("/v1/pools/tank/disks", &dry(add.clone()));
+    assert_eq!(plan["plan"]["usable_before_bytes"], room(&world));
+    world.post("/v1/pools/tank/disks", &add);
+    assert_eq!(plan["plan"]["usable_after_bytes"], room(&world));
+}
+
+#[test]
+fn no_request_with_dry_run_changes_the_state() {
+    // Scenario: every kind of change that makes sense for a pool with a served space, each as a dry run.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1"]);
+    let free = world.disk("d2");
+    let state = || {
+        let mut status = world.get("/v1/status");
+        status["uptime_s"] = json!(0);
+        (status, world.get("/v1/exports"), world.get("/v1/jobs"), blocks(&world, "d2"))
+    };
+    let before = state();
+    let space = json!({"name": "n", "size_bytes": 8 << 20, "resiliency": "simple", "provisioning": "fixed", "row_bytes": 1 << 20});
+    let requests = [
+        ("/v1/pools", json!({"name": "other", "disks": [free]})),
+        ("/v1/pools/tank/disks", json!({"disks": [free]})),
+        ("/v1/pools/tank/disks/0/replace", json!({"with": free})),
+        ("/v1/pools/tank/disks/0/online", json!({})),
+        ("/v1/pools/tank/scrub", json!({})),
+        ("/v1/pools/tank/resync", json!({})),
+        ("/v1/pools/tank/export", json!({})),
+        ("/v1/pools/tank/destroy", json!({})),
+        ("/v1/pools/tank/spaces", space),
+        ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),
+        ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
+        ("/v1/pools/tank/spaces/m/unserve", json!({})),
+        ("/v1/pools/tank/spaces/m/attach", json!({})),
+        ("/v1/pools/tank/spaces/m/detach", json!({})),
+        ("/v1/shutdown", json!({})),
+    ];
+    for (path, body) in requests {
+        let answer = world.post(path, &dry(body));
+        assert_eq!(answer["is_changed"], false, "{path}");
+        assert!(!answer["plan"]["steps"].as_array().unwrap().is_empty(), "{path}");
+    }
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn every_byte_of_a_pool_is_accounted_for() {
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    world.nbd().write(0, &crate::client::pattern(1, 5 << 20));
+    let df = world.get("/v1/pools/tank/df");
+    let bytes = |name: &str| df[format!("{name}_bytes")].as_u64().unwrap();
+    assert_eq!(bytes("raw"), 3 * (256 << 20));
+    assert_eq!(bytes("raw"), bytes("metadata") + bytes("tail") + bytes("data"));
+    assert_eq!(bytes("data"), bytes("used") + bytes("free"));
+    assert_eq!(bytes("claimed"), 5 << 20);
+    assert_eq!(bytes("redundancy"), 5 << 20);
+    assert_eq!(bytes("used"), bytes("claimed") + bytes("redundancy") + bytes("tables"));
+    let space = world.get("/v1/pools/tank/spaces/m");
+    assert_eq!(space["space"]["footprint_bytes"], df["used_bytes"]);
+}
+
+#[test]
+fn the_description_of_the_api_names_every_path_of_its_documents_page() {
+    let world = World::new(0);
+    let (status, described) = world.try_ask("GET", "/v1/openapi.json", b"").unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(described, serde_json::from_str::<Value>(&dolmen_daemon::openapi()).unwrap());
+    for path in [
+        "/v1/version",
+        "/v1/status",
+        "/v1/pools",
+        "/v1/pools/import",
+        "/v1/pools/{pool}/destroy",
+        "/v1/pools/{pool}/disks/{disk}/replace",
+        "/v1/pools/{pool}/spaces/{space}/resize",
+        "/v1/jobs/{id}",
+        "/v1/attachments",
+        "/v1/exports",
+        "/v1/counters",
+        "/v1/shutdown",
+    ] {
+        assert!(described["paths"][path].is_object(), "{path}");
+    }
+}
