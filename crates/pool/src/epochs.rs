@@ -1,6 +1,9 @@
 //! Changes of the epoch of an open pool: a disk leaves, a disk comes, the pool is exported.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
@@ -413,9 +416,19 @@ impl Pool {
 }
 
 async fn guardian(weak: Weak<Pool>) {
-    let Some(log) = weak.upgrade().and_then(|pool| pool.log.clone()) else { return };
+    let Some((log, bell)) =
+        weak.upgrade().and_then(|pool| Some((pool.log.clone()?, Rc::clone(&pool.stop_bell))))
+    else {
+        return;
+    };
     loop {
-        let failed = log.trouble().await;
+        let mut trouble = pin!(log.trouble());
+        let mut stopped = pin!(bell.wait());
+        let failed = poll_fn(|cx| match trouble.as_mut().poll(cx) {
+            Poll::Ready(disk) => Poll::Ready(Some(disk)),
+            Poll::Pending => stopped.as_mut().poll(cx).map(|()| None),
+        });
+        let Some(failed) = failed.await else { return };
         let Some(pool) = weak.upgrade().filter(|pool| !pool.stopping.get()) else { return };
         if pool.exclude_id(failed, ExcludeReason::MissedCommit).await.is_err() {
             return;

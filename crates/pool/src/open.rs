@@ -387,6 +387,7 @@ impl Opening<'_> {
             turn_number: Cell::new(0),
             changed: Notify::new(),
             stopping: Cell::new(false),
+            stop_bell: Rc::default(),
         })
     }
 }

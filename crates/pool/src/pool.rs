@@ -111,6 +111,8 @@ pub struct Pool {
     pub(crate) turn_number: Cell<u64>,
     pub(crate) changed: Notify,
     pub(crate) stopping: Cell<bool>,
+    /// Rings when the pool stops, for tasks that do not hold it.
+    pub(crate) stop_bell: Rc<Notify>,
 }
 
 impl Pool {
@@ -402,6 +404,9 @@ impl Pool {
     /// Stops the background tasks, so that the pool can be dropped.
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
+        // The owner of the tables holds the pool.
+        *self.table_owner.borrow_mut() = None;
+        self.stop_bell.notify_all();
         self.checkpoint_bell.notify_all();
         self.changed.notify_all();
         if let Some(log) = &self.log {

@@ -273,6 +273,9 @@ impl Space {
 
     /// Rewrites one copy of a block.
     pub(crate) async fn write_copy(&self, copy: &Copy, content: &[u8]) {
+        if !self.shared.may_write() {
+            return;
+        }
         let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
         buffer.copy_in(content);
         if copy.disk.write(copy.at, buffer.freeze(), Durability::Cached).await.is_ok() {

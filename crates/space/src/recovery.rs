@@ -107,6 +107,10 @@ pub(crate) async fn recover(
     }
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
+    if !shared.may_write() {
+        // Looked at without changing anything: decisions hold in memory, for as long as the pool is looked at.
+        return Ok(recovery);
+    }
     shared.pool.set_table_owner(Rc::clone(shared) as Rc<dyn dolmen_pool::TableOwner>);
     if !rows.is_empty() {
         drop(shared.tickets.begin());
@@ -308,6 +312,9 @@ async fn give_to_all(
     content: &[u8],
     recovery: &mut Recovery,
 ) -> Result<(), SpaceError> {
+    if !shared.may_write() {
+        return Ok(());
+    }
     let mut rewritten = false;
     for copy in copies.iter().filter(|copy| copy.result.is_err() || *copy.bytes != *content) {
         rewritten = true;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
 use dolmen_journal::Wait;
-use dolmen_pool::{Pool, keys};
+use dolmen_pool::{Pool, PoolState, keys};
 use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -161,6 +161,11 @@ impl Shared {
             incidents.pop_front();
         }
         incidents.push_back(incident);
+    }
+
+    /// Whether disks may be written: not where the pool is only looked at.
+    pub(crate) fn may_write(&self) -> bool {
+        self.pool.state() == PoolState::Writable
     }
 
     /// The stamp of writes that begin now.

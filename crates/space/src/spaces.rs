@@ -64,10 +64,7 @@ impl Spaces {
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             spaces.insert(SpaceId(id), space);
         }
-        let mut recovery = Recovery::default();
-        if pool.state() == PoolState::Writable {
-            recovery = recover(&shared, &spaces, &opened.blocks).await?;
-        }
+        let recovery = recover(&shared, &spaces, &opened.blocks).await?;
         let this =
             Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
@@ -473,7 +470,8 @@ impl Spaces {
                     }
                     let is_stale = record.columns.iter().flatten().any(|slab| slab.stale.is_some());
                     if is_stale && indexed.binary_search(&(space.id(), index)).is_err() {
-                        findings.push(format!("row {index} of space {name} is stale and no resync will find it"));
+                        findings
+                            .push(format!("row {index} of space {name} is stale and no resync will find it"));
                     }
                     for slab in record.columns.iter().flatten() {
                         let owner = format!("row {index} of space {name}");

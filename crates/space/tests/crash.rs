@@ -413,7 +413,7 @@ fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Ra
         thorough: true,
     };
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
-    let devices = attach(&disks, &BTreeSet::new(), &world);
+    let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), &world), later: Vec::new() };
     if LATE_WRITES_END_FIRST {
         // A device stays locked until every command given to it was answered.
         world.settle().map_err(|stuck| stuck.to_string())?;

@@ -20,7 +20,8 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_pool::{
-    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, PoolError, discover, open,
+    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, PoolError, discover,
+    open,
 };
 use dolmen_sim::{Cut, Recorder, Reopened, StopAt, World};
 use dolmen_space::{
@@ -458,7 +459,8 @@ pub async fn examine(
     spaces.close().await.map_err(|error| format!("does not close: {error}"))?;
     drop(spaces);
     if case.thorough {
-        let spaces = open(OpenMode::Write).await.map_err(|error| format!("does not open again: {error:?}"))?;
+        let spaces =
+            open(OpenMode::Write).await.map_err(|error| format!("does not open again: {error:?}"))?;
         judge_again(&case, &spaces, &first).await?;
         spaces.close().await.map_err(|error| format!("does not close again: {error}"))?;
     }
@@ -488,7 +490,9 @@ async fn judge_again(case: &Case, spaces: &Spaces, first: &Contents) -> Result<(
             Some(now) if now == before => {}
             Some(now) => {
                 let (before, now) = (told(*block, before), told(*block, now));
-                return Err(format!("{name} block {block} changed from {before} to {now} by closing and opening"));
+                return Err(format!(
+                    "{name} block {block} changed from {before} to {now} by closing and opening"
+                ));
             }
             None => return Err(format!("{name} block {block} cannot be read any more")),
         }
@@ -501,7 +505,11 @@ async fn judge_contents(case: &Case, spaces: &Spaces) -> Result<Contents, String
 }
 
 /// What blocks hold, each judged unless it was before.
-async fn judge_contents_as(case: &Case, spaces: &Spaces, before: Option<&Contents>) -> Result<Contents, String> {
+async fn judge_contents_as(
+    case: &Case,
+    spaces: &Spaces,
+    before: Option<&Contents>,
+) -> Result<Contents, String> {
     let mut contents = Contents::new();
     for space in spaces.list() {
         if !case.expected.spaces.contains_key(space.name().as_str()) {
@@ -530,8 +538,10 @@ async fn judge_contents_as(case: &Case, spaces: &Spaces, before: Option<&Content
                     let bytes = read(&space, block * BLOCK, BLOCK as usize)
                         .await
                         .map_err(|error| error.to_string())?;
-                    judge_block(case, spaces, &space, *block, fills, &bytes)
-                        .map_err(|why| format!("{name} block {block} {why}"))?;
+                    if before.is_none_or(|before| !before.contains_key(&(*name, *block))) {
+                        judge_block(case, spaces, &space, *block, fills, &bytes)
+                            .map_err(|why| format!("{name} block {block} {why}"))?;
+                    }
                     contents.insert((*name, *block), bytes);
                 }
                 Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. })
@@ -662,7 +672,11 @@ async fn try_writes(case: &Case, seams: &Seams, spaces: &Spaces) -> Result<(), S
 /// Judges disks that a crash left, in their own world.
 pub fn judge(reopened: &Reopened, case: Case, pool: PoolId, named: Option<EpochId>) -> Result<(), String> {
     reopened.world.set_arenas(crate::life::ARENAS, crate::life::ARENAS);
-    let devices = attach(&reopened.disks, &case.gone, &reopened.world);
+    let here = (0..reopened.disks.len()).filter(|disk| !case.gone.contains(disk)).collect();
+    let devices = Devices {
+        here: attach(&reopened.disks, &case.gone, &reopened.world),
+        later: attach(&reopened.disks, &here, &reopened.world),
+    };
     let arbiter = host_with(pool, named, &Tape::new(None));
     judge_in(&reopened.world, case, devices, arbiter)
 }
@@ -671,7 +685,7 @@ pub fn judge(reopened: &Reopened, case: Case, pool: PoolId, named: Option<EpochI
 pub fn judge_in(
     world: &World,
     case: Case,
-    devices: Vec<Rc<dyn BlockDevice>>,
+    devices: Devices,
     arbiter: Rc<NotingArbiter>,
 ) -> Result<(), String> {
     world.set_steps_max(STEPS_MAX);
