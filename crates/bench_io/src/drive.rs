@@ -1,4 +1,4 @@
-//! The client: keeps so many I/Os under way, and counts between the first behind the warm-up and the last.
+//! The client: keeps so many I/Os under way, warms up, and counts.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -37,15 +37,16 @@ pub(crate) struct Span {
 struct Drive<T> {
     target: T,
     case: Case,
-    span: Span,
     handle: Handle,
     seams: Seams,
     payload: Shared,
+    /// The number of the next I/O, and the first that is not to be.
     next: Cell<u64>,
+    end: Cell<u64>,
     done: Cell<u64>,
     deadline: Cell<Moment>,
-    before: Cell<Option<Tally>>,
-    after: Cell<Option<Tally>>,
+    /// What was counted when the last client ended.
+    last: Cell<Tally>,
     error: RefCell<Option<BenchError>>,
     running: Cell<u64>,
     bell: Notify,
@@ -53,11 +54,11 @@ struct Drive<T> {
 
 /// Carries out the I/Os of a case and gives what was counted behind the warm-up. `payload` has the size of one I/O.
 ///
+/// Counting begins and ends with nothing under way, so that every command counted belongs to an I/O counted. The rate
+/// is a little low for it when I/Os are few and many are under way, because the last ones end alone.
+///
 /// # Errors
 /// The first error of any I/O.
-///
-/// # Panics
-/// When the span ends before it has warmed up.
 pub(crate) async fn drive<T: Target + 'static>(
     handle: &Handle,
     target: T,
@@ -65,58 +66,68 @@ pub(crate) async fn drive<T: Target + 'static>(
     span: Span,
     payload: Shared,
 ) -> Result<Tally, BenchError> {
-    let seams = handle.seams();
     let drive = Rc::new(Drive {
         target,
         case,
-        span,
         handle: handle.clone(),
-        // Warming up is bounded by its count: a slow disk must not use the time up before anything was counted.
-        deadline: Cell::new(Moment(u64::MAX)),
+        seams: handle.seams(),
         payload,
         next: Cell::new(0),
+        end: Cell::new(span.warmup),
         done: Cell::new(0),
-        before: Cell::new(None),
-        after: Cell::new(None),
+        deadline: Cell::new(Moment(u64::MAX)),
+        last: Cell::default(),
         error: RefCell::new(None),
-        running: Cell::new(case.depth),
+        running: Cell::new(0),
         bell: Notify::new(),
-        seams: seams.clone(),
     });
-    for _ in 0..case.depth {
-        let drive = Rc::clone(&drive);
-        seams.spawner.spawn("client", Box::pin(async move { drive.work().await }));
-    }
-    if span.warmup == 0 {
-        drive.begin();
-    }
-    drive.bell.wait_for(|| (drive.running.get() == 0).then_some(())).await;
-    if let Some(error) = drive.error.take() {
-        return Err(error);
-    }
-    let (Some(before), Some(after)) = (drive.before.get(), drive.after.get()) else {
-        panic!("a span has more I/Os than it warms up with")
-    };
-    Ok(after.since(before))
+    drive.spawn();
+    drive.settled().await?;
+    drive.end.set(span.operations_max.unwrap_or(u64::MAX));
+    drive.spawn();
+    // The clients are ready but have not run, so what it took to make them is not counted.
+    drive.deadline.set(drive.seams.clock.now() + span.time_max);
+    let before = drive.count();
+    heap::trace(span.traced);
+    drive.settled().await?;
+    Ok(drive.last.get().since(before))
 }
 
-impl<T: Target> Drive<T> {
+impl<T: Target + 'static> Drive<T> {
+    fn spawn(self: &Rc<Self>) {
+        self.running.set(self.case.depth);
+        for _ in 0..self.case.depth {
+            let drive = Rc::clone(self);
+            self.seams.spawner.spawn("client", Box::pin(async move { drive.work().await }));
+        }
+    }
+
+    /// Waits until every client has ended.
+    async fn settled(&self) -> Result<(), BenchError> {
+        self.bell.wait_for(|| (self.running.get() == 0).then_some(())).await;
+        self.error.take().map_or(Ok(()), Err)
+    }
+
     async fn work(&self) {
         while let Some(number) = self.turn() {
             if let Err(error) = self.operate(number).await {
                 self.error.borrow_mut().get_or_insert(error);
             }
-            self.finish();
+            self.done.set(self.done.get() + 1);
         }
         self.running.set(self.running.get() - 1);
-        self.bell.notify_all();
+        if self.running.get() == 0 {
+            self.last.set(self.count());
+            heap::trace(0);
+            self.bell.notify_all();
+        }
     }
 
     /// The number of the next I/O, unless there is to be none.
     fn turn(&self) -> Option<u64> {
         let number = self.next.get();
-        let over = self.span.operations_max.is_some_and(|max| number >= max);
-        if over || self.after.get().is_some() || self.error.borrow().is_some() {
+        let over = number >= self.end.get() || self.seams.clock.now() >= self.deadline.get();
+        if over || self.error.borrow().is_some() {
             return None;
         }
         self.next.set(number + 1);
@@ -133,26 +144,6 @@ impl<T: Target> Drive<T> {
             self.target.flush().await?;
         }
         Ok(())
-    }
-
-    fn finish(&self) {
-        let done = self.done.get() + 1;
-        self.done.set(done);
-        if done == self.span.warmup {
-            self.begin();
-        }
-        let last = self.span.operations_max == Some(done);
-        let began = self.before.get().is_some();
-        if began && self.after.get().is_none() && (last || self.seams.clock.now() >= self.deadline.get()) {
-            self.after.set(Some(self.count()));
-            heap::trace(0);
-        }
-    }
-
-    fn begin(&self) {
-        self.deadline.set(self.seams.clock.now() + self.span.time_max);
-        self.before.set(Some(self.count()));
-        heap::trace(self.span.traced);
     }
 
     fn count(&self) -> Tally {

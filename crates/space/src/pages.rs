@@ -316,7 +316,8 @@ impl Shared {
     /// Records again what tables say that no disk which is here could take: the log is their only home until the disk is
     /// back. Whether there was anything. Never called with a table turn: whoever holds a row's lock may wait for that.
     async fn carry_out_of_reach(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
-        let mut columns: Vec<usize> = (0..row.shape.columns()).filter(|column| !self.is_in_reach(row, *column)).collect();
+        let mut columns: Vec<usize> =
+            (0..row.shape.columns()).filter(|column| !self.is_in_reach(row, *column)).collect();
         if !columns.is_empty() && !row.is_formatted() {
             // Tables are believed once a commit says that all of them are there; until then the log is what counts.
             columns = (0..row.shape.columns()).collect();

@@ -23,7 +23,7 @@ pub(crate) const COUNTER_ROW: u64 = 1;
 /// The counter that space ids come from.
 pub(crate) const COUNTER_SPACE: u64 = 2;
 
-/// A virtual disk on a pool.
+/// A space: addresses of its own, laid on the disks of a pool.
 pub struct Space {
     pub(crate) shared: Rc<Shared>,
     id: SpaceId,

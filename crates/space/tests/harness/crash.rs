@@ -148,7 +148,7 @@ impl Tape {
     /// The instants of a cut: before each change of the host's record, and behind all.
     pub fn instants(&self, cut: Cut) -> Vec<Instant> {
         let epochs = self.epochs.borrow();
-        let at = epochs.iter().filter(|(mark, _)| mark.cut == cut.0).map(|(mark, _)| mark.order);
+        let at = epochs.iter().filter(|(mark, _)| mark.cut == cut.0 && mark.order > 0).map(|(mark, _)| mark.order);
         at.chain([u64::MAX]).map(|limit| Instant { cut: cut.0, limit }).collect()
     }
 
@@ -375,6 +375,8 @@ pub struct Case {
     pub copies: u8,
     /// Disks that are not attached.
     pub gone: BTreeSet<usize>,
+    /// Disks that were not attached when the crash was recovered from.
+    pub gone_then: BTreeSet<usize>,
     /// The block of which one copy has a flipped bit.
     pub flipped: Option<(&'static str, u64)>,
     /// Whether blocks may be torn.
@@ -392,7 +394,11 @@ impl Case {
 
     /// Whether a block has one copy left, and that one is damaged.
     fn may_be_lost(&self, name: &str, block: u64) -> bool {
-        let lost = self.gone.union(&self.expected.weak).count() + 1;
+        let fills = self.expected.spaces.get(name).and_then(|space| space.blocks.get(&block));
+        // One in flight was decided for good with the disks of then.
+        let decided = fills.is_some_and(|fills| fills.len() > 1);
+        let absent = if decided { &self.gone_then } else { &self.gone };
+        let lost = absent.union(&self.expected.weak).count() + 1;
         let hit = self.flipped.is_some_and(|(space, flipped)| space == name && flipped == block);
         hit && lost >= usize::from(self.copies)
     }
@@ -469,12 +475,12 @@ pub async fn examine(
         let all: Vec<_> = devices.here.iter().chain(&devices.later).cloned().collect();
         let opened = open_pool(&seams, &all, host(), OpenMode::Write).await;
         let spaces = opened.map_err(|error| format!("does not open with all disks: {error:?}"))?;
-        let whole = Case { gone: BTreeSet::new(), ..(*case).clone() };
-        judge_again(&whole, &spaces, &first).await.map_err(|why| format!("with all disks: {why}"))?;
+        let whole = Case { gone: BTreeSet::new(), gone_then: case.gone.clone(), ..(*case).clone() };
         let resynced = spaces.resync(&Progress::default()).await.map_err(|error| error.to_string())?;
         if !spaces.stale_rows().await.map_err(|error| error.to_string())?.is_empty() {
             return Err(format!("rows stay stale with all disks: {resynced:?}"));
         }
+        judge_again(&whole, &spaces, &first).await.map_err(|why| format!("resynced: {why}"))?;
         check_clean(&whole, &spaces).await.map_err(|why| format!("resynced: {why}"))?;
         spaces.close().await.map_err(|error| format!("does not close with all disks: {error}"))?;
     }
@@ -678,6 +684,7 @@ pub fn judge(reopened: &Reopened, case: Case, pool: PoolId, named: Option<EpochI
         later: attach(&reopened.disks, &here, &reopened.world),
     };
     let arbiter = host_with(pool, named, &Tape::new(None));
+    let case = Case { gone_then: case.gone.clone(), ..case };
     judge_in(&reopened.world, case, devices, arbiter)
 }
 

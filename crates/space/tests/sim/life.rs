@@ -14,7 +14,7 @@ use dolmen_sim::{SimDisk, World};
 use dolmen_space::{IncidentKind, Progress, Space, SpaceError, Spaces};
 use dolmen_units::DiskSlot;
 
-use super::client::{client, delete, make, read_range};
+use super::client::{client, make, read_range};
 use super::oracle::Oracle;
 use super::setup::{Setup, stream};
 
@@ -469,17 +469,6 @@ async fn compare(life: &Rc<Life>) -> Result<(), String> {
     let (_, bad) = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
     if life.redundant && !bad.is_empty() {
         return Err(format!("blocks without a good copy: {bad:?}"));
-    }
-    Ok(())
-}
-
-/// Ends what somebody else began; kept here so that the clients' way of deleting is the only one.
-pub async fn delete_all(life: &Rc<Life>) -> Result<(), String> {
-    let uids: Vec<(u64, String)> =
-        life.oracle.borrow().models.iter().map(|(uid, model)| (*uid, model.name.clone())).collect();
-    for (uid, name) in uids {
-        let space = life.spaces.find(&name).map_err(|error| causes(&error))?;
-        delete(life, uid, &space).await?;
     }
     Ok(())
 }

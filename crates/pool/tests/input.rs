@@ -1,0 +1,298 @@
+//! Whatever is handed to `open` and `create` instead of the disks of one pool: each gets its typed error, and no device
+//! is changed.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::rc::Rc;
+
+use dolmen_block_io::{
+    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload, Submission, Zoning,
+};
+use dolmen_buffer::ArenaConfig;
+use dolmen_disk::{ExtentError, LabelError};
+use dolmen_pool::{
+    Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices, create, discover,
+    open,
+};
+use dolmen_sim::{DiskProfile, Image, SimDisk, World};
+use dolmen_units::{Bytes, Epoch, HostId};
+
+const CAPACITY: Bytes = Bytes::mib(64);
+const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
+const SLOT: u64 = 64 * 1024;
+/// The four label slots of a disk of [`CAPACITY`].
+const LABELS: [u64; 4] = [SLOT, 2 * SLOT, 63 << 20, (63 << 20) + SLOT];
+
+/// Disks with what a pool left on them, and the host that made it.
+struct Pool {
+    images: Vec<Image>,
+    arbiter: Rc<MemoryArbiter>,
+}
+
+fn world() -> World {
+    let world = World::new(1);
+    world.set_arenas(ARENAS, ARENAS);
+    world
+}
+
+fn pool(seed: u8, count: usize) -> Pool {
+    let world = World::new(u64::from(seed));
+    world.set_arenas(ARENAS, ARENAS);
+    let disks: Vec<_> =
+        (0..count).map(|number| world.add_disk(&format!("disk{number}"), DiskProfile::new(CAPACITY))).collect();
+    let devices: Vec<_> = disks.iter().map(|disk| disk.attach(&world)).collect();
+    let arbiter = MemoryArbiter::new(HostId([1; 16]));
+    let (seams, host) = (world.seams(), Rc::clone(&arbiter) as Rc<dyn Arbiter>);
+    world
+        .run(async move {
+            let options =
+                CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
+            create(&seams, host, &devices, &options).await.unwrap().pool.close().await.unwrap();
+        })
+        .unwrap();
+    Pool { images: disks.iter().map(|disk| disk.durable()).collect(), arbiter }
+}
+
+/// What became of an opening.
+type Ending = Result<(), OpenError>;
+
+/// Opens what is on devices made of images, in a mode, and expects that nothing was written unless it opened for writing.
+fn open_images(
+    arbiter: &Rc<MemoryArbiter>,
+    images: &[(Image, Bytes)],
+    mode: OpenMode,
+    wrap: impl Fn(Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice>,
+) -> (Ending, Vec<LabelError>) {
+    let world = world();
+    let disks: Vec<Rc<SimDisk>> = images
+        .iter()
+        .enumerate()
+        .map(|(number, (image, size))| world.add_disk_with(&format!("disk{number}"), DiskProfile::new(*size), image.clone()))
+        .collect();
+    let devices: Vec<_> = disks.iter().map(|disk| wrap(disk.attach(&world))).collect();
+    let (seams, host) = (world.seams(), arbiter.snapshot() as Rc<dyn Arbiter>);
+    let (ending, unusable) = world
+        .run(async move {
+            let found = discover(&seams, &devices).await;
+            let unusable = found.unusable.into_iter().map(|(_, error)| error).collect();
+            let candidates = found.pools.into_values().flatten().collect();
+            (open(&seams, host, candidates, &OpenOptions { mode }).await.map(drop), unusable)
+        })
+        .unwrap();
+    if ending.is_err() || mode == OpenMode::Read {
+        for (disk, (image, size)) in disks.iter().zip(images) {
+            assert_eq!(image.first_difference(&disk.truth(), size.0), None, "{} was changed", disk.name());
+        }
+    }
+    (ending, unusable)
+}
+
+fn open_as(arbiter: &Rc<MemoryArbiter>, images: &[(Image, Bytes)], mode: OpenMode) -> Ending {
+    open_images(arbiter, images, mode, |device| device).0
+}
+
+fn whole(pool: &Pool) -> Vec<(Image, Bytes)> {
+    pool.images.iter().map(|image| (image.clone(), CAPACITY)).collect()
+}
+
+/// A bit turns in one copy of the newest label, or in every other than one: the disk is known by what is left.
+#[test]
+fn a_pool_opens_with_one_sound_label_per_disk() {
+    let pool = pool(1, 3);
+    for at in LABELS {
+        let mut images = whole(&pool);
+        images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 100, 3));
+        open_as(&pool.arbiter, &images, OpenMode::Write).unwrap();
+    }
+}
+
+/// A bit turns in every copy of a disk's label: that disk is named as unusable, and the others are judged without it.
+#[test]
+fn a_disk_without_any_sound_label_is_named() {
+    let pool = pool(1, 3);
+    let mut images = whole(&pool);
+    LABELS.iter().for_each(|at| images[1].0.flip_bit(at + 4000, 1));
+    let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
+    ending.unwrap();
+    assert!(matches!(unusable.as_slice(), [LabelError::Checksum { .. }]), "{unusable:?}");
+    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 4001, 1)));
+    let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
+    assert!(matches!(ending, Err(OpenError::NoDisks)), "{ending:?}");
+    assert_eq!(unusable.len(), 3);
+}
+
+/// Any one bit of the labels of one disk turns: the pool opens all the same, for no bit is believed unverified.
+#[test]
+fn no_single_bit_of_a_label_stops_a_pool() {
+    let pool = pool(2, 2);
+    for bit in (0..8 * 4096).step_by(1021) {
+        let mut images = whole(&pool);
+        LABELS.iter().for_each(|at| images[0].0.flip_bit(at + bit / 8, (bit % 8) as u8));
+        open_as(&pool.arbiter, &images, OpenMode::Write).unwrap();
+    }
+}
+
+/// An image that lost a few megabytes opens; one that lost grains does not.
+#[test]
+fn an_image_cut_short_is_refused() {
+    let pool = pool(1, 3);
+    let mut images = whole(&pool);
+    images[2].1 = Bytes::mib(60);
+    open_as(&pool.arbiter, &images, OpenMode::Write).unwrap();
+    images[2].1 = Bytes::mib(40);
+    for mode in [OpenMode::Write, OpenMode::Read, OpenMode::Confirmed] {
+        let ending = open_as(&pool.arbiter, &images, mode);
+        let Err(OpenError::Extent { source: ExtentError::CutShort { found, .. }, .. }) = ending else {
+            panic!("{ending:?}")
+        };
+        assert_eq!(found, Bytes::mib(40));
+    }
+}
+
+/// A disk and its copy are both here: neither is used.
+#[test]
+fn a_disk_and_its_copy_are_told_apart_by_nobody() {
+    let pool = pool(1, 3);
+    let mut images = whole(&pool);
+    images.push(images[0].clone());
+    let ending = open_as(&pool.arbiter, &images, OpenMode::Write);
+    let Err(OpenError::Duplicate { first, second, .. }) = ending else { panic!("{ending:?}") };
+    assert_eq!((first.as_str(), second.as_str()), ("disk0", "disk3"));
+}
+
+/// Disks of two pools are handed over as one.
+#[test]
+fn disks_of_two_pools_are_not_mixed() {
+    let (one, other) = (pool(1, 2), pool(2, 2));
+    let images = [whole(&one), whole(&other)].concat();
+    for mode in [OpenMode::Write, OpenMode::Read, OpenMode::Confirmed] {
+        let ending = open_as(&one.arbiter, &images, mode);
+        assert!(matches!(ending, Err(OpenError::TwoPools { .. })), "{ending:?}");
+    }
+}
+
+/// Nothing, and disks without any label.
+#[test]
+fn empty_disks_are_no_pool() {
+    let pool = pool(1, 1);
+    let ending = open_as(&pool.arbiter, &[(Image::new(), CAPACITY)], OpenMode::Write);
+    assert!(matches!(ending, Err(OpenError::NoDisks)), "{ending:?}");
+}
+
+/// A read-only import changes nothing, with all disks and with one.
+#[test]
+fn a_read_only_opening_writes_nothing() {
+    let pool = pool(1, 3);
+    let images = whole(&pool);
+    open_as(&pool.arbiter, &images, OpenMode::Read).unwrap();
+    open_as(&pool.arbiter, &images[1..2], OpenMode::Read).unwrap();
+    let stranger = MemoryArbiter::new(HostId([9; 16]));
+    open_as(&stranger, &images[..1], OpenMode::Read).unwrap();
+    let ending = open_as(&stranger, &images[..1], OpenMode::Write);
+    assert!(matches!(ending, Err(OpenError::ReadOnly { .. })), "{ending:?}");
+}
+
+/// A device that refuses whatever changes it, as one that is locked by a switch does; or one with other geometry.
+struct Altered {
+    inner: Rc<dyn BlockDevice>,
+    is_read_only: bool,
+    geometry: Geometry,
+}
+
+impl BlockDevice for Altered {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        let payload = match command.action {
+            Action::Write { from, .. } if self.is_read_only => Payload::Shared(from),
+            Action::Discard { .. } | Action::WriteZeroes { .. } if self.is_read_only => Payload::None,
+            action => return self.inner.submit(Command { action, ..command }),
+        };
+        Completions::new().ready(Outcome { result: Err(DeviceError::ReadOnly), payload })
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        self.inner.fence(epoch);
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.inner.counters()
+    }
+}
+
+/// All devices refuse writes: the pool opens for reading, and for writing not at all.
+#[test]
+fn devices_that_are_read_only_open_for_reading() {
+    let pool = pool(1, 3);
+    let locked = |inner: Rc<dyn BlockDevice>| {
+        let geometry = inner.geometry();
+        Rc::new(Altered { inner, is_read_only: true, geometry }) as Rc<dyn BlockDevice>
+    };
+    open_images(&pool.arbiter, &whole(&pool), OpenMode::Read, locked).0.unwrap();
+    let ending = open_images(&pool.arbiter, &whole(&pool), OpenMode::Write, locked).0;
+    assert!(matches!(ending, Err(OpenError::NoMetadata { .. })), "{ending:?}");
+}
+
+/// Checks devices for a new pool; that none of them was written.
+fn refusal(images: &[(Image, Bytes)], name: impl Fn(usize) -> String, zoning: Zoning) -> CreateError {
+    let world = world();
+    let add = |(number, (image, size)): (usize, &(Image, Bytes))| {
+        world.add_disk_with(&name(number), DiskProfile::new(*size), image.clone())
+    };
+    let disks: Vec<_> = images.iter().enumerate().map(add).collect();
+    let altered = |disk: &Rc<SimDisk>| {
+        let inner = disk.attach(&world);
+        let geometry = Geometry { zoning, ..inner.geometry() };
+        Rc::new(Altered { inner, is_read_only: false, geometry }) as Rc<dyn BlockDevice>
+    };
+    let devices: Vec<_> = disks.iter().map(altered).collect();
+    let seams = world.seams();
+    let host = MemoryArbiter::new(HostId([1; 16]));
+    let error = world
+        .run(async move {
+            let checked = check_devices(&seams, &devices, &[]).await.map(drop).err();
+            let options =
+                CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
+            let error = create(&seams, host, &devices, &options).await.map(drop).unwrap_err();
+            assert_eq!(checked.map(|checked| checked.to_string()), Some(error.to_string()));
+            error
+        })
+        .unwrap();
+    for (disk, (image, size)) in disks.iter().zip(images) {
+        assert_eq!(image.first_difference(&disk.truth(), size.0), None, "{} was changed", disk.name());
+    }
+    error
+}
+
+/// Whatever makes a device unfit for a new pool is found before any device is written.
+#[test]
+fn unfit_devices_are_refused_before_any_is_written() {
+    let blank = || (Image::new(), CAPACITY);
+    let numbered = |number: usize| format!("disk{number}");
+    let small = refusal(&[blank(), (Image::new(), Bytes::mib(63))], numbered, Zoning::None);
+    assert!(matches!(&small, CreateError::Extent { name, source: ExtentError::TooSmall { .. } } if name == "disk1"), "{small:?}");
+    let tiny = refusal(&[(Image::new(), Bytes::kib(4))], numbered, Zoning::None);
+    assert!(matches!(tiny, CreateError::Extent { .. }), "{tiny:?}");
+    let twice = refusal(&[blank(), blank()], |_| "same".to_owned(), Zoning::None);
+    assert!(matches!(twice, CreateError::Twice { .. }), "{twice:?}");
+    let zoned = refusal(&[blank()], numbered, Zoning::HostManaged);
+    assert!(matches!(zoned, CreateError::Zoned { .. }), "{zoned:?}");
+    let mut ext4 = Image::new();
+    ext4.write(1024 + 0x38, &[0x53, 0xef]);
+    let foreign = refusal(&[blank(), (ext4, CAPACITY)], numbered, Zoning::None);
+    assert!(matches!(&foreign, CreateError::Foreign { name, .. } if name == "disk1"), "{foreign:?}");
+    let taken = pool(1, 2);
+    let member = refusal(&[blank(), whole(&taken)[0].clone()], numbered, Zoning::None);
+    assert!(matches!(&member, CreateError::Member { name, .. } if name == "disk1"), "{member:?}");
+    let mut damaged = whole(&taken)[1].clone();
+    LABELS.iter().for_each(|at| damaged.0.flip_bit(at + 512, 1));
+    let unusable = refusal(&[blank(), damaged], numbered, Zoning::None);
+    assert!(matches!(&unusable, CreateError::Unusable { name, .. } if name == "disk1"), "{unusable:?}");
+    let none = refusal(&[], numbered, Zoning::None);
+    assert!(matches!(none, CreateError::NoDisks), "{none:?}");
+}
