@@ -266,7 +266,10 @@ mod tests {
         assert!(engine.operations > 0 && raw.operations > 0);
         assert_eq!((engine.fresh_writes, engine.rewrites), (0, 0));
         let writes = engine.per_operation(engine.disk_writes);
-        assert!((2.0..6.0).contains(&writes) && engine.disk_writes >= 2 * engine.operations, "{writes} writes");
+        assert!(
+            (2.0..6.0).contains(&writes) && engine.disk_writes >= 2 * engine.operations,
+            "{writes} writes"
+        );
         assert_eq!(raw.disk_writes, 2 * raw.operations);
         assert!(engine.disk_durable_writes > 0 && raw.disk_durable_writes == 0);
         assert!(engine.per_operation(engine.allocations) < 0.1, "{} allocations", engine.allocations);

@@ -179,7 +179,6 @@ impl fmt::Debug for Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{Arena, ArenaConfig};
     use proptest::prelude::*;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_disk::{Contents, Label, LabelError, LabelIoError, look};
 use dolmen_units::PoolId;
@@ -27,11 +28,12 @@ pub struct Found {
     pub unreadable: Vec<LabelIoError>,
 }
 
-/// Looks at each device.
+/// Looks at all devices at once: one after another, hundreds of disks that seek would take many seconds.
 pub async fn discover(seams: &Seams, devices: &[Rc<dyn BlockDevice>]) -> Found {
     let mut found = Found::default();
-    for device in devices {
-        match look(seams, device.as_ref()).await {
+    let looks = join_all(devices.iter().map(|device| look(seams, device.as_ref()))).await;
+    for (device, looked) in devices.iter().zip(looks) {
+        match looked {
             Ok(Contents::Member { label, damage, .. }) => {
                 for error in damage {
                     tracing::warn!(disk = %device.name(), %error, "a copy of the label is damaged");

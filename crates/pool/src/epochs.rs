@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use std::task::Poll;
 
 use dolmen_block_io::BlockDevice;
+use dolmen_block_io::sync::join_all;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, Successor, next};
 use dolmen_journal::LogCopy;
@@ -381,18 +382,19 @@ impl Pool {
         written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
     }
 
-    /// Brings the labels of the disks that do not vote up to date. They decide nothing, so a failure is no more than a
+    /// Brings the labels of the disks that do not vote up to date, all at once: a pool may have hundreds. They decide nothing, so a failure is no more than a
     /// reason to look at that disk; its next write will tell.
     pub(crate) async fn write_other_labels(self: &Rc<Self>) {
         let now = self.now.borrow().clone();
-        for disk in self.disks() {
-            if disk.device().is_some() && !now.epoch.voters().contains(&disk.id()) {
-                disk.note_other_write();
-                if let Err(error) = self.write_one_label(&disk, &now, None).await {
-                    tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "the label of a disk is out of date");
-                }
+        let mut others = self.disks();
+        others.retain(|disk| disk.device().is_some() && !now.epoch.voters().contains(&disk.id()));
+        let write = async |disk: &Rc<Disk>| {
+            disk.note_other_write();
+            if let Err(error) = self.write_one_label(disk, &now, None).await {
+                tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "the label of a disk is out of date");
             }
-        }
+        };
+        join_all(others.iter().map(write)).await;
     }
 
     /// Starts the task that lets voters leave whose log fails.

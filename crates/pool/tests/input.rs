@@ -5,13 +5,14 @@
 use std::rc::Rc;
 
 use dolmen_block_io::{
-    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload, Submission, Zoning,
+    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload,
+    Submission, Zoning,
 };
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::{ExtentError, LabelError};
 use dolmen_pool::{
-    Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices, create, discover,
-    open,
+    Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices,
+    create, discover, open,
 };
 use dolmen_sim::{DiskProfile, Image, SimDisk, World};
 use dolmen_units::{Bytes, Epoch, HostId};
@@ -37,15 +38,19 @@ fn world() -> World {
 fn pool(seed: u8, count: usize) -> Pool {
     let world = World::new(u64::from(seed));
     world.set_arenas(ARENAS, ARENAS);
-    let disks: Vec<_> =
-        (0..count).map(|number| world.add_disk(&format!("disk{number}"), DiskProfile::new(CAPACITY))).collect();
+    let disks: Vec<_> = (0..count)
+        .map(|number| world.add_disk(&format!("disk{number}"), DiskProfile::new(CAPACITY)))
+        .collect();
     let devices: Vec<_> = disks.iter().map(|disk| disk.attach(&world)).collect();
     let arbiter = MemoryArbiter::new(HostId([1; 16]));
     let (seams, host) = (world.seams(), Rc::clone(&arbiter) as Rc<dyn Arbiter>);
     world
         .run(async move {
-            let options =
-                CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
+            let options = CreateOptions {
+                name: "tank".parse().unwrap(),
+                overwrite: Vec::new(),
+                fault_domains: Vec::new(),
+            };
             create(&seams, host, &devices, &options).await.unwrap().pool.close().await.unwrap();
         })
         .unwrap();
@@ -66,7 +71,9 @@ fn open_images(
     let disks: Vec<Rc<SimDisk>> = images
         .iter()
         .enumerate()
-        .map(|(number, (image, size))| world.add_disk_with(&format!("disk{number}"), DiskProfile::new(*size), image.clone()))
+        .map(|(number, (image, size))| {
+            world.add_disk_with(&format!("disk{number}"), DiskProfile::new(*size), image.clone())
+        })
         .collect();
     let devices: Vec<_> = disks.iter().map(|disk| wrap(disk.attach(&world))).collect();
     let (seams, host) = (world.seams(), arbiter.snapshot() as Rc<dyn Arbiter>);
@@ -256,8 +263,11 @@ fn refusal(images: &[(Image, Bytes)], name: impl Fn(usize) -> String, zoning: Zo
     let error = world
         .run(async move {
             let checked = check_devices(&seams, &devices, &[]).await.map(drop).err();
-            let options =
-                CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
+            let options = CreateOptions {
+                name: "tank".parse().unwrap(),
+                overwrite: Vec::new(),
+                fault_domains: Vec::new(),
+            };
             let error = create(&seams, host, &devices, &options).await.map(drop).unwrap_err();
             assert_eq!(checked.map(|checked| checked.to_string()), Some(error.to_string()));
             error
@@ -275,7 +285,10 @@ fn unfit_devices_are_refused_before_any_is_written() {
     let blank = || (Image::new(), CAPACITY);
     let numbered = |number: usize| format!("disk{number}");
     let small = refusal(&[blank(), (Image::new(), Bytes::mib(63))], numbered, Zoning::None);
-    assert!(matches!(&small, CreateError::Extent { name, source: ExtentError::TooSmall { .. } } if name == "disk1"), "{small:?}");
+    assert!(
+        matches!(&small, CreateError::Extent { name, source: ExtentError::TooSmall { .. } } if name == "disk1"),
+        "{small:?}"
+    );
     let tiny = refusal(&[(Image::new(), Bytes::kib(4))], numbered, Zoning::None);
     assert!(matches!(tiny, CreateError::Extent { .. }), "{tiny:?}");
     let twice = refusal(&[blank(), blank()], |_| "same".to_owned(), Zoning::None);

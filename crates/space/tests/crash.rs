@@ -4,6 +4,16 @@
 //!
 //! States are drawn, evenly over the kinds of steps, until a budget is spent: `DOLMEN_CRASH_STATES` states for each life
 //! and way of crashing, or `all`. `DOLMEN_CRASH_SEED` draws others.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::filter_map_bool_then,
+    clippy::type_complexity
+)] // a test may fail, print its seed and its figures, and look at a clock for them
 
 #[path = "harness/crash.rs"]
 mod crash;

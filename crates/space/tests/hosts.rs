@@ -6,7 +6,7 @@
 //! line to go on. `DOLMEN_HOSTS_DEPTH` sets how long the orders are that are all tried, `DOLMEN_HOSTS_WALKS` how many
 //! longer ones are drawn, `DOLMEN_HOSTS_SEED` which.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods)]
 
 mod harness;
 

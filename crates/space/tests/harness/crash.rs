@@ -148,7 +148,8 @@ impl Tape {
     /// The instants of a cut: before each change of the host's record, and behind all.
     pub fn instants(&self, cut: Cut) -> Vec<Instant> {
         let epochs = self.epochs.borrow();
-        let at = epochs.iter().filter(|(mark, _)| mark.cut == cut.0 && mark.order > 0).map(|(mark, _)| mark.order);
+        let at =
+            epochs.iter().filter(|(mark, _)| mark.cut == cut.0 && mark.order > 0).map(|(mark, _)| mark.order);
         at.chain([u64::MAX]).map(|limit| Instant { cut: cut.0, limit }).collect()
     }
 
@@ -453,6 +454,11 @@ pub async fn examine(
         Err(Refusal::Open(OpenError::NoMetadata { .. })) if case.is_beyond_redundancy() => return Ok(()),
         Err(error) => return Err(format!("does not open: {error:?}")),
     };
+    if confirmed && case.is_beyond_redundancy() {
+        // Whoever confirms accepts what is here; it only has to hang together.
+        check_map(&spaces).await?;
+        return spaces.close().await.map_err(|error| format!("does not close when confirmed: {error}"));
+    }
     let first = judge_contents(&case, &spaces).await?;
     if case.thorough {
         check_clean(&case, &spaces).await?;

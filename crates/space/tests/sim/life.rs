@@ -45,6 +45,8 @@ pub struct Course {
     pub operations_left: Cell<u64>,
     pub life_operations: Cell<u64>,
     pub tally: Cell<Tally>,
+    /// The pool's number of each disk, once known: the name of one that is away says nothing.
+    pub slots: RefCell<std::collections::BTreeMap<usize, DiskSlot>>,
     /// What clients are doing, and what was made of what, for whoever reads a failure.
     pub doing: RefCell<std::collections::BTreeMap<u64, String>>,
     pub made: RefCell<Vec<String>>,
@@ -176,6 +178,12 @@ impl Life {
         self.oracle.borrow().models.get(&uid).map(|model| model.size)
     }
 
+    /// Keeps what the operator could not do for whoever reads a failure; it is tried again.
+    fn trouble(&self, what: String) {
+        let lives = self.tally.get().lives;
+        self.made.borrow_mut().push(format!("life {lives}: {what}"));
+    }
+
     pub fn client_done(&self) {
         self.clients.set(self.clients.get() - 1);
     }
@@ -222,6 +230,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     let life =
         Rc::new(Life { course: Rc::clone(&course), seams, clock, spaces, clients: Cell::new(clients) });
     reconcile(&life).await?;
+    learn_slots(&life);
     course.serving.set(true);
     if goal == Goal::Serve {
         serve(&life).await;
@@ -356,7 +365,10 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
         let disk = Rc::clone(&life.disks.borrow()[index]);
         if !disk.is_absent() {
             // It may fail again on the way; then it stays out until the next time.
-            joined |= life.spaces.rejoin(disk.attach(&life.world)).await.is_ok();
+            match life.spaces.rejoin(disk.attach(&life.world)).await {
+                Ok(_) => joined = true,
+                Err(error) => life.trouble(format!("rejoining disk {index}: {}", causes(&error))),
+            }
         }
     }
     if joined {
@@ -370,7 +382,11 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
     doing("resync");
     let stale = life.spaces.stale_rows().await.map_err(|error| causes(&error))?;
     if (joined || !stale.is_empty()) && missing_disks(life).is_empty() {
-        let _ = life.spaces.resync(&Progress::default()).await;
+        match life.spaces.resync(&Progress::default()).await {
+            Ok(done) if done.waiting == 0 => {}
+            Ok(done) => life.trouble(format!("resync: {done:?}")),
+            Err(error) => life.trouble(format!("resync: {}", causes(&error))),
+        }
     }
     doing("nothing");
     if life.lost.get() && is_whole(life).await? {
@@ -388,6 +404,16 @@ fn missing_disks(life: &Life) -> Vec<usize> {
     members.iter().copied().filter(|index| !names.iter().any(|name| name == disks[*index].name())).collect()
 }
 
+/// Notes which number the pool gave to each disk that is here.
+fn learn_slots(life: &Life) {
+    let disks = life.disks.borrow();
+    for present in life.spaces.pool().disks().into_iter().filter(|disk| disk.is_present()) {
+        if let Some(index) = disks.iter().position(|disk| disk.name() == present.name()) {
+            life.slots.borrow_mut().insert(index, present.slot());
+        }
+    }
+}
+
 async fn is_whole(life: &Life) -> Result<bool, String> {
     let stale = life.spaces.stale_rows().await.map_err(|error| causes(&error))?;
     let away = life.members.borrow().iter().any(|index| life.disks.borrow()[*index].is_absent());
@@ -401,9 +427,18 @@ async fn is_whole(life: &Life) -> Result<bool, String> {
 /// Replaces a disk, or goes on with it after a crash. What fails is tried again later.
 async fn replace(life: &Rc<Life>, old: usize, new: usize) {
     let name = |index: usize| life.disks.borrow()[index].name().to_owned();
+    learn_slots(life);
     let pool = Rc::clone(life.spaces.pool());
-    let slot_of = |index: usize| pool.find_disk(&name(index)).ok();
-    let Some(old_disk) = slot_of(old) else { return };
+    let slot_of = |index: usize| {
+        let slot = life.slots.borrow().get(&index).copied();
+        slot.and_then(|slot| pool.disk(slot))
+    };
+    let Some(old_disk) = slot_of(old) else {
+        // It was struck, and the daemon died before anybody was told.
+        life.members.borrow_mut().retain(|index| *index != old);
+        life.replacing.set(None);
+        return;
+    };
     if !life.members.borrow().contains(&new) {
         life.members.borrow_mut().push(new);
     }
@@ -411,15 +446,20 @@ async fn replace(life: &Rc<Life>, old: usize, new: usize) {
     match slot_of(new) {
         None => {
             let device = { Rc::clone(&life.disks.borrow()[new]) }.attach(&life.world);
-            let _ = life.spaces.replace(&old_disk, device, &[name(new)], &progress).await;
+            if let Err(error) = life.spaces.replace(&old_disk, device, &[name(new)], &progress).await {
+                life.trouble(format!("replacing disk {old}: {}", causes(&error)));
+            }
         }
         Some(new_disk) => {
             let (from, to): (DiskSlot, DiskSlot) = (old_disk.slot(), new_disk.slot());
-            if let Ok(true) = life.spaces.move_slabs(from, to, &progress).await {
-                let _ = pool.strike(from).await;
+            match life.spaces.move_slabs(from, to, &progress).await {
+                Ok(true) => drop(pool.strike(from).await),
+                Ok(false) => life.trouble(format!("slabs stay on disk {old}")),
+                Err(error) => life.trouble(format!("moving from disk {old}: {}", causes(&error))),
             }
         }
     }
+    learn_slots(life);
     if slot_of(old).is_none() {
         life.members.borrow_mut().retain(|index| *index != old);
         life.replacing.set(None);

@@ -95,6 +95,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         replacing: Cell::new(None),
         life_operations: Cell::new(0),
         tally: Cell::default(),
+        slots: RefCell::default(),
         doing: RefCell::default(),
         made: RefCell::default(),
     });
