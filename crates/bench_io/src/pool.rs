@@ -130,18 +130,7 @@ impl OpenPool {
 
     pub(crate) async fn close(self) -> Result<(), BenchError> {
         self.spaces.close().await.map_err(|source| refused(self.layout, source))?;
-        self.spaces.pool().set_table_owner(Rc::new(Nobody));
         Ok(())
-    }
-}
-
-/// Takes the place of the spaces when a pool was closed. A pool and the spaces that write its tables hold each other, and
-/// the disks stay open and locked until one of them lets go.
-struct Nobody;
-
-impl TableOwner for Nobody {
-    fn write_back(&self, _cut: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {
-        Box::pin(async { Ok(()) })
     }
 }
 

@@ -27,9 +27,14 @@ pub(crate) fn anchor_of(place: Place) -> Anchor {
 }
 
 impl Pool {
-    /// Tells the pool whom to ask before the log is trimmed.
-    pub fn set_table_owner(&self, owner: Rc<dyn TableOwner>) {
+    /// Tells the pool whom to ask before the log is trimmed. The owner holds the pool, so the pool does not hold the owner;
+    /// while there is none, the log is not trimmed.
+    pub fn set_table_owner(&self, owner: Weak<dyn TableOwner>) {
         *self.table_owner.borrow_mut() = Some(owner);
+    }
+
+    fn table_owner(&self) -> Option<Rc<dyn TableOwner>> {
+        self.table_owner.borrow().as_ref().and_then(Weak::upgrade)
     }
 
     /// Empties the log up to here: tables first, then the map, then the tail.
@@ -41,13 +46,12 @@ impl Pool {
         let log = Rc::clone(self.writable_log()?);
         let cut = log.cut();
         self.written_below(cut).await?;
-        let owner = self.table_owner.borrow().clone();
-        if let Some(owner) = owner {
+        let owner = self.table_owner();
+        if let Some(owner) = &owner {
             owner.write_back(cut).await?;
         }
         // Without an owner nobody has block records yet, or recovery has not read them: then they must stay.
-        let owned = self.table_owner.borrow().is_some();
-        let place = if owned { log.place_of(cut) } else { None };
+        let place = if owner.is_some() { log.place_of(cut) } else { None };
         let place = place.unwrap_or(self.tail.get());
         loop {
             match self.store.checkpoint(anchor_of(place)).await {
@@ -75,8 +79,7 @@ impl Pool {
             let usage = log.usage();
             usage.used_bytes * 2 > usage.capacity_bytes
         });
-        let owned = self.table_owner.borrow().is_some();
-        owned && (half_full || self.now.borrow().epoch.spans().len() > SPANS_MAX / 2)
+        self.table_owner().is_some() && (half_full || self.now.borrow().epoch.spans().len() > SPANS_MAX / 2)
     }
 
     /// Starts the task that keeps the log from filling up.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
@@ -104,7 +104,7 @@ pub struct Pool {
     pub(crate) epoch_turn: Turn,
     pub(crate) checkpoint_turn: Turn,
     pub(crate) checkpoint_bell: Notify,
-    pub(crate) table_owner: RefCell<Option<Rc<dyn TableOwner>>>,
+    pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
     pub(crate) state: RefCell<PoolState>,
     /// Whether a batch that nobody needed durable went to the log since its voters were last flushed.
     pub(crate) log_rests: Cell<bool>,
@@ -404,8 +404,6 @@ impl Pool {
     /// Stops the background tasks, so that the pool can be dropped.
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
-        // The owner of the tables holds the pool.
-        *self.table_owner.borrow_mut() = None;
         self.stop_bell.notify_all();
         self.checkpoint_bell.notify_all();
         self.changed.notify_all();

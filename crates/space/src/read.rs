@@ -80,7 +80,9 @@ impl Space {
             let (index, within) =
                 ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
-            let part = room.min(length - done);
+            // Sectors at the ends are read as whole blocks, which have to fit the buffer too.
+            let fits = READ_BYTES_MAX - usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
+            let part = room.min(length - done).min(fits);
             self.read_in_row(index, within, part, &mut segments).await?;
             done += part;
         }
@@ -121,9 +123,17 @@ impl Space {
     }
 
     async fn read_blocks(&self, row: &Rc<Row>, blocks: Range) -> Result<Segments, SpaceError> {
+        let runs = self.runs_of(row, blocks).await?;
+        // Memory for all of it is taken in one go: reads that each hold a part and wait for more would wait for each other.
+        let holds_data = |run: &&Run| run.states.first() != Some(&BlockState::Never);
+        let length: usize = runs.iter().filter(holds_data).map(|run| run.range.count as usize * BLOCK).sum();
+        let mut memory = None;
+        if length > 0 {
+            memory = Some(self.shared.pool.seams().data.take(length).await);
+        }
         let mut whole = Segments::new();
-        for part in self.runs_of(row, blocks).await? {
-            self.read_run(row, part, &mut whole).await?;
+        for run in runs {
+            self.read_run(row, run, &mut memory, &mut whole).await?;
         }
         Ok(whole)
     }
@@ -156,7 +166,13 @@ impl Space {
         Ok(runs)
     }
 
-    async fn read_run(&self, row: &Rc<Row>, run: Run, into: &mut Segments) -> Result<(), SpaceError> {
+    async fn read_run(
+        &self,
+        row: &Rc<Row>,
+        run: Run,
+        memory: &mut Option<Buffer>,
+        into: &mut Segments,
+    ) -> Result<(), SpaceError> {
         let length = run.range.count as usize * BLOCK;
         if run.states.first() == Some(&BlockState::Never) {
             push(into, Segment::Zeros(length));
@@ -173,7 +189,10 @@ impl Space {
         let mut block = run.range.first;
         let mut states = run.states.iter();
         for (at, length) in pieces {
-            let buffer = self.shared.pool.seams().data.take(length).await;
+            let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
+            if buffer.len() > length {
+                *memory = Some(buffer.split_off(length));
+            }
             let (mut buffer, result) = disk.read(at, buffer).await;
             for bytes in buffer.chunks_exact_mut(BLOCK) {
                 let state = states.next().copied().unwrap_or_default();

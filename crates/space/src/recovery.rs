@@ -111,7 +111,8 @@ pub(crate) async fn recover(
         // Looked at without changing anything: decisions hold in memory, for as long as the pool is looked at.
         return Ok(recovery);
     }
-    shared.pool.set_table_owner(Rc::clone(shared) as Rc<dyn dolmen_pool::TableOwner>);
+    let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
+    shared.pool.set_table_owner(Rc::downgrade(&owner));
     if !rows.is_empty() {
         drop(shared.tickets.begin());
         shared.recovering.set(true);

@@ -100,7 +100,24 @@ impl Space {
             }
         }
         self.resync_run(row, column, run, slab, result).await?;
+        self.pair_slots(row, column, slab).await?;
         self.announce_pages(row, column).await
+    }
+
+    /// Gives the slab its tables as they are on the other copies. The next generation goes to the other slot, so that both
+    /// slots are sound when the slab is trusted; else, alone, it would not be believed.
+    async fn pair_slots(&self, row: &Rc<Row>, column: usize, slab: &Slab) -> Result<(), SpaceError> {
+        for index in 0..row.map(column).pages() {
+            let page = self.shared.page(row, column, index).await?;
+            let _turn = self.shared.table_turn.take().await;
+            if row.gone.get() || !row.is_formatted() {
+                return Ok(());
+            }
+            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+            let generation = page.copy_sealed(self.shared.page_name(row, column, index), 0, &mut buffer);
+            self.write_to_slab(slab, row.map(column).page_at(index, generation), buffer.freeze()).await?;
+        }
+        Ok(())
     }
 
     /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one

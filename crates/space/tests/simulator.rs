@@ -19,7 +19,7 @@ const SEEDS: u64 = 12;
 /// Lines of the trace that a failure shows.
 const TRACE_LINES: usize = 60;
 /// Failures after which a run stops.
-const FAILURES_MAX: usize = 5;
+const FAILURES_MAX: usize = 20;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
