@@ -5,12 +5,9 @@ use std::rc::Rc;
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_block_linux::{Handle, LinuxDevice};
 use dolmen_buffer::Shared;
-use dolmen_pool::{
-    Arbiter, CreateOptions, LocalFuture, MemoryArbiter, OpenMode, OpenOptions, PoolError, TableOwner, create,
-    discover, open,
-};
+use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
 use dolmen_space::{Progress, Space, SpaceError, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, Lsn, Name};
+use dolmen_units::{Bytes, Name};
 
 use crate::case::{BASE_BYTES, Layout};
 use crate::disks::Disks;

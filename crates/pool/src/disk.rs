@@ -46,6 +46,8 @@ pub struct Disk {
     id: DiskId,
     member: Cell<Member>,
     seat: RefCell<Option<Seat>>,
+    /// What its device was called while it was here.
+    last_name: RefCell<String>,
     token: Cell<Epoch>,
     /// Goes up when a write begins and when it ends. Equal to `flushed` means that nothing rests in the device's cache.
     activity: Cell<u64>,
@@ -56,7 +58,9 @@ pub struct Disk {
 
 impl Disk {
     pub(crate) fn new(member: Member, seat: Option<(Rc<dyn BlockDevice>, Extent)>, token: Epoch) -> Rc<Self> {
+        let last_name = seat.as_ref().map(|(device, _)| device.name()).unwrap_or_default();
         Rc::new(Self {
+            last_name: RefCell::new(last_name),
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
@@ -124,10 +128,12 @@ impl Disk {
         self.seat.borrow().as_ref().map(|seat| seat.extent)
     }
 
-    /// What the device is called here, or its identity while it is not.
+    /// What the device is called here; while it is not here, what it was called when it was, or else its identity.
     #[must_use]
     pub fn name(&self) -> String {
-        self.device().map_or_else(|| format!("disk {}", self.id.short()), |device| device.name())
+        let last = || Some(self.last_name.borrow().clone()).filter(|name| !name.is_empty());
+        let name = self.device().map(|device| device.name()).or_else(last);
+        name.unwrap_or_else(|| format!("disk {}", self.id.short()))
     }
 
     /// The device's geometry, while it is here.
@@ -157,6 +163,7 @@ impl Disk {
     }
 
     pub(crate) fn seat(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
+        *self.last_name.borrow_mut() = device.name();
         *self.seat.borrow_mut() = Some(Seat { device, extent });
         self.activity.set(self.activity.get() + 1);
     }
