@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
-use dolmen_block_io::sync::Turn;
-use dolmen_block_io::{Moment, Seams, sleep};
+use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
 use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
@@ -32,6 +32,8 @@ use crate::scribe::Scribe;
 
 /// How often the progress of jobs is looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// How long requests wait for the pools that are opened at the start.
+const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A pool that is open.
 pub(crate) struct OpenPool {
@@ -136,7 +138,14 @@ impl Engine {
     pub(crate) async fn serve(self: Rc<Self>, mut inbox: Inbox<Work>, kernel: Inbox<Asked>) {
         self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self).serve_kernel(kernel)));
         let starting = Rc::clone(&self);
-        self.seams.spawner.spawn("start", Box::pin(async move { starting.start().await }));
+        let started = Rc::new((Cell::new(false), Notify::new()));
+        let ring = Rc::clone(&started);
+        let start = async move {
+            starting.start().await;
+            ring.0.set(true);
+            ring.1.notify_all();
+        };
+        self.seams.spawner.spawn("start", Box::pin(start));
         let ticking = Rc::downgrade(&self);
         let clock = Rc::clone(&self.seams.clock);
         let ticker = async move {
@@ -147,6 +156,11 @@ impl Engine {
             }
         };
         self.seams.spawner.spawn("tick", Box::pin(ticker));
+        // Nobody is told that there is no such pool while it is being opened. A disk that hangs does not hold up answers.
+        let limit = self.seams.clock.now() + START_LIMIT;
+        let _ =
+            within(self.seams.clock.as_ref(), limit, started.1.wait_for(|| started.0.get().then_some(())))
+                .await;
         while let Some(work) = inbox.receive().await {
             self.seams.spawner.spawn("request", work(Rc::clone(&self)));
         }
