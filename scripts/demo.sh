@@ -6,7 +6,6 @@
 bin=${CARGO_TARGET_DIR:-$root/target}/release/dolmen
 run=$state/run
 socket=$run/api
-pool=tank
 tree=${DOLMEN_DEMO_TREE:-/usr}
 tree_mib=${DOLMEN_DEMO_MIB:-1024}
 # Room for the tree, for what is written under load, and for the file system's own.
@@ -272,11 +271,22 @@ choose_way() {
     need nbdcopy qemu-io || die "$EX_UNAVAILABLE" "needs$missing; on Debian, as root: apt-get install libnbd-bin qemu-utils"
 }
 
+# Sets pool to a name that has no links below /dev/dolmen: another daemon of this machine, or what was left of one, may
+# have the usual one.
+choose_name() {
+    pool=tank
+    for name_try in $(seq 2 100); do
+        [ -e "/dev/dolmen/$pool" ] || return 0
+        pool=tank$name_try
+    done
+    die "$EX_TEMPFAIL" "/dev/dolmen has every name from tank to $pool already; detach what is not needed any more"
+}
+
 prepare() {
     [ -x "$bin" ] || die 1 "the build made no $bin"
+    [ "$tree_mib" -ge 128 ] 2>/dev/null || die 2 "DOLMEN_DEMO_MIB is '$tree_mib'; XFS needs 128 or more"
     # A socket's name has room for 108 bytes in the kernel.
     [ "${#socket}" -lt 100 ] || die 2 "$socket is too long for a socket; set DOLMEN_STATE to a shorter path"
-    [ ! -e "/dev/dolmen/$pool" ] || die "$EX_TEMPFAIL" "/dev/dolmen/$pool exists: another daemon has a pool of that name"
     prepare_free=$(df -Pm "$state" | awk 'NR == 2 { print $4 }')
     prepare_needed=$((tree_mib * 13))
     [ "$prepare_free" -ge "$prepare_needed" ] ||
@@ -446,6 +456,7 @@ step_check() {
 }
 
 choose_way
+choose_name
 prepare
 # Packages may have been installed until here.
 started=$(now)

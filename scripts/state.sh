@@ -227,13 +227,23 @@ undo_loops() {
     return 1
 }
 
-# undo_below FOLDER STATE: mounts on a device come before the device, and its file's mount last.
+# undo_below FOLDER STATE: mounts on a device come before the device, and its file's mount last: unmounting that one
+# while the device holds its file open would take the folder out of the device's file name, and nobody would find it.
 undo_below() {
     cut_fuse "$1"
-    mounts_below "$1" | while IFS= read -r below_mount; do
-        unmount "$below_mount" "$2" || :
+    for below_pass in devices files; do
+        mounts_below "$1" | while IFS= read -r below_mount; do
+            [ "$below_pass" = files ] || ! is_fuse "$below_mount" || continue
+            unmount "$below_mount" "$2" || :
+        done
+        undo_loops "$1" || return 1
     done
-    undo_loops "$1" && [ -z "$(mounts_below "$1")" ]
+    [ -z "$(mounts_below "$1")" ]
+}
+
+# is_fuse FOLDER: a FUSE file system is mounted there.
+is_fuse() {
+    awk -v folder="$1" '{ gsub(/\\040/, " ", $5) } $5 == folder && / - fuse/ { found = 1 } END { exit !found }' /proc/self/mountinfo
 }
 
 # undo_link FOLDER: only symbolic links in it, then the folder if that emptied it.
