@@ -5,7 +5,7 @@ use std::error::Error;
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
-use dolmen_disk::{Contents, MemberState, look};
+use dolmen_disk::{Contents, look};
 use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, open};
 use dolmen_space::{IncidentKind, Progress, SpaceError, Spaces};
 use dolmen_units::{BLOCK_BYTES, Bytes, HostId, Name, PoolId, SpaceId};
@@ -187,7 +187,7 @@ async fn start(
 /// Members that are not here. A disk that is being emptied is here like any other.
 fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
     for disk in spaces.pool().disks() {
-        if disk.member().state == MemberState::Absent || !disk.is_present() {
+        if !disk.is_present() {
             report.add(Some(name), FindingKind::Missing { slot: disk.slot(), id: disk.id() });
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA};
 use dolmen_block_io::BlockDevice;
-use dolmen_disk::{Contents, MemberState, look};
+use dolmen_disk::{Contents, look};
 use dolmen_pool::{Disk, check_devices};
 use dolmen_space::Progress;
 use dolmen_units::{DiskSlot, Epoch};
@@ -94,12 +94,8 @@ impl Engine {
         overwrite: &[String],
     ) -> Answer<Option<dolmen_api::Job>> {
         let inner = pool.spaces.pool();
-        let added = inner.add_device(device, overwrite, old.member().fault_domain).await;
+        let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
-        if old.is_present() {
-            let retired = inner.set_member_state(old.slot(), MemberState::Retired).await;
-            retired.map_err(|error| fault::pool(&error))?;
-        }
         let replacing = Replacing { old: old.slot().0, new: new.slot().0 };
         pool.replacing.borrow_mut().push(replacing);
         self.remember(pool).await;

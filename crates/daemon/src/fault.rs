@@ -56,8 +56,7 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
         OpenError::Arbiter(_)
         | OpenError::Store(_)
         | OpenError::Recover(_)
-        | OpenError::LogDamage { .. }
-        | OpenError::Unsettled { .. } => ErrorCode::Io,
+        | OpenError::LogDamage { .. } => ErrorCode::Io,
         OpenError::Pool(inner) => return pool(inner),
     };
     let found = body(code, error);

@@ -15,11 +15,9 @@ use crate::format::{
 /// What a pool does with a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberState {
-    /// It holds what it should.
+    /// It takes new slabs while it is here.
     Active,
-    /// It was not there, or missed a write, and has not come back.
-    Absent,
-    /// It is to be emptied and gets nothing new.
+    /// It is to be emptied and gets nothing new, also when it was away and comes back.
     Retired,
 }
 
@@ -36,8 +34,16 @@ pub struct Member {
     pub state: MemberState,
     /// Disks with the same number may fail as one; 0 means alone.
     pub fault_domain: u32,
-    /// The first epoch without it; 0 while it is active.
+    /// The first epoch without it, because it was not there or missed a write; 0 while it takes part.
     pub left: Epoch,
+}
+
+impl Member {
+    /// Whether it is not there, or missed a write and has not come back.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.left != Epoch(0)
+    }
 }
 
 /// An epoch and the members that it knows.
@@ -334,8 +340,7 @@ impl RawMember {
     fn of(member: &Member) -> Self {
         let state = match member.state {
             MemberState::Active => 1,
-            MemberState::Absent => 2,
-            MemberState::Retired => 3,
+            MemberState::Retired => 2,
         };
         Self {
             disk: member.disk.0,
@@ -351,8 +356,7 @@ impl RawMember {
     fn parse(&self, at: u64) -> Result<Member, LabelError> {
         let state = match self.state.get() {
             1 => MemberState::Active,
-            2 => MemberState::Absent,
-            3 => MemberState::Retired,
+            2 => MemberState::Retired,
             other => {
                 return Err(LabelError::Value { at, field: "state of a member", found: u64::from(other) });
             }
@@ -464,7 +468,7 @@ mod tests {
             disk: disk(number),
             capacity: Bytes::gib(1),
             slot: DiskSlot(number),
-            state: if number == 1 { MemberState::Absent } else { MemberState::Active },
+            state: if number == 1 { MemberState::Retired } else { MemberState::Active },
             fault_domain: 0,
             left: Epoch(u64::from(number == 1)),
         };

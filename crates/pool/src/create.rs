@@ -228,6 +228,30 @@ impl Pool {
         overwrite: &[String],
         fault_domain: u32,
     ) -> Result<Rc<Disk>, PoolError> {
+        self.join(device, overwrite, fault_domain, None).await
+    }
+
+    /// Adds a device that is to get all that `old` has. It stands where that disk stood, and that one gets nothing new
+    /// from now on.
+    ///
+    /// # Errors
+    /// As [`add_device`](Self::add_device).
+    pub async fn add_instead_of(
+        self: &Rc<Self>,
+        old: &Disk,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+    ) -> Result<Rc<Disk>, PoolError> {
+        self.join(device, overwrite, old.member().fault_domain, Some(old.slot())).await
+    }
+
+    async fn join(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+        fault_domain: u32,
+        retires: Option<DiskSlot>,
+    ) -> Result<Rc<Disk>, PoolError> {
         let join = |source: CreateError| PoolError::Join { name: self.name.clone(), source: Rc::new(source) };
         let known = self.disks().iter().any(|disk| disk.is_present() && disk.name() == device.name());
         if known {
@@ -246,7 +270,7 @@ impl Pool {
             fault_domain,
             left: Epoch(0),
         };
-        let disk = self.admit(device, extent, member).await?;
+        let disk = self.admit(device, extent, member, retires).await?;
         self.free.borrow_mut().insert(slot, FreeMap::whole(extent.grain_count()));
         // The record of its free grains rides on this change.
         self.change(Purpose::Release).await.commit().await?;
@@ -265,7 +289,7 @@ impl Pool {
         let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
         let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
         self.sequences.borrow_mut().insert(label.disk, label.sequence);
-        let disk = self.admit(device, label.extent, known.member()).await?;
+        let disk = self.admit(device, label.extent, known.member(), None).await?;
         self.tend_voters().await?;
         Ok(disk)
     }

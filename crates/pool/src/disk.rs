@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Geometry, discard, flush, read, write};
 use dolmen_buffer::{Buffer, Shared};
-use dolmen_disk::{Extent, Member, MemberState};
+use dolmen_disk::{Extent, Member};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
 
 /// Whether a member can be used now.
@@ -103,7 +103,7 @@ impl Disk {
     #[must_use]
     pub fn state(&self) -> DiskState {
         let seated = self.seat.borrow().is_some();
-        if seated && self.member.get().state != MemberState::Absent {
+        if seated && !self.member.get().is_away() {
             DiskState::Present
         } else {
             DiskState::Absent
@@ -195,7 +195,7 @@ impl Disk {
     }
 
     fn seated(&self) -> Option<(Rc<dyn BlockDevice>, u64)> {
-        let present = self.member.get().state != MemberState::Absent;
+        let present = !self.member.get().is_away();
         self.seat
             .borrow()
             .as_ref()

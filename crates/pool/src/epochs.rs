@@ -64,7 +64,8 @@ impl Pool {
         }
     }
 
-    /// Takes a device with a label of this pool back in, or a new one that was prepared for it.
+    /// Takes a device with a label of this pool back in, or a new one that was prepared for it. The member that it is to
+    /// replace is retired by the same epoch, so that no new row ever lies on both.
     ///
     /// # Errors
     /// When the pool cannot be written or the device fails; the pool is as before then.
@@ -73,10 +74,10 @@ impl Pool {
         device: Rc<dyn BlockDevice>,
         extent: Extent,
         mut member: Member,
+        retires: Option<DiskSlot>,
     ) -> Result<Rc<Disk>, PoolError> {
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
-        member.state = MemberState::Active;
         member.left = Epoch(0);
         let known = self.disk(member.slot);
         let disk = match known {
@@ -93,6 +94,7 @@ impl Pool {
                 plan.members.retain(|other| other.disk != member.disk);
                 plan.members.push(member);
                 plan.members.sort_by_key(|member| member.slot);
+                retire(&mut plan.members, retires);
                 plan
             })
             .await;
@@ -127,27 +129,6 @@ impl Pool {
         self.free.borrow_mut().remove(&slot);
         self.changed.notify_all();
         Ok(())
-    }
-
-    /// Sets what the pool does with a member.
-    ///
-    /// # Errors
-    /// When the pool cannot be written.
-    pub async fn set_member_state(
-        self: &Rc<Self>,
-        slot: DiskSlot,
-        state: MemberState,
-    ) -> Result<(), PoolError> {
-        let _turn = self.epoch_turn.take().await;
-        self.change_epoch(|generation, _| {
-            let mut plan = plan_of(generation);
-            plan.members
-                .iter_mut()
-                .filter(|member| member.slot == slot)
-                .for_each(|member| member.state = state);
-            plan
-        })
-        .await
     }
 
     /// Gives the pool up, so that any host may open it: the host's record is withdrawn first, then the disks say so.
@@ -326,7 +307,7 @@ impl Pool {
         for disk in self.disks() {
             if let Some(member) = generation.members.iter().find(|member| member.disk == disk.id()) {
                 disk.set_member(*member);
-                if member.state == MemberState::Absent {
+                if member.is_away() {
                     disk.unseat(Epoch(u64::MAX));
                 }
             }
@@ -446,11 +427,15 @@ fn plan_of(generation: &Generation) -> Plan {
     }
 }
 
+fn retire(members: &mut [Member], slot: Option<DiskSlot>) {
+    let leaving = members.iter_mut().filter(|member| Some(member.slot) == slot);
+    leaving.for_each(|member| member.state = MemberState::Retired);
+}
+
 /// Notes that a member is not there from epoch `number` on; one that left earlier stays with the earlier number.
 pub(crate) fn mark_absent(members: &mut [Member], disk: DiskId, number: Epoch) {
     for member in members.iter_mut().filter(|member| member.disk == disk) {
-        if member.state != MemberState::Absent {
-            member.state = MemberState::Absent;
+        if !member.is_away() {
             member.left = number;
         }
     }

@@ -173,16 +173,6 @@ pub enum OpenError {
         /// What is missing.
         what: String,
     },
-    /// A voter failed between the host's record and the last label.
-    #[error(
-        "disk {disk} of pool {name} failed while the new epoch was installed; open the pool again, without that disk if it fails again"
-    )]
-    Unsettled {
-        /// Its name.
-        name: Name,
-        /// Which disk.
-        disk: DiskId,
-    },
     /// Installing the new epoch failed.
     #[error("the pool's new epoch could not be installed")]
     Pool(#[from] PoolError),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
-use dolmen_disk::{Extent, Generation, MemberState, write_label};
+use dolmen_disk::{Extent, Generation, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -258,11 +258,14 @@ impl Opening<'_> {
         healthy
     }
 
-    /// Installs the opening's epoch on the sources that are sound.
+    /// Installs the opening's epoch on the sources that are sound. A voter that fails once the host's record names the
+    /// epoch is left out by a further one, as in an open pool.
     async fn install(&mut self, read: &Read, mut voters: Vec<DiskId>) -> Result<Generation, OpenError> {
         let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
         let name = name.ok_or(OpenError::NoDisks)?;
         let place = read.recovered.next();
+        let mut kind = if self.confirmed { Kind::Forced } else { Kind::Opening };
+        let mut built_on = read.generation.clone();
         loop {
             if voters.is_empty() {
                 return Err(OpenError::NoMetadata { name });
@@ -276,9 +279,9 @@ impl Opening<'_> {
                 first: place.lsn,
                 // A voter that could not be brought up to date, or could not take the epoch, counts as not here.
                 present: voters.clone(),
-                kind: if self.confirmed { Kind::Forced } else { Kind::Opening },
+                kind,
             };
-            let record = next(&self.build_on, successor)
+            let record = next(&built_on.epoch, successor)
                 .map_err(|source| PoolError::Epoch { name: name.clone(), source })?;
             self.highest = record.number();
             let number = record.number();
@@ -286,18 +289,20 @@ impl Opening<'_> {
             self.see_who_is_here(&mut pending, number);
             // A confirmed opening is in force at once: its labels never speak of an epoch that may not have been.
             let (base, next) =
-                if self.confirmed { (&pending, None) } else { (&read.generation, Some(&pending)) };
+                if kind == Kind::Forced { (&pending, None) } else { (&built_on, Some(&pending)) };
             if let Err(failed) = self.label(&pending, base, next).await {
                 voters.retain(|voter| *voter != failed);
                 continue;
             }
             self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
-            if !self.confirmed
-                && let Err(disk) = self.label(&pending, &pending, None).await
-            {
-                return Err(OpenError::Unsettled { name, disk });
+            if kind == Kind::Forced {
+                return Ok(pending);
             }
-            return Ok(pending);
+            match self.label(&pending, &pending, None).await {
+                Ok(()) => return Ok(pending),
+                Err(failed) => voters.retain(|voter| *voter != failed),
+            }
+            (built_on, kind) = (pending, Kind::Change);
         }
     }
 
@@ -325,7 +330,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Members that are here are active; what they missed is noted slab by slab. The others are absent from `number` on.
+    /// Members that are here take part; what they missed is noted slab by slab. The others are absent from `number` on.
     fn see_who_is_here(&self, generation: &mut Generation, number: Epoch) {
         let here: Vec<DiskId> = self.candidates.iter().map(|candidate| candidate.label.disk).collect();
         let absent: Vec<DiskId> =
@@ -334,10 +339,7 @@ impl Opening<'_> {
             mark_absent(&mut generation.members, disk, number);
         }
         for member in generation.members.iter_mut().filter(|member| here.contains(&member.disk)) {
-            if member.state == MemberState::Absent {
-                member.state = MemberState::Active;
-                member.left = Epoch(0);
-            }
+            member.left = Epoch(0);
         }
     }
 

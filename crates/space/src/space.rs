@@ -12,6 +12,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, RowId, Space
 
 use crate::error::SpaceError;
 use crate::layout::{Shape, slab_grains};
+use crate::locks::Range;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 use crate::shared::Shared;
 use crate::spec::{Provisioning, Resiliency, SpaceSpec};
@@ -156,10 +157,27 @@ impl Space {
         if let Some(row) = self.row(index).await? {
             return Ok(row);
         }
-        if self.gone.get() {
-            return Err(SpaceError::Gone { name: self.name() });
-        }
+        // The space may have been deleted or made smaller while this waited for its turn.
+        let sector = self.spec.borrow().sector;
+        self.check_range(index * self.row_bytes, sector.0)?;
         self.claim(index).await
+    }
+
+    /// Waits until the claim under way has ended. One that begins later sees that the space is gone or smaller.
+    pub(crate) async fn claims_end(&self) {
+        drop(self.claim_turn.take().await);
+    }
+
+    /// Waits until writes to rows behind `end` that are under way have ended.
+    pub(crate) async fn writes_end_behind(&self, end: u64) -> Result<(), SpaceError> {
+        let mut rows = Vec::new();
+        self.for_each_record(|index, _| rows.push(index)).await?;
+        for index in rows.into_iter().filter(|index| (index + 1) * self.row_bytes > end) {
+            if let Some(row) = self.undecided_row(index).await? {
+                drop(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
+            }
+        }
+        Ok(())
     }
 
     async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {

@@ -184,6 +184,7 @@ impl Spaces {
     /// [`SpaceError`].
     pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         space.gone.set(true);
+        space.claims_end().await;
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
         for index in rows {
@@ -214,10 +215,8 @@ impl Spaces {
         // The length of rows was fixed when the space was made, whatever its size would ask for now.
         spec.row = Some(Bytes(space.row_bytes()));
         let request = spec.check()?;
-        if size < before
-            && let Some(used_end) = space.used_end(size.0).await?
-        {
-            return Err(SpaceError::NotEmpty { name: spec.name, wanted: size, used_end });
+        if size < before {
+            return self.shrink(space, spec).await;
         }
         if spec.provisioning == Provisioning::Fixed {
             let rows =
@@ -230,12 +229,30 @@ impl Spaces {
             }
         }
         self.put_spec(space, spec.clone()).await?;
-        if size < before {
-            self.free_behind(space, size).await?;
-        } else if spec.provisioning == Provisioning::Fixed {
+        if spec.provisioning == Provisioning::Fixed {
             space.claim_all().await?;
         }
         Ok(())
+    }
+
+    /// Makes a space smaller. Requests behind its new end are refused first, then those that began before end; so what is
+    /// found empty stays empty.
+    async fn shrink(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+        let (wanted, before) = (spec.size, space.size());
+        space.spec.borrow_mut().size = wanted;
+        let shrunk = async {
+            space.claims_end().await;
+            space.writes_end_behind(wanted.0).await?;
+            if let Some(used_end) = space.used_end(wanted.0).await? {
+                return Err(SpaceError::NotEmpty { name: spec.name.clone(), wanted, used_end });
+            }
+            self.put_spec(space, spec).await
+        };
+        if let Err(error) = shrunk.await {
+            space.spec.borrow_mut().size = before;
+            return Err(error);
+        }
+        self.free_behind(space, wanted).await
     }
 
     async fn free_behind(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
@@ -392,10 +409,7 @@ impl Spaces {
         overwrite: &[String],
         progress: &Progress,
     ) -> Result<Rc<Disk>, SpaceError> {
-        let new = self.add(device, overwrite).await?;
-        if old.is_present() {
-            self.pool().set_member_state(old.slot(), MemberState::Retired).await?;
-        }
+        let new = self.pool().add_instead_of(old, device, overwrite).await?;
         if self.move_slabs(old.slot(), new.slot(), progress).await? {
             self.pool().strike(old.slot()).await?;
         }

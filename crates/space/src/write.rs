@@ -76,6 +76,8 @@ impl Space {
             if row.gone.get() {
                 continue;
             }
+            // The space may have been made smaller while this waited for the lock.
+            self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
             self.shared.settle_absences(&row).await?;
             if within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES) {
                 return self.write_blocks(&row, range.first, &data).await;
