@@ -53,10 +53,9 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
         OpenError::TwoPools { .. } => ErrorCode::BadRequest,
         OpenError::Duplicate { .. } | OpenError::Extent { .. } => ErrorCode::UnfitDevice,
         OpenError::ReadOnly { .. } => ErrorCode::ReadOnly,
-        OpenError::Arbiter(_)
-        | OpenError::Store(_)
-        | OpenError::Recover(_)
-        | OpenError::LogDamage { .. } => ErrorCode::Io,
+        OpenError::Arbiter(_) | OpenError::Store(_) | OpenError::Recover(_) | OpenError::LogDamage { .. } => {
+            ErrorCode::Io
+        }
         OpenError::Pool(inner) => return pool(inner),
     };
     let found = body(code, error);

@@ -103,11 +103,7 @@ impl Disk {
     #[must_use]
     pub fn state(&self) -> DiskState {
         let seated = self.seat.borrow().is_some();
-        if seated && !self.member.get().is_away() {
-            DiskState::Present
-        } else {
-            DiskState::Absent
-        }
+        if seated && !self.member.get().is_away() { DiskState::Present } else { DiskState::Absent }
     }
 
     /// Whether it takes part now.

@@ -231,6 +231,14 @@ pub enum PoolError {
         /// How large it may be.
         limit: Bytes,
     },
+    /// No voter could give back what the log says.
+    #[error("the log of pool {name} could not be read")]
+    LogUnreadable {
+        /// Its name.
+        name: Name,
+        /// What happened.
+        source: std::rc::Rc<dolmen_journal::RecoverError>,
+    },
     /// The log failed.
     #[error("the log of pool {name} failed")]
     Log {

@@ -183,12 +183,7 @@ impl Opening<'_> {
         let anchor: [u8; 16] = opened.anchor.0.first_chunk().copied().unwrap_or([0; 16]);
         let tail = Place::from_bytes(anchor);
         let copies: Vec<LogCopy> = devices().map(|(disk, device)| LogCopy { disk, device }).collect();
-        let spans: Vec<SpanOwner> = self
-            .build_on
-            .spans()
-            .iter()
-            .map(|span| SpanOwner { epoch: span.epoch, first: span.first })
-            .collect();
+        let spans = spans_of(&self.build_on);
         let recovered = recover(self.seams, token, first.pool, ring, &copies, tail, &spans).await?;
         if let Some(damage) = recovered.damage().first() {
             return Err(OpenError::LogDamage { what: damage.to_string() });
@@ -396,8 +391,6 @@ impl Opening<'_> {
 
 /// Applies the metadata that the log repeats, and returns the rest.
 fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
-    let settled = read.recovered.settled();
-    let mut blocks = Vec::new();
     for (lsn, record) in read.recovered.records() {
         match record.kind {
             RECORD_META => {
@@ -411,10 +404,7 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
                     }
                 }
             }
-            RECORD_BLOCKS => {
-                blocks.push(RecoveredBlock { lsn, settled: lsn <= settled, body: record.body.to_vec() });
-            }
-            RECORD_OPEN => {}
+            RECORD_BLOCKS | RECORD_OPEN => {}
             other => {
                 return Err(OpenError::LogDamage {
                     what: format!("a record of unknown kind {other} at {lsn}"),
@@ -422,7 +412,43 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
             }
         }
     }
-    Ok(blocks)
+    Ok(blocks_of(&read.recovered))
+}
+
+/// Records of blocks, in order.
+fn blocks_of(recovered: &Recovered) -> Vec<RecoveredBlock> {
+    let settled = recovered.settled();
+    let blocks = recovered.records().filter(|(_, record)| record.kind == RECORD_BLOCKS);
+    blocks
+        .map(|(lsn, record)| RecoveredBlock { lsn, settled: lsn <= settled, body: record.body.to_vec() })
+        .collect()
+}
+
+impl Pool {
+    /// Records of blocks that were written to the log before this call and that it still needs, in order.
+    ///
+    /// # Errors
+    /// When the log cannot be read from any voter, or the pool cannot be written.
+    pub async fn recorded_blocks(&self) -> Result<Vec<RecoveredBlock>, PoolError> {
+        self.written_below(self.cut()?).await?;
+        let (ring, _) = areas(self.log_bytes, self.page_bytes);
+        loop {
+            let (tail, epoch) = (self.tail.get(), self.now.borrow().epoch.clone());
+            let spans = spans_of(&epoch);
+            let (copies, _) = self.copies_of(epoch.voters());
+            let read = recover(&self.seams, epoch.number(), self.id, ring, &copies, tail, &spans).await;
+            // What was trimmed meanwhile may have been overwritten while it was read.
+            if self.tail.get() == tail && self.now.borrow().epoch.id() == epoch.id() {
+                let source =
+                    |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
+                return Ok(blocks_of(&read.map_err(source)?));
+            }
+        }
+    }
+}
+
+fn spans_of(epoch: &EpochRecord) -> Vec<SpanOwner> {
+    epoch.spans().iter().map(|span| SpanOwner { epoch: span.epoch, first: span.first }).collect()
 }
 
 /// Reads the free runs of every member; one that has none on record was added and gets all of its grains.

@@ -46,6 +46,14 @@ pub enum SpaceError {
         /// What the last disk said.
         source: DeviceError,
     },
+    /// Acknowledged blocks were on disks that left before a flush covered them.
+    #[error(
+        "space {name} could not be flushed: blocks that were written last are only on disks that are absent; attach those disks again"
+    )]
+    Unflushed {
+        /// The space.
+        name: Name,
+    },
     /// A file that backs a disk could not grow.
     #[error(
         "space {name} could not be written: no space is left under the file that backs a disk of its pool; free some there"

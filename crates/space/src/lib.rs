@@ -20,6 +20,7 @@ mod format;
 mod layout;
 mod locks;
 mod pages;
+mod reach;
 mod read;
 mod record;
 mod recovery;

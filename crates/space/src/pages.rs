@@ -307,7 +307,7 @@ impl Shared {
     }
 
     /// Whether some slab of a column that holds everything is here.
-    fn is_in_reach(&self, row: &Row, column: usize) -> bool {
+    pub(crate) fn is_in_reach(&self, row: &Row, column: usize) -> bool {
         row.with_slabs(column, |slabs| {
             slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
         })
@@ -332,7 +332,10 @@ impl Shared {
                 return Ok(false);
             }
             let known = (0..PAGE_ENTRIES).filter(|entry| {
-                page.state(*entry) != BlockState::Never || page.stamp(*entry) != Stamp::default()
+                let undecided = u32::try_from(index * PAGE_ENTRIES + entry)
+                    .is_ok_and(|block| self.is_undecided(row, column, block));
+                !undecided
+                    && (page.state(*entry) != BlockState::Never || page.stamp(*entry) != Stamp::default())
             });
             for entry in known {
                 let Ok(first) = u32::try_from(index * PAGE_ENTRIES + entry) else { continue };

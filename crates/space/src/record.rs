@@ -79,6 +79,8 @@ pub(crate) struct Stretch {
     pub(crate) intent: bool,
     /// Whether it is not settled, whatever its place in the log: nobody could decide it yet.
     pub(crate) undecided: bool,
+    /// Whether it takes the place of all that the log says earlier of these blocks.
+    pub(crate) anew: bool,
     /// Low bits of the generation that the page of these blocks has on its disks for certain.
     pub(crate) generation: u16,
 }
@@ -95,7 +97,7 @@ impl Stretch {
             stamp: self.stamp.0,
             state: self.state,
             column: self.column,
-            intent: u8::from(self.intent) | u8::from(self.undecided) << 1,
+            intent: u8::from(self.intent) | u8::from(self.undecided) << 1 | u8::from(self.anew) << 2,
             generation: self.generation.into(),
         };
         let mut bytes = [0; 40];
@@ -152,9 +154,10 @@ fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
         state: raw.state,
         intent: raw.intent & 1 != 0,
         undecided: raw.intent & 2 != 0,
+        anew: raw.intent & 4 != 0,
         generation: raw.generation.get(),
     };
-    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 3;
+    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 7;
     if !known || stretch.count == 0 || stretch.first.checked_add(stretch.count).is_none() {
         return None;
     }
@@ -203,6 +206,7 @@ mod tests {
             state: STATE_VALID,
             intent: true,
             undecided: true,
+            anew: true,
             generation: 0x1234,
         };
         let mut body = stretch.head().to_vec();

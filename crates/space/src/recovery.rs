@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, RecoveredBlock};
 use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
@@ -31,6 +32,9 @@ pub(crate) struct Claim {
     /// Low bits of the generation that the block's page had on disk at least.
     generation: u16,
 }
+
+/// A row as the log names it.
+pub(crate) type RowKey = (SpaceId, u64, RowId);
 
 /// Everything that the log says of one row.
 pub(crate) type RowClaims = BTreeMap<(usize, u32), Vec<Claim>>;
@@ -75,9 +79,9 @@ pub(crate) async fn recover(
     blocks: &[RecoveredBlock],
 ) -> Result<Recovery, SpaceError> {
     let mut recovery = Recovery::default();
-    let mut by_row: BTreeMap<(SpaceId, u64, RowId), RowClaims> = BTreeMap::new();
+    let mut by_row: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
     for record in blocks {
-        collect(shared, record, &mut by_row)?;
+        collect(shared, record, |_| true, &mut by_row)?;
     }
     let mut rows = Vec::new();
     let mut waiting = by_row
@@ -133,10 +137,12 @@ fn mark_absences(shared: &Shared, row: &Row) {
     }
 }
 
-fn collect(
+/// Adds what a record says of rows that are wanted.
+pub(crate) fn collect(
     shared: &Shared,
     record: &RecoveredBlock,
-    by_row: &mut BTreeMap<(SpaceId, u64, RowId), RowClaims>,
+    wanted: impl Fn(&RowKey) -> bool,
+    by_row: &mut BTreeMap<RowKey, RowClaims>,
 ) -> Result<(), SpaceError> {
     for read in stretches(&record.body) {
         let corrupt = || {
@@ -145,7 +151,11 @@ fn collect(
         };
         let read = read.ok_or_else(corrupt)?;
         let stretch = read.stretch;
-        let row = by_row.entry((stretch.space, stretch.row_index, stretch.row)).or_default();
+        let key = (stretch.space, stretch.row_index, stretch.row);
+        if !wanted(&key) {
+            continue;
+        }
+        let row = by_row.entry(key).or_default();
         for number in 0..stretch.count {
             let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
             let settled = record.settled && !stretch.undecided;
@@ -157,8 +167,8 @@ fn collect(
                 intent: stretch.intent,
                 generation: stretch.generation,
             };
-            // What a flush has covered replaces everything before it.
-            if settled {
+            // What a flush has covered replaces everything before it, as does a record that begins anew.
+            if settled || stretch.anew {
                 claims.clear();
             }
             claims.push(claim);
@@ -201,9 +211,13 @@ pub(crate) async fn recover_row(
         if open.is_empty() {
             continue;
         }
-        let decided = decide(shared, space, row, (column, block), page.state(entry), &open, recovery).await?;
-        let stamp = shared.stamp();
-        page.set(entry, decided, stamp, shared.now(held.ticket()));
+        match decide(shared, space, row, (column, block), page.state(entry), &open, recovery).await? {
+            Some(decided) => page.set(entry, decided, shared.stamp(), shared.now(held.ticket())),
+            None => {
+                recovery.out_of_reach += 1;
+                left.insert((column, block), claims);
+            }
+        }
     }
     shared.note_dirty(row);
     Ok(left)
@@ -212,12 +226,13 @@ pub(crate) async fn recover_row(
 /// Bytes of one record of claims, at most.
 const CLAIMS_BYTES_MAX: usize = 64 * 1024;
 
-/// Claims as records that repeat them: those that a flush has covered count as such again once the next flush has, the
-/// others stay undecided.
+/// Claims as records that take the place of all that the log says of these blocks: those that a flush has covered count as
+/// such again once the next flush has, the others stay undecided.
 pub(crate) fn encode_claims(space: SpaceId, row_index: u64, claims: &RowClaims) -> Vec<Vec<u8>> {
     let mut bodies: Vec<SmallVec<[u8; 256]>> = vec![SmallVec::new()];
-    for ((column, block), claim) in
-        claims.iter().flat_map(|(place, claims)| claims.iter().map(move |c| (*place, c)))
+    let numbered = |claims: &'_ Vec<Claim>| claims.iter().copied().enumerate().collect::<Vec<_>>();
+    for ((column, block), (number, claim)) in
+        claims.iter().flat_map(|(place, claims)| numbered(claims).into_iter().map(move |c| (*place, c)))
     {
         let stretch = Stretch {
             space,
@@ -230,6 +245,7 @@ pub(crate) fn encode_claims(space: SpaceId, row_index: u64, claims: &RowClaims) 
             state: 0,
             intent: claim.intent,
             undecided: !claim.settled,
+            anew: number == 0,
             generation: 0,
         };
         if bodies.last().is_some_and(|body| body.len() > CLAIMS_BYTES_MAX) {
@@ -259,7 +275,7 @@ fn floors_of(claims: &RowClaims) -> BTreeMap<(usize, usize), u16> {
     floors
 }
 
-/// The state of a block in flight, given to all copies that are here.
+/// The state of a block in flight, given to all copies that are here; `None` while no disk is here that could tell.
 async fn decide(
     shared: &Shared,
     space: &Space,
@@ -268,20 +284,23 @@ async fn decide(
     settled: BlockState,
     open: &[Claim],
     recovery: &mut Recovery,
-) -> Result<BlockState, SpaceError> {
-    recovery.decided += 1;
+) -> Result<Option<BlockState>, SpaceError> {
     let copies = space.read_copies(row, column, block).await;
+    if is_out_of_reach(&copies) {
+        return Ok(None);
+    }
+    recovery.decided += 1;
     let candidates = open.iter().rev().map(|claim| claim.state).chain([settled]);
     for state in candidates {
         if state == BlockState::Never {
-            return Ok(state);
+            return Ok(Some(state));
         }
         let good = copies
             .iter()
             .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
         if let Some(good) = good {
-            give_to_all(shared, space, &copies, &good.bytes, recovery).await?;
-            return Ok(state);
+            recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
+            return Ok(Some(state));
         }
     }
     let intent = open.iter().any(|claim| claim.intent);
@@ -294,27 +313,33 @@ async fn decide(
             recovery.taken_as_found += 1;
             shared.count(|counters| counters.taken_as_found += 1);
             shared.note_incident(incident(IncidentKind::TakenAsFound));
-            give_to_all(shared, space, &copies, &found.bytes, recovery).await?;
-            Ok(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes)))
+            recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &found.bytes).await?);
+            Ok(Some(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes))))
         }
         None => {
             recovery.damaged += 1;
             shared.count(|counters| counters.lost_blocks += 1);
             shared.note_incident(incident(IncidentKind::Lost));
-            Ok(BlockState::Damaged)
+            Ok(Some(BlockState::Damaged))
         }
     }
 }
 
-async fn give_to_all(
+/// Whether no copy can tell anything because the disks do not answer: then nothing may be concluded from silence.
+pub(crate) fn is_out_of_reach(copies: &[Copy]) -> bool {
+    let silent = |copy: &Copy| !matches!(copy.result, Ok(()) | Err(DeviceError::Medium { .. }));
+    copies.iter().filter(|copy| copy.trusted).all(silent)
+}
+
+/// Gives a block to every copy that has something else; whether there was one.
+pub(crate) async fn give_to_all(
     shared: &Shared,
     space: &Space,
     copies: &[Copy],
     content: &[u8],
-    recovery: &mut Recovery,
-) -> Result<(), SpaceError> {
+) -> Result<bool, SpaceError> {
     if !shared.may_write() {
-        return Ok(());
+        return Ok(false);
     }
     let mut rewritten = false;
     for copy in copies.iter().filter(|copy| copy.result.is_err() || *copy.bytes != *content) {
@@ -327,6 +352,5 @@ async fn give_to_all(
             shared.pool.exclude(copy.disk.slot(), ExcludeReason::MissedWrite).await?;
         }
     }
-    recovery.rewritten += u64::from(rewritten);
-    Ok(())
+    Ok(rewritten)
 }

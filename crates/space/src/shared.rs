@@ -1,7 +1,7 @@
 //! What all spaces of a pool share: tickets, the flush, the pages in memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::STATE_VALID;
 use crate::locks::Range;
+use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
 use crate::recovery::{Recovery, RowClaims, encode_claims, recover_row};
 use crate::row::{Row, RowRecord};
@@ -113,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) dirty_rows: RefCell<Vec<Rc<Row>>>,
     /// What the log says of rows whose disks were absent, so that nothing could be decided.
     pub(crate) unresolved: RefCell<BTreeMap<(SpaceId, u64), RowClaims>>,
+    /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
+    pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
     resolve_turn: Turn,
     /// Recovery is under way: what it decided is in memory, and the log still holds the records that it decided about. A
     /// settled mark now would call them covered by a flush, and a second crash would then believe the last of them.
@@ -139,6 +142,7 @@ impl Shared {
             stamped,
             dirty_rows: RefCell::default(),
             unresolved: RefCell::default(),
+            unflushed_away: RefCell::default(),
             resolve_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
@@ -195,18 +199,29 @@ impl Shared {
         !unresolved.is_empty() && unresolved.contains_key(&(row.space, row.index))
     }
 
+    /// Whether nobody could decide yet what the log says of a block.
+    pub(crate) fn is_undecided(&self, row: &Row, column: usize, block: u32) -> bool {
+        let unresolved = self.unresolved.borrow();
+        unresolved.get(&(row.space, row.index)).is_some_and(|claims| claims.contains_key(&(column, block)))
+    }
+
     /// Decides what the log says of a row, now that its disks may be here.
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let _turn = self.resolve_turn.take().await;
         let Some(claims) = self.unresolved.borrow().get(&(row.space, row.index)).cloned() else {
             return Ok(());
         };
-        let left = recover_row(self, space, row, claims, &mut Recovery::default()).await?;
+        let left = {
+            // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
+            let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+            recover_row(self, space, row, claims, &mut Recovery::default()).await?
+        };
         if left.is_empty() {
             // Nothing of the row is served before its decisions are durable. The checkpoint carries the old records over once
             // more, which does no harm: decided again, they come out the same.
             self.pool.checkpoint().await?;
             self.unresolved.borrow_mut().remove(&(row.space, row.index));
+            self.unflushed_away.borrow_mut().remove(&(row.space, row.index));
             return Ok(());
         }
         let (column, block) = left.keys().next().copied().unwrap_or_default();
@@ -281,13 +296,27 @@ impl Shared {
     }
 
     /// After a disk has left: blocks that no flush had covered on it may be missing there, so they are recorded again
-    /// under the new epoch, and their rows say that the disk's slab is stale. Returns whether anything was recorded.
+    /// under the new epoch, and their rows say that the disk's slab is stale. Those that were only there stay undecided.
+    /// Returns whether the epoch is another one than the last time.
     async fn restamp(&self) -> Result<bool, SpaceError> {
         let now = self.pool.epoch().number;
         if self.stamped.get() == now {
             return Ok(false);
         }
         let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnsettledBlocks)> = BTreeMap::new();
+        let mut away = BlocksOfRows::new();
+        self.unsettled.borrow_mut().retain(|entry| {
+            self.is_in_reach(&entry.row, entry.column) || {
+                let key = (entry.row.space, entry.row.index, entry.row.id);
+                let (_, blocks) = away.entry(key).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
+                blocks.extend(
+                    (entry.range.first..entry.range.first + entry.range.count)
+                        .map(|block| (entry.column, block)),
+                );
+                false
+            }
+        });
+        self.leave_undecided(&away).await?;
         for entry in &*self.unsettled.borrow() {
             let key = (entry.row.space, entry.row.index, entry.row.id);
             let (_, blocks) = by_row.entry(key).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
@@ -400,6 +429,7 @@ impl Shared {
             state: STATE_VALID,
             intent: false,
             undecided: false,
+            anew: false,
             generation: 0,
         }
     }

@@ -62,7 +62,7 @@ impl Space {
             self.write_in_row(index, within, part).await?;
         }
         if durability == Durability::Durable {
-            self.shared.flush().await?;
+            self.flush().await?;
         }
         Ok(())
     }
@@ -121,6 +121,9 @@ impl Space {
         data: &Bytes_,
     ) -> Result<(), SpaceError> {
         let mut parts = split(row, first, data);
+        if !self.survives(row, &parts, &[]) {
+            return Err(self.unwritable(row, &parts, DeviceError::Gone));
+        }
         let pages = self.pages_of(row, &parts).await?;
         let class = self.class_of(&parts, &pages);
         let held = self.shared.tickets.begin();
@@ -131,7 +134,7 @@ impl Space {
         }
         let written = self.write_in_order(row, &parts, &pages, data, class).await?;
         if !written.complete {
-            return self.undo(row, &parts, &pages, &written).await;
+            return self.give_up(row, &parts, &written, &held).await;
         }
         self.apply(row, &parts, &pages, &held);
         if written.failed.is_empty() {
@@ -263,37 +266,38 @@ impl Space {
         })
     }
 
-    /// Takes the record of a write that failed back, so that nothing believes in data that did not arrive.
-    async fn undo(
+    /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows.
+    async fn give_up(
         &self,
         row: &Rc<Row>,
         parts: &Parts,
-        pages: &Pages,
         written: &Written,
+        held: &Held,
     ) -> Result<(), SpaceError> {
-        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
-        let stamp = self.shared.stamp();
-        for part in parts {
-            for block in part.range.first..part.range.first + part.range.count {
-                let Some((page, entry)) = find(pages, part.column, block) else { continue };
-                let stretch = self.shared.stretch(row, part.column, Range { first: block, count: 1 }, stamp);
-                push_stretch(&mut body, stretch, &[page.state(entry)], page.durable_generation());
-            }
-        }
-        self.shared.pool.append_blocks(&body, Wait::Durable).await?;
+        let blocks: Vec<(usize, u32, BlockState)> = parts
+            .iter()
+            .flat_map(|part| {
+                (part.range.first..).zip(&part.states).map(|(block, state)| (part.column, block, *state))
+            })
+            .collect();
+        self.settle_failed_write(row, &blocks, &written.failed, held.ticket()).await?;
         let errors = || written.failed.iter().map(|(_, error)| *error);
         if errors().any(|error| error == DeviceError::NoSpace) {
             return Err(SpaceError::NoSpaceBelow { name: self.name() });
         }
+        Err(self.unwritable(row, parts, errors().next().unwrap_or(DeviceError::Gone)))
+    }
+
+    fn unwritable(&self, row: &Row, parts: &Parts, source: DeviceError) -> SpaceError {
         let part = parts.first();
         let block = part.map_or(0, |part| row.shape.row_block(part.column, part.range.first));
         let blocks: u64 = parts.iter().map(|part| u64::from(part.range.count)).sum();
-        Err(SpaceError::Unwritable {
+        SpaceError::Unwritable {
             name: self.name(),
             at: row.index * self.row_bytes() + u64::from(block) * BLOCK_BYTES,
             length: Bytes(blocks * BLOCK_BYTES),
-            source: errors().next().unwrap_or(DeviceError::Gone),
-        })
+            source,
+        }
     }
 
     /// Changes the tables in memory and remembers that no flush has covered the blocks.

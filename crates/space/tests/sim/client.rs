@@ -171,8 +171,13 @@ pub async fn read_range(
 
 async fn flush(life: &Rc<Life>) -> Result<(), String> {
     let began = life.oracle.borrow_mut().flush_begins();
-    life.spaces.flush().await.map_err(|error| format!("flushing: {}", super::life::causes(&error)))?;
-    life.oracle.borrow_mut().flushed(began);
+    for space in life.spaces.list() {
+        match space.flush().await {
+            Ok(()) => life.oracle.borrow_mut().flushed(began, Some(space.name().as_str())),
+            Err(SpaceError::Unflushed { .. }) if !life.redundant => life.note(|tally| tally.refused += 1),
+            Err(error) => return Err(format!("flushing: {}", super::life::causes(&error))),
+        }
+    }
     Ok(())
 }
 

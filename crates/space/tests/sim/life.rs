@@ -211,7 +211,7 @@ impl Life {
             SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })
             | SpaceError::NoSpaceBelow { .. } => true,
             SpaceError::Gone { .. } => leaving,
-            SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } => {
+            SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } | SpaceError::Unflushed { .. } => {
                 single && (self.lost.get() || oracle.may_be_unreadable(uid, at, length))
             }
             _ => false,
@@ -258,7 +258,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     }
     let began = life.oracle.borrow_mut().flush_begins();
     life.spaces.close().await.map_err(|error| format!("closing: {}", causes(&error)))?;
-    life.oracle.borrow_mut().flushed(began);
+    life.oracle.borrow_mut().flushed(began, None);
     life.whole.set(whole && missing_disks(&life).is_empty());
     Ok(())
 }

@@ -304,10 +304,14 @@ impl Oracle {
         self.tick()
     }
 
-    pub fn flushed(&mut self, began: u64) {
+    /// A flush is done, of one space or of all.
+    pub fn flushed(&mut self, began: u64, name: Option<&str>) {
         let mut clean = Vec::new();
         for (uid, index) in &self.dirty {
             let Some(model) = self.models.get_mut(uid) else { continue };
+            if name.is_some_and(|name| name != model.name) {
+                continue;
+            }
             let block = &mut model.blocks[*index];
             if block.doubt {
                 continue;
@@ -545,7 +549,7 @@ mod tests {
         let (_, one) = write(&mut oracle, uid, false);
         let began = oracle.flush_begins();
         let (_, two) = write(&mut oracle, uid, false);
-        oracle.flushed(began);
+        oracle.flushed(began, None);
         oracle.crashed(Crash::PowerCut, false);
         oracle.recovered(Vec::new());
         let zeros = vec![0; BLOCK];

@@ -1,0 +1,147 @@
+//! An only copy leaves: blocks that no flush had covered there cannot be told any more, and must not be called flushed.
+//!
+//! The table in memory has their newest state. The disk, when it is back, may hold that or any state since the last flush,
+//! because its cache may be gone. So all that the log says of such a block is kept, as after a crash, and said again at
+//! every checkpoint; the row is decided when it is next used with its disk there (docs/design/0002).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_block_io::DeviceError;
+use dolmen_journal::Wait;
+use dolmen_pool::ExcludeReason;
+
+use crate::error::SpaceError;
+use crate::locks::Range;
+use crate::read::matches_state;
+use crate::record::BlockState;
+use crate::recovery::{RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach};
+use crate::row::Row;
+use crate::shared::{Shared, place_in_page};
+use crate::space::Space;
+use crate::tickets::Ticket;
+
+/// Blocks of rows, by column and block of the column.
+pub(crate) type BlocksOfRows = BTreeMap<RowKey, (Rc<Row>, BTreeSet<(usize, u32)>)>;
+
+/// Blocks of a row, by column.
+type ByColumn = BTreeMap<usize, Vec<u32>>;
+
+impl Shared {
+    /// Keeps all that the log says of blocks that nobody can decide now, and says it again, so that no flush counts them in.
+    /// Their spaces cannot be flushed until the blocks are decided.
+    pub(crate) async fn leave_undecided(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let mut known: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
+        for record in self.pool.recorded_blocks().await? {
+            collect(self, &record, |key| blocks.contains_key(key), &mut known)?;
+        }
+        for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.gone.get()) {
+            let mut claims = known.remove(key).unwrap_or_default();
+            claims.retain(|place, _| wanted.contains(place));
+            tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
+                "unflushed blocks are out of reach");
+            for body in encode_claims(row.space, row.index, &claims) {
+                self.pool.append_blocks(&body, Wait::Written).await?;
+            }
+            self.unresolved.borrow_mut().entry((row.space, row.index)).or_default().extend(claims);
+            self.unflushed_away.borrow_mut().insert((row.space, row.index));
+        }
+        Ok(())
+    }
+
+    /// Whether unflushed blocks of a space are out of reach.
+    pub(crate) fn has_unflushed_away(&self, space: &Space) -> bool {
+        let id = space.id();
+        self.unflushed_away.borrow().range((id, 0)..=(id, u64::MAX)).next().is_some()
+    }
+}
+
+impl Space {
+    /// Makes everything that was acknowledged before durable.
+    ///
+    /// # Errors
+    /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and what the pool says.
+    pub async fn flush(&self) -> Result<(), SpaceError> {
+        self.shared.flush().await?;
+        if self.shared.has_unflushed_away(self) {
+            return Err(SpaceError::Unflushed { name: self.name() });
+        }
+        Ok(())
+    }
+
+    /// After a write that failed on some copies and cannot stand: every block gets what it had, if a copy still has that, or
+    /// else what was written, and all copies the same. The caller holds the blocks' lock and the ticket of the write.
+    pub(crate) async fn settle_failed_write(
+        &self,
+        row: &Rc<Row>,
+        written: &[(usize, u32, BlockState)],
+        failed: &[(dolmen_units::DiskSlot, DeviceError)],
+        ticket: Ticket,
+    ) -> Result<(), SpaceError> {
+        for (slot, error) in failed {
+            // A device that does not answer may still do what it was told, later.
+            if matches!(
+                error,
+                DeviceError::Gone | DeviceError::TimedOut | DeviceError::Fenced | DeviceError::CacheLost
+            ) {
+                self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
+            }
+        }
+        let (mut decided, mut undecided) = (ByColumn::new(), BTreeSet::new());
+        for (column, block, new) in written {
+            let (index, entry) = place_in_page(*block);
+            let page = self.shared.page(row, *column, index).await?;
+            match self.old_or_new(row, (*column, *block), page.state(entry), *new).await? {
+                Some(state) => {
+                    page.set(entry, state, self.shared.stamp(), self.shared.now(ticket));
+                    decided.entry(*column).or_default().push(*block);
+                }
+                None => {
+                    undecided.insert((*column, *block));
+                }
+            }
+        }
+        self.shared.settle_absences(row).await?;
+        for (column, blocks) in decided {
+            self.shared.record_blocks_again(row, column, &blocks, ticket).await?;
+            for first in blocks {
+                self.shared.note_unsettled(ticket, row, column, Range { first, count: 1 });
+            }
+        }
+        if undecided.is_empty() {
+            return Ok(());
+        }
+        let key = (row.space, row.index, row.id);
+        self.shared.leave_undecided(&BTreeMap::from([(key, (Rc::clone(row), undecided))])).await
+    }
+
+    /// What a block is after a failed write, on all copies; `None` when no copy that answers has the one or the other.
+    async fn old_or_new(
+        &self,
+        row: &Rc<Row>,
+        (column, block): (usize, u32),
+        old: BlockState,
+        new: BlockState,
+    ) -> Result<Option<BlockState>, SpaceError> {
+        if old == BlockState::Never {
+            return Ok(Some(old));
+        }
+        let copies = self.read_copies(row, column, block).await;
+        if is_out_of_reach(&copies) {
+            return Ok(None);
+        }
+        for state in [old, new] {
+            let good = copies
+                .iter()
+                .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
+            if let Some(good) = good {
+                give_to_all(&self.shared, self, &copies, &good.bytes).await?;
+                return Ok(Some(state));
+            }
+        }
+        Ok(None)
+    }
+}
