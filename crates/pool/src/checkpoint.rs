@@ -69,15 +69,18 @@ impl Pool {
         }
         self.tail.set(place);
         log.trim(place);
+        self.carried.set(log.usage().used_bytes);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Whether the log is half full, or was written by so many epochs that a label will soon not tell them apart.
+    /// Whether the log is half full, and a quarter of it was written since the last checkpoint left what it could not trim; or was written by so many epochs that a label will soon not tell them apart.
     fn wants_checkpoint(&self) -> bool {
         let half_full = self.log.as_ref().is_some_and(|log| {
             let usage = log.usage();
-            usage.used_bytes * 2 > usage.capacity_bytes
+            let written = usage.used_bytes.saturating_sub(self.carried.get());
+            let half_full = usage.used_bytes * 2 > usage.capacity_bytes && written * 4 > usage.capacity_bytes;
+            half_full || self.is_full(usage)
         });
         self.table_owner().is_some() && (half_full || self.now.borrow().epoch.spans().len() > SPANS_MAX / 2)
     }

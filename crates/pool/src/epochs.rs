@@ -10,12 +10,13 @@ use dolmen_block_io::sync::join_all;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, Successor, next};
 use dolmen_journal::LogCopy;
+use dolmen_placement::DomainId;
 use dolmen_store::Replica;
 use dolmen_units::{DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
 use crate::disk::Disk;
 use crate::error::PoolError;
-use crate::pool::{ExcludeReason, Pool};
+use crate::pool::{ExcludeReason, Pool, domain_of};
 
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
 /// (four copies survive three losses), so that no loss that a space survives takes them all.
@@ -176,13 +177,32 @@ impl Pool {
     pub async fn tend_voters(self: &Rc<Self>) -> Result<(), PoolError> {
         loop {
             let voters = self.voters();
-            let wanted = VOTERS_WANTED.min(self.claimable().len());
-            let candidate = self.claimable().into_iter().find(|disk| !voters.contains(&disk.id()));
-            let Some(disk) = candidate.filter(|_| voters.len() < wanted) else { return Ok(()) };
+            let missing = voters.len() < VOTERS_WANTED && !self.stopping.get();
+            let Some(disk) = self.best_candidate(&voters).filter(|_| missing) else { return Ok(()) };
             if !self.make_voter(&disk).await? {
                 return Ok(());
             }
         }
+    }
+
+    /// The disk that should become a voter: one that shares no fault domain with a voter, if there is one.
+    fn best_candidate(&self, voters: &[DiskId]) -> Option<Rc<Disk>> {
+        let disks = self.disks();
+        let taken: Vec<DomainId> = disks
+            .iter()
+            .filter(|disk| voters.contains(&disk.id()))
+            .map(|disk| domain_of(&disk.member()))
+            .collect();
+        let candidates = self.claimable().into_iter().filter(|disk| !voters.contains(&disk.id()));
+        candidates.min_by_key(|disk| {
+            let domain = domain_of(&disk.member());
+            (taken.iter().filter(|other| **other == domain).count(), disk.slot())
+        })
+    }
+
+    /// Starts the task that brings the number of voters up after one has left.
+    pub fn start_voter_tender(self: &Rc<Self>) {
+        self.seams.spawner.spawn("voter tender", Box::pin(voter_tender(Rc::downgrade(self))));
     }
 
     /// Whether the disk became a voter; when it failed on the way, it is excluded instead.
@@ -190,6 +210,9 @@ impl Pool {
         let Some(device) = disk.device() else { return Ok(false) };
         // No checkpoint may come between copying the pages and counting the disk in.
         let _checkpoint = self.checkpoint_turn.take().await;
+        if self.stopping.get() || self.voters().contains(&disk.id()) {
+            return Ok(!self.stopping.get());
+        }
         let replica = Replica { disk: disk.id(), device: Rc::clone(&device) };
         let copied = self.store.copy_to(&replica).await;
         disk.note_other_write();
@@ -221,6 +244,7 @@ impl Pool {
             self.latch(error.to_string());
         }
         self.changed.notify_all();
+        self.voters_bell.notify_all();
         result
     }
 
@@ -416,6 +440,19 @@ async fn guardian(weak: Weak<Pool>) {
         if pool.exclude_id(failed, ExcludeReason::MissedCommit).await.is_err() {
             return;
         }
+    }
+}
+
+async fn voter_tender(weak: Weak<Pool>) {
+    let Some(bell) = weak.upgrade().map(|pool| Rc::clone(&pool.voters_bell)) else { return };
+    loop {
+        let next = bell.wait();
+        let Some(pool) = weak.upgrade().filter(|pool| !pool.stopping.get()) else { return };
+        if let Err(error) = pool.tend_voters().await {
+            tracing::warn!(pool = %pool.name, %error, "the metadata has too few copies");
+        }
+        drop(pool);
+        next.await;
     }
 }
 

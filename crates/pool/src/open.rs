@@ -378,6 +378,8 @@ impl Opening<'_> {
             epoch_turn: Turn::default(),
             checkpoint_turn: Turn::default(),
             checkpoint_bell: Notify::new(),
+            carried: Cell::new(0),
+            voters_bell: Rc::default(),
             table_owner: RefCell::new(None),
             state: RefCell::new(state),
             log_rests: Cell::new(true),

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_disk::{Generation, Member, MemberState};
-use dolmen_journal::{Class, Log, Place, Wait};
+use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::{DomainId, Offer, Standing};
 use dolmen_store::{Key, Store};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
@@ -104,6 +104,10 @@ pub struct Pool {
     pub(crate) epoch_turn: Turn,
     pub(crate) checkpoint_turn: Turn,
     pub(crate) checkpoint_bell: Notify,
+    /// Bytes of the log that the last checkpoint left in use.
+    pub(crate) carried: Cell<u64>,
+    /// Rings when there may be too few voters.
+    pub(crate) voters_bell: Rc<Notify>,
     pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
     pub(crate) state: RefCell<PoolState>,
     /// Whether a batch that nobody needed durable went to the log since its voters were last flushed.
@@ -239,12 +243,18 @@ impl Pool {
             let log = self.writable_log()?;
             let usage = log.usage();
             let trimmed = self.changed.wait();
-            if usage.used_bytes * 4 <= usage.capacity_bytes * 3 {
+            if !self.is_full(usage) {
                 return Ok(());
             }
             self.checkpoint_bell.notify_all();
             trimmed.await;
         }
+    }
+
+    /// Whether ordinary records have to wait: at three quarters, or, where a checkpoint leaves that much, a bit above it.
+    pub(crate) fn is_full(&self, usage: Usage) -> bool {
+        let part = usage.capacity_bytes / 16;
+        usage.used_bytes > (12 * part).max(self.carried.get() + part)
     }
 
     /// Length of the log's ring and of the page area on every voter.
@@ -404,7 +414,10 @@ impl Pool {
     /// Stops the background tasks, so that the pool can be dropped.
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
+        // A disk that is becoming a voter becomes one first.
+        let _checkpoint = self.checkpoint_turn.take().await;
         self.stop_bell.notify_all();
+        self.voters_bell.notify_all();
         self.checkpoint_bell.notify_all();
         self.changed.notify_all();
         if let Some(log) = &self.log {

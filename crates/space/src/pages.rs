@@ -1,9 +1,11 @@
 //! Table pages: read when needed, written back before the log is trimmed.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
+use dolmen_journal::Wait;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
@@ -11,11 +13,11 @@ use zerocopy::{FromZeros, IntoBytes};
 use dolmen_checksum::crc64;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::format::{PAGE_BYTES, PAGE_ENTRIES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::locks::Range;
-use crate::record::{BlockState, Stamp};
+use crate::recovery::{Claim, Restating, RowClaims, RowKey, collect, encode_claims};
 use crate::row::{Row, Slab};
-use crate::shared::{Incident, IncidentKind, Shared};
+use crate::shared::{Incident, IncidentKind, Shared, place_in_page};
 use crate::table::{Page, PageName};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
@@ -313,36 +315,60 @@ impl Shared {
         })
     }
 
-    /// Records again what tables say that no disk which is here could take: the log is their only home until the disk is
-    /// back. Whether there was anything. Never called with a table turn: whoever holds a row's lock may wait for that.
-    async fn carry_out_of_reach(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
-        let mut columns: Vec<usize> =
-            (0..row.shape.columns()).filter(|column| !self.is_in_reach(row, *column)).collect();
-        if !columns.is_empty() && !row.is_formatted() {
-            // Tables are believed once a commit says that all of them are there; until then the log is what counts.
-            columns = (0..row.shape.columns()).collect();
-        }
-        if columns.is_empty() {
+    /// Records again what tables say of blocks that the log names and that no disk which is here could take: the log is
+    /// their only home until the disk is back. Whether there was anything. Never called with a table turn: whoever holds a
+    /// row's lock may wait for that.
+    async fn carry_out_of_reach(&self, rows: &[Rc<Row>]) -> Result<bool, SpaceError> {
+        let away: BTreeMap<RowKey, (&Rc<Row>, Vec<usize>)> = rows
+            .iter()
+            .filter(|row| !row.gone.get())
+            .map(|row| ((row.space, row.index, row.id), (row, self.columns_of_log(row))))
+            .filter(|(_, (_, columns))| !columns.is_empty())
+            .collect();
+        if away.is_empty() {
             return Ok(false);
         }
-        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        let pages = row.pages().into_iter().filter(|(column, _, _)| columns.contains(column));
-        for (column, index, page) in pages {
-            if row.gone.get() {
-                return Ok(false);
-            }
-            let known = (0..PAGE_ENTRIES).filter(|entry| {
-                let undecided = u32::try_from(index * PAGE_ENTRIES + entry)
-                    .is_ok_and(|block| self.is_undecided(row, column, block));
-                !undecided
-                    && (page.state(*entry) != BlockState::Never || page.stamp(*entry) != Stamp::default())
-            });
-            for entry in known {
-                let Ok(first) = u32::try_from(index * PAGE_ENTRIES + entry) else { continue };
-                self.record_again(row, column, Range { first, count: 1 }, self.tickets.next()).await?;
+        let mut named: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
+        for record in self.pool.recorded_blocks().await? {
+            collect(self, &record, |key| away.contains_key(key), &mut named)?;
+        }
+        for (key, claims) in named {
+            if let Some((row, columns)) = away.get(&key) {
+                let blocks = claims.into_keys().filter(|(column, _)| columns.contains(column));
+                self.carry_blocks(row, blocks.collect()).await?;
             }
         }
         Ok(true)
+    }
+
+    /// Columns of a row whose tables have no home but the log. Tables are believed once a commit says that all of a row's
+    /// are there; until then none are.
+    fn columns_of_log(&self, row: &Row) -> Vec<usize> {
+        let away: Vec<usize> =
+            (0..row.shape.columns()).filter(|column| !self.is_in_reach(row, *column)).collect();
+        if away.is_empty() || row.is_formatted() { away } else { (0..row.shape.columns()).collect() }
+    }
+
+    /// Says again what the table in memory says of blocks, with the stamps that they have.
+    async fn carry_blocks(&self, row: &Rc<Row>, blocks: Vec<(usize, u32)>) -> Result<(), SpaceError> {
+        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        if row.gone.get() {
+            return Ok(());
+        }
+        let mut claims = RowClaims::new();
+        for (column, block) in
+            blocks.into_iter().filter(|(column, block)| !self.is_undecided(row, *column, *block))
+        {
+            let (index, entry) = place_in_page(block);
+            // A page that is not in memory says nothing that its disk does not say.
+            let Some(page) = row.page(column, index) else { continue };
+            claims.insert((column, block), vec![Claim::of_table(row.id, &page, entry)]);
+        }
+        for body in encode_claims(row.space, row.index, &claims, Restating::Again) {
+            self.pool.append_blocks(&body, Wait::Written).await?;
+        }
+        self.note_dirty(row);
+        Ok(())
     }
 
     /// Writes the block at the end of every slab that says what it is.
@@ -415,19 +441,17 @@ impl Shared {
         }
         let settled = written.iter().filter(|(row, column, _)| self.is_in_reach(row, *column));
         settled.for_each(|(_, _, page)| page.note_durable());
-        let mut carried = false;
         for row in rows.iter().filter(|row| !row.gone.get()) {
             if self.pool.epoch() != epoch {
                 // A disk left on the way and lacks pages: its slabs are stale from here on.
                 self.settle_absences(row).await?;
             }
-            carried |= self.carry_out_of_reach(row).await?;
             let whole = (0..row.shape.columns()).all(|column| self.is_in_reach(row, column));
             if !row.is_formatted() && whole {
                 self.commit_formatted(row).await?;
             }
         }
-        if carried {
+        if self.carry_out_of_reach(&rows).await? {
             // What was flushed is settled again, or else a damaged block would be taken for one in flight.
             self.force_flush().await?;
         }

@@ -15,7 +15,7 @@ use crate::error::SpaceError;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
-use crate::recovery::{RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach};
+use crate::recovery::{Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach};
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
@@ -43,7 +43,7 @@ impl Shared {
             claims.retain(|place, _| wanted.contains(place));
             tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
                 "unflushed blocks are out of reach");
-            for body in encode_claims(row.space, row.index, &claims) {
+            for body in encode_claims(row.space, row.index, &claims, Restating::Anew) {
                 self.pool.append_blocks(&body, Wait::Written).await?;
             }
             self.unresolved.borrow_mut().entry((row.space, row.index)).or_default().extend(claims);

@@ -20,6 +20,7 @@ use crate::row::Row;
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::spec::Integrity;
+use crate::table::Page;
 
 /// What a record says of one block.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,30 @@ pub(crate) struct Claim {
     intent: bool,
     /// Low bits of the generation that the block's page had on disk at least.
     generation: u16,
+}
+
+impl Claim {
+    /// What the table in memory says, which a flush has covered.
+    pub(crate) fn of_table(row: RowId, page: &Page, entry: usize) -> Self {
+        let [low, high, ..] = page.durable_generation().to_le_bytes();
+        let generation = u16::from_le_bytes([low, high]);
+        Self {
+            row,
+            settled: true,
+            state: page.state(entry),
+            stamp: page.stamp(entry),
+            intent: false,
+            generation,
+        }
+    }
+
+    /// Whether another says the same, but for the checksum.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { row, settled, state, stamp, intent, generation } = self;
+        let kind = |state: BlockState| state.parts().0;
+        (*row, *settled, kind(*state), *stamp, *intent, *generation)
+            == (other.row, other.settled, kind(other.state), other.stamp, other.intent, other.generation)
+    }
 }
 
 /// A row as the log names it.
@@ -223,39 +248,94 @@ pub(crate) async fn recover_row(
     Ok(left)
 }
 
-/// Bytes of one record of claims, at most.
+/// Bytes of one record of claims at which it is closed.
 const CLAIMS_BYTES_MAX: usize = 64 * 1024;
+/// Claims of blocks that follow each other, times blocks, that are said together.
+const CLAIMS_TOGETHER_MAX: usize = 4096;
+/// Claims of one block that are said again: a record has room for as many. A block that was written over more often since
+/// the last flush, and whose disk kept none of the latest, counts as lost.
+const CLAIMS_OF_BLOCK_MAX: usize = 1024;
 
-/// Claims as records that take the place of all that the log says of these blocks: those that a flush has covered count as
-/// such again once the next flush has, the others stay undecided.
-pub(crate) fn encode_claims(space: SpaceId, row_index: u64, claims: &RowClaims) -> Vec<Vec<u8>> {
+/// What records of claims are to the log before them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restating {
+    /// They take the place of all that it says of these blocks.
+    Anew,
+    /// They are the last that it says.
+    Again,
+}
+
+/// Claims as records: those that a flush has covered count as such again once the next flush has, the others stay
+/// undecided. All claims of a block are in one record, so that none is believed without the others.
+pub(crate) fn encode_claims(
+    space: SpaceId,
+    row_index: u64,
+    claims: &RowClaims,
+    restating: Restating,
+) -> Vec<Vec<u8>> {
     let mut bodies: Vec<SmallVec<[u8; 256]>> = vec![SmallVec::new()];
-    let numbered = |claims: &'_ Vec<Claim>| claims.iter().copied().enumerate().collect::<Vec<_>>();
-    for ((column, block), (number, claim)) in
-        claims.iter().flat_map(|(place, claims)| numbered(claims).into_iter().map(move |c| (*place, c)))
-    {
-        let stretch = Stretch {
-            space,
-            row_index,
-            row: claim.row,
-            column: u8::try_from(column).unwrap_or(0),
-            first: block,
-            count: 1,
-            stamp: claim.stamp,
-            state: 0,
-            intent: claim.intent,
-            undecided: !claim.settled,
-            anew: number == 0,
-            generation: 0,
-        };
+    for run in runs_of(claims) {
         if bodies.last().is_some_and(|body| body.len() > CLAIMS_BYTES_MAX) {
             bodies.push(SmallVec::new());
         }
-        if let Some(body) = bodies.last_mut() {
-            push_stretch(body, stretch, &[claim.state], u64::from(claim.generation));
+        let Some(body) = bodies.last_mut() else { continue };
+        for (number, claim) in run.alike().iter().enumerate() {
+            let stretch = Stretch {
+                space,
+                row_index,
+                row: claim.row,
+                column: u8::try_from(run.column).unwrap_or(0),
+                first: run.first,
+                count: u32::try_from(run.blocks.len()).unwrap_or(0),
+                stamp: claim.stamp,
+                state: 0,
+                intent: claim.intent,
+                undecided: !claim.settled,
+                anew: number == 0 && restating == Restating::Anew,
+                generation: 0,
+            };
+            let states: Vec<BlockState> =
+                run.blocks.iter().filter_map(|block| block.get(number)).map(|claim| claim.state).collect();
+            push_stretch(body, stretch, &states, u64::from(claim.generation));
         }
     }
     bodies.into_iter().map(SmallVec::into_vec).filter(|body| !body.is_empty()).collect()
+}
+
+/// Blocks that follow each other and of which the same is claimed, but for checksums.
+struct ClaimRun<'a> {
+    column: usize,
+    first: u32,
+    blocks: Vec<&'a [Claim]>,
+}
+
+impl ClaimRun<'_> {
+    fn alike(&self) -> &[Claim] {
+        self.blocks.first().copied().unwrap_or_default()
+    }
+
+    /// Whether a block may be said together with these.
+    fn takes(&self, column: usize, block: u32, claims: &[Claim]) -> bool {
+        let count = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
+        let follows = self.column == column && self.first.checked_add(count) == Some(block);
+        let room = (self.blocks.len() + 1) * claims.len().max(1) <= CLAIMS_TOGETHER_MAX;
+        let same_page = place_in_page(self.first).0 == place_in_page(block).0;
+        let mut pairs = self.alike().iter().zip(claims);
+        let alike = self.alike().len() == claims.len() && pairs.all(|(one, other)| one.is_like(other));
+        follows && room && same_page && alike
+    }
+}
+
+fn runs_of(claims: &RowClaims) -> Vec<ClaimRun<'_>> {
+    let mut runs: Vec<ClaimRun<'_>> = Vec::new();
+    for ((column, block), claims) in claims {
+        let claims = claims.get(claims.len().saturating_sub(CLAIMS_OF_BLOCK_MAX)..).unwrap_or_default();
+        match runs.last_mut().filter(|run| run.takes(*column, *block, claims)) {
+            Some(run) => run.blocks.push(claims),
+            None => runs.push(ClaimRun { column: *column, first: *block, blocks: vec![claims] }),
+        }
+    }
+    runs
 }
 
 /// The generation that each page must have at least: the latest that a record of one of its blocks names.

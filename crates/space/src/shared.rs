@@ -16,7 +16,7 @@ use crate::format::STATE_VALID;
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Recovery, RowClaims, encode_claims, recover_row};
+use crate::recovery::{Recovery, Restating, RowClaims, encode_claims, recover_row};
 use crate::row::{Row, RowRecord};
 use crate::space::Space;
 use crate::table::Now;
@@ -234,7 +234,7 @@ impl Shared {
         let unresolved: Vec<_> =
             self.unresolved.borrow().iter().map(|(row, claims)| (*row, claims.clone())).collect();
         for ((space, index), claims) in unresolved {
-            for body in encode_claims(space, index, &claims) {
+            for body in encode_claims(space, index, &claims, Restating::Anew) {
                 self.pool.append_blocks(&body, Wait::Written).await?;
             }
         }

@@ -67,6 +67,9 @@ impl Spaces {
         let recovery = recover(&shared, &spaces, &opened.blocks).await?;
         let this =
             Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
+        if this.shared.may_write() {
+            pool.start_voter_tender();
+        }
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
         Ok(this)
     }
