@@ -282,15 +282,24 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
     pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
-        let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
-        let looked = look(&self.seams, device.as_ref()).await;
-        let looked = looked.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
-        let Contents::Member { label, .. } = looked else { return Err(stranger()) };
-        let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
-        let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
+        let (known, label) = self.absent_member(device.as_ref()).await?;
         self.sequences.borrow_mut().insert(label.disk, label.sequence);
         let disk = self.admit(device, label.extent, known.member(), None).await?;
         self.tend_voters().await?;
         Ok(disk)
+    }
+
+    /// The absent member that a device is, and its label.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read.
+    pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<(Rc<Disk>, Box<Label>), PoolError> {
+        let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
+        let looked = look(&self.seams, device).await;
+        let looked = looked.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
+        let Contents::Member { label, .. } = looked else { return Err(stranger()) };
+        let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
+        let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
+        Ok((known, label))
     }
 }

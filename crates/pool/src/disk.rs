@@ -49,6 +49,8 @@ pub struct Disk {
     /// What its device was called while it was here.
     last_name: RefCell<String>,
     token: Cell<Epoch>,
+    /// How often it was seated.
+    seating: Cell<u64>,
     /// Goes up when a write begins and when it ends. Equal to `flushed` means that nothing rests in the device's cache.
     activity: Cell<u64>,
     flushed: Cell<u64>,
@@ -67,6 +69,7 @@ impl Disk {
             seat: RefCell::new(seat.map(|(device, extent)| Seat { device, extent })),
             token: Cell::new(token),
             activity: Cell::new(1),
+            seating: Cell::new(1),
             flushed: Cell::new(0),
             under_way: Cell::new(0),
             counters: Cell::default(),
@@ -161,7 +164,14 @@ impl Disk {
     pub(crate) fn seat(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
         *self.last_name.borrow_mut() = device.name();
         *self.seat.borrow_mut() = Some(Seat { device, extent });
+        self.seating.set(self.seating.get() + 1);
         self.activity.set(self.activity.get() + 1);
+    }
+
+    /// Changes whenever the device was away and is back.
+    #[must_use]
+    pub fn seating(&self) -> u64 {
+        self.seating.get()
     }
 
     /// Bytes of data area.

@@ -168,6 +168,13 @@ impl Pool {
         self.disks.borrow().get(&slot).cloned()
     }
 
+    /// Members that are here, and the number of their [`seating`](Disk::seating).
+    #[must_use]
+    pub fn seats(&self) -> BTreeMap<DiskSlot, u64> {
+        let disks = self.disks.borrow();
+        disks.values().filter(|disk| disk.is_present()).map(|disk| (disk.slot(), disk.seating())).collect()
+    }
+
     /// Rings whenever disks, epoch or state have changed.
     #[must_use]
     pub fn changed(&self) -> &Notify {

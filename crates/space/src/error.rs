@@ -48,7 +48,7 @@ pub enum SpaceError {
     },
     /// Acknowledged blocks were on disks that left before a flush covered them.
     #[error(
-        "space {name} could not be flushed: blocks that were written last are only on disks that are absent; attach those disks again"
+        "space {name} could not be flushed: blocks that were written last are, or were, only on disks that left; attach those disks again, and write again what is missing"
     )]
     Unflushed {
         /// The space.

@@ -15,6 +15,7 @@ use dolmen_checksum::crc64;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::locks::Range;
+use crate::record::BlockState;
 use crate::recovery::{Claim, Restating, RowClaims, RowKey, collect, encode_claims};
 use crate::row::{Row, Slab};
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page};
@@ -128,6 +129,26 @@ impl Shared {
             }
         }
         Ok(self.keep(row, column, index, page))
+    }
+
+    /// What the table on the disks says of a block, beside the table in memory; damage when none can be believed.
+    pub(crate) async fn state_on_disk(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        (index, entry): (usize, usize),
+        in_memory: &Page,
+    ) -> BlockState {
+        if !row.is_formatted() {
+            return BlockState::Never;
+        }
+        let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
+        let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
+        let found = self.find_page(row, column, index).await;
+        let believed = found.iter().filter(|copy| copy.slab.stale.is_none() && copy.is_believed(knowledge));
+        let newest =
+            believed.filter_map(|copy| copy.newest.as_ref()).max_by_key(|(_, generation)| *generation);
+        newest.map_or(BlockState::Damaged, |(page, _)| page.state(entry))
     }
 
     /// No copy of a page can be believed.
@@ -315,6 +336,17 @@ impl Shared {
         })
     }
 
+    /// Whether some slab of a column that holds everything is on a disk that was here all the time since `seats`: one that
+    /// left and came back may have lost what it was given.
+    fn is_held_by(&self, row: &Row, column: usize, seats: &BTreeMap<DiskSlot, u64>) -> bool {
+        row.with_slabs(column, |slabs| {
+            slabs.iter().any(|slab| {
+                let here = slab.present(&self.pool).filter(|_| slab.stale.is_none());
+                here.is_some_and(|disk| seats.get(&disk.slot()) == Some(&disk.seating()))
+            })
+        })
+    }
+
     /// Records again what tables say of blocks that the log names and that no disk which is here could take: the log is
     /// their only home until the disk is back. Whether there was anything. Never called with a table turn: whoever holds a
     /// row's lock may wait for that.
@@ -429,6 +461,7 @@ impl Shared {
         }
         self.frozen.set(None);
         let epoch = self.pool.epoch();
+        let seats = self.pool.seats();
         let mut written = Vec::new();
         for row in &rows {
             let _turn = self.table_turn.take().await;
@@ -439,14 +472,17 @@ impl Shared {
         if !cfg!(feature = "bug-table-not-flushed") {
             self.pool.flush_disks().await?;
         }
-        let settled = written.iter().filter(|(row, column, _)| self.is_in_reach(row, *column));
-        settled.for_each(|(_, _, page)| page.note_durable());
+        for (row, column, page) in &written {
+            if self.is_held_by(row, *column, &seats) { page.note_durable() } else { page.note_unwritten() }
+        }
+        let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
+        rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
         for row in rows.iter().filter(|row| !row.gone.get()) {
             if self.pool.epoch() != epoch {
                 // A disk left on the way and lacks pages: its slabs are stale from here on.
                 self.settle_absences(row).await?;
             }
-            let whole = (0..row.shape.columns()).all(|column| self.is_in_reach(row, column));
+            let whole = (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats));
             if !row.is_formatted() && whole {
                 self.commit_formatted(row).await?;
             }

@@ -52,10 +52,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether unflushed blocks of a space are out of reach.
-    pub(crate) fn has_unflushed_away(&self, space: &Space) -> bool {
+    /// Whether a row has unflushed blocks that are out of reach.
+    pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
+        self.unflushed_away.borrow().contains(&(row.space, row.index))
+    }
+
+    /// Rows of a space with unflushed blocks that are out of reach.
+    fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
         let id = space.id();
-        self.unflushed_away.borrow().range((id, 0)..=(id, u64::MAX)).next().is_some()
+        self.unflushed_away.borrow().range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index).collect()
     }
 }
 
@@ -63,10 +68,18 @@ impl Space {
     /// Makes everything that was acknowledged before durable.
     ///
     /// # Errors
-    /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and what the pool says.
+    /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
+    /// more when the disks are back; and what the pool says.
     pub async fn flush(&self) -> Result<(), SpaceError> {
         self.shared.flush().await?;
-        if self.shared.has_unflushed_away(self) {
+        for index in self.shared.rows_unflushed_away(self) {
+            match self.row(index).await {
+                Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let away = !self.shared.rows_unflushed_away(self).is_empty();
+        if away || self.lost_unflushed.take() {
             return Err(SpaceError::Unflushed { name: self.name() });
         }
         Ok(())

@@ -77,6 +77,8 @@ pub struct Recovery {
     pub taken_as_found: u64,
     /// Of them, blocks that are lost.
     pub damaged: u64,
+    /// Of them, blocks whose last state was on no copy, so that they have an earlier one since the last flush.
+    pub reverted: u64,
     /// Rows whose disks are not here, so that nothing could be decided.
     pub out_of_reach: u64,
 }
@@ -86,12 +88,13 @@ const ROWS_TOGETHER: usize = 32;
 
 impl Recovery {
     fn add(&mut self, other: Self) {
-        let Self { rows, decided, rewritten, taken_as_found, damaged, out_of_reach } = other;
+        let Self { rows, decided, rewritten, taken_as_found, damaged, reverted, out_of_reach } = other;
         self.rows += rows;
         self.decided += decided;
         self.rewritten += rewritten;
         self.taken_as_found += taken_as_found;
         self.damaged += damaged;
+        self.reverted += reverted;
         self.out_of_reach += out_of_reach;
     }
 }
@@ -122,7 +125,7 @@ pub(crate) async fn recover(
                 return Ok(None);
             };
             let mut part = Recovery { rows: 1, ..Recovery::default() };
-            let left = recover_row(shared, space, &row, claims, &mut part).await?;
+            let left = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
             Ok::<_, SpaceError>(Some((row, left, part)))
         }));
         for decided in decided.await {
@@ -202,12 +205,22 @@ pub(crate) fn collect(
     Ok(())
 }
 
+/// Where the state of a block is that a flush has covered, when the log does not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// In the table in memory, which was just read.
+    Memory,
+    /// In the table on the disks: in memory, later writes have replaced it.
+    Disk,
+}
+
 /// Applies and decides what the log says of one row; what could not be decided because disks are absent.
 pub(crate) async fn recover_row(
     shared: &Shared,
     space: &Space,
     row: &Rc<Row>,
     claims: RowClaims,
+    below: Below,
     recovery: &mut Recovery,
 ) -> Result<RowClaims, SpaceError> {
     let mut left = RowClaims::new();
@@ -236,7 +249,13 @@ pub(crate) async fn recover_row(
         if open.is_empty() {
             continue;
         }
-        match decide(shared, space, row, (column, block), page.state(entry), &open, recovery).await? {
+        let base = match below {
+            Below::Disk if open.len() == claims.len() => {
+                shared.state_on_disk(row, column, (index, entry), &page).await
+            }
+            Below::Disk | Below::Memory => page.state(entry),
+        };
+        match decide(shared, space, row, (column, block), base, &open, recovery).await? {
             Some(decided) => page.set(entry, decided, shared.stamp(), shared.now(held.ticket())),
             None => {
                 recovery.out_of_reach += 1;
@@ -371,8 +390,11 @@ async fn decide(
     }
     recovery.decided += 1;
     let candidates = open.iter().rev().map(|claim| claim.state).chain([settled]);
+    let newest = open.last().map(|claim| claim.state);
     for state in candidates {
+        let reverted = u64::from(newest != Some(state));
         if state == BlockState::Never {
+            recovery.reverted += reverted;
             return Ok(Some(state));
         }
         let good = copies
@@ -380,6 +402,7 @@ async fn decide(
             .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
         if let Some(good) = good {
             recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
+            recovery.reverted += reverted;
             return Ok(Some(state));
         }
     }

@@ -16,7 +16,7 @@ use crate::format::STATE_VALID;
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Recovery, Restating, RowClaims, encode_claims, recover_row};
+use crate::recovery::{Below, Recovery, Restating, RowClaims, encode_claims, recover_row};
 use crate::row::{Row, RowRecord};
 use crate::space::Space;
 use crate::table::Now;
@@ -211,11 +211,15 @@ impl Shared {
         let Some(claims) = self.unresolved.borrow().get(&(row.space, row.index)).cloned() else {
             return Ok(());
         };
+        let mut recovery = Recovery::default();
         let left = {
             // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
             let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-            recover_row(self, space, row, claims, &mut Recovery::default()).await?
+            recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?
         };
+        if recovery.reverted + recovery.damaged > 0 && self.is_unflushed_away(row) {
+            space.lost_unflushed.set(true);
+        }
         if left.is_empty() {
             // Nothing of the row is served before its decisions are durable. The checkpoint carries the old records over once
             // more, which does no harm: decided again, they come out the same.

@@ -38,6 +38,8 @@ pub struct Space {
     own: RefCell<BTreeMap<DiskSlot, u64>>,
     pub(crate) row_count: Cell<u64>,
     pub(crate) gone: Cell<bool>,
+    /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
+    pub(crate) lost_unflushed: Cell<bool>,
 }
 
 impl Space {
@@ -55,6 +57,7 @@ impl Space {
             own: RefCell::default(),
             row_count: Cell::new(0),
             gone: Cell::new(false),
+            lost_unflushed: Cell::new(false),
         }))
     }
 

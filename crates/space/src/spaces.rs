@@ -437,7 +437,9 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
-        // Blocks that no flush had covered when it left are recorded again before it counts as a copy.
+        // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
+        // left before that.
+        self.pool().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
         Ok(self.pool().readmit(device).await?)
     }

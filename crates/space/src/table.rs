@@ -157,6 +157,13 @@ impl Page {
         self.unpaired.set(false);
     }
 
+    /// Notes that nobody knows what became of what was sealed. The next attempt goes to the same slot: the other one has
+    /// what a flush has covered.
+    pub(crate) fn note_unwritten(&self) {
+        self.dirty.set(true);
+        self.generation.set(self.durable.get());
+    }
+
     /// The generation that its disks have for certain.
     pub(crate) fn durable_generation(&self) -> u64 {
         self.durable.get()

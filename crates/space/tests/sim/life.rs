@@ -211,7 +211,8 @@ impl Life {
             SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })
             | SpaceError::NoSpaceBelow { .. } => true,
             SpaceError::Gone { .. } => leaving,
-            SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } | SpaceError::Unflushed { .. } => {
+            SpaceError::Unflushed { .. } => single,
+            SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } => {
                 single && (self.lost.get() || oracle.may_be_unreadable(uid, at, length))
             }
             _ => false,

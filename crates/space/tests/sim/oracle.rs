@@ -124,7 +124,8 @@ impl Block {
         if self.entries.is_empty() {
             return vec![[0; SECTORS]];
         }
-        let shown = self.entries.iter().filter(|entry| self.is_current(entry));
+        // The disk may have come back with any state since the last flush.
+        let shown = self.entries.iter().filter(|entry| self.doubt || self.is_current(entry));
         let mut versions: Vec<Version> = shown.flat_map(|entry| entry.versions.iter().copied()).collect();
         versions.sort_unstable();
         versions.dedup();
@@ -272,7 +273,8 @@ impl Oracle {
             let sure = entry.begun > block.doubted_at;
             entry.durable = durable && sure;
             block.doubt &= !sure;
-            block.mixable = false;
+            // A part of the block leaves the others as they were.
+            block.mixable &= block.partial;
         });
     }
 
@@ -368,8 +370,8 @@ impl Oracle {
                 .any(|(name, from, length)| *name == model.name && *from <= at && at < from + length);
             let block = &mut model.blocks[index];
             let mut versions = match crash {
-                Crash::Kill => block.current(),
-                Crash::PowerCut => {
+                Crash::Kill if !block.doubt => block.current(),
+                Crash::Kill | Crash::PowerCut => {
                     block.entries.iter().flat_map(|entry| entry.versions.iter().copied()).collect()
                 }
             };
@@ -443,7 +445,7 @@ impl Oracle {
             let whole = found.len() == SECTORS;
             let quiet = begun == 0 && block.in_flight == 0 && *busy == 0;
             if !allowed.iter().any(fits) {
-                let mixed = block.mixable
+                let mixed = (block.mixable || (block.doubt && self.tearing))
                     && (0..found.len())
                         .all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
                 if !mixed {
