@@ -108,7 +108,7 @@ impl Space {
             }
             self.shared.pool.append_blocks(&body, Wait::Written).await?;
         }
-        let now = self.shared.now(held.ticket());
+        let now = self.shared.now(&held);
         let mut count = 0;
         for (column, run) in &found {
             for block in run.first..run.first + run.count {

@@ -19,7 +19,7 @@ use crate::recovery::{Restating, RowClaims, RowKey, collect, encode_claims, give
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
-use crate::tickets::Ticket;
+use crate::tickets::Held;
 
 /// Blocks of rows, by column and block of the column.
 pub(crate) type BlocksOfRows = BTreeMap<RowKey, (Rc<Row>, BTreeSet<(usize, u32)>)>;
@@ -92,7 +92,7 @@ impl Space {
         row: &Rc<Row>,
         written: &[(usize, u32, BlockState)],
         failed: &[(dolmen_units::DiskSlot, DeviceError)],
-        ticket: Ticket,
+        held: &Held,
     ) -> Result<(), SpaceError> {
         for (slot, error) in failed {
             // A device that does not answer may still do what it was told, later.
@@ -109,7 +109,7 @@ impl Space {
             let page = self.shared.page(row, *column, index).await?;
             match self.old_or_new(row, (*column, *block), page.state(entry), *new).await? {
                 Some(state) => {
-                    page.set(entry, state, self.shared.stamp(), self.shared.now(ticket));
+                    page.set(entry, state, self.shared.stamp(), self.shared.now(held));
                     decided.entry(*column).or_default().push(*block);
                 }
                 None => {
@@ -119,9 +119,9 @@ impl Space {
         }
         self.shared.settle_absences(row).await?;
         for (column, blocks) in decided {
-            self.shared.record_blocks_again(row, column, &blocks, ticket).await?;
+            self.shared.record_blocks_again(row, column, &blocks, held.ticket()).await?;
             for first in blocks {
-                self.shared.note_unsettled(ticket, row, column, Range { first, count: 1 });
+                self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
             }
         }
         if undecided.is_empty() {

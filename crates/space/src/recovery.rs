@@ -243,7 +243,7 @@ pub(crate) async fn recover_row(
             Err(error) => return Err(error),
         };
         if let Some(settled) = claims.iter().find(|claim| claim.settled) {
-            page.set(entry, settled.state, settled.stamp, shared.now(held.ticket()));
+            page.set(entry, settled.state, settled.stamp, shared.now(&held));
         }
         let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
         if open.is_empty() {
@@ -256,7 +256,7 @@ pub(crate) async fn recover_row(
             Below::Disk | Below::Memory => page.state(entry),
         };
         match decide(shared, space, row, (column, block), base, &open, recovery).await? {
-            Some(decided) => page.set(entry, decided, shared.stamp(), shared.now(held.ticket())),
+            Some(decided) => page.set(entry, decided, shared.stamp(), shared.now(&held)),
             None => {
                 recovery.out_of_reach += 1;
                 left.insert((column, block), claims);

@@ -20,7 +20,7 @@ use crate::recovery::{Below, Recovery, Restating, RowClaims, encode_claims, reco
 use crate::row::{Row, RowRecord};
 use crate::space::Space;
 use crate::table::Now;
-use crate::tickets::{Ticket, Tickets};
+use crate::tickets::{Held, Ticket, Tickets};
 
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
 /// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
@@ -103,7 +103,8 @@ struct Unsettled {
 pub(crate) struct Shared {
     pub(crate) pool: Rc<Pool>,
     pub(crate) tickets: Rc<Tickets>,
-    interval: Cell<u64>,
+    /// The latest flush interval that a flush has covered to its end.
+    covered_interval: Cell<Option<u64>>,
     pub(crate) frozen: Cell<Option<Ticket>>,
     flush_turn: Turn,
     covered: Cell<Ticket>,
@@ -133,7 +134,7 @@ impl Shared {
         Rc::new(Self {
             pool,
             tickets: Rc::default(),
-            interval: Cell::new(1),
+            covered_interval: Cell::default(),
             frozen: Cell::new(None),
             flush_turn: Turn::default(),
             covered: Cell::default(),
@@ -177,13 +178,13 @@ impl Shared {
         Stamp::of(self.pool.epoch().number)
     }
 
-    /// The flush interval: counts the flushes that have begun.
-    pub(crate) fn interval(&self) -> u64 {
-        self.interval.get()
-    }
-
-    pub(crate) fn now(&self, ticket: Ticket) -> Now {
-        Now { ticket, interval: self.interval.get(), frozen: self.frozen.get() }
+    pub(crate) fn now(&self, held: &Held) -> Now {
+        Now {
+            ticket: held.ticket(),
+            interval: held.interval(),
+            covered: self.covered_interval.get(),
+            frozen: self.frozen.get(),
+        }
     }
 
     /// Notes that a row has pages that are not on its disks.
@@ -271,7 +272,7 @@ impl Shared {
         }
         loop {
             let limit = self.tickets.next();
-            self.interval.set(self.interval.get() + 1);
+            let interval = self.tickets.next_interval();
             let cut = self.pool.cut()?;
             self.tickets.wait_below(limit).await;
             self.pool.written_below(cut).await?;
@@ -287,6 +288,7 @@ impl Shared {
             }
             self.forget_settled(limit);
             self.covered.set(limit);
+            self.covered_interval.set(Some(interval));
             self.count(|counters| counters.flushes += 1);
             return Ok(());
         }
@@ -380,7 +382,7 @@ impl Shared {
         let stamp = self.stamp();
         let page = self.page(row, column, index).await?;
         let state = page.state(entry);
-        page.set(entry, state, stamp, self.now(ticket));
+        page.restamp(entry, stamp, ticket, self.frozen.get());
         let stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
         push_stretch(body, stretch, &[state], page.durable_generation());
         Ok(())

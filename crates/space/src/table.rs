@@ -30,13 +30,14 @@ pub(crate) enum WriteClass {
     Overwrite,
 }
 
-/// Blocks of a page that are special until the next flush.
+/// Blocks of a page that are special until a flush has covered them.
 #[derive(Default)]
 struct Unflushed {
+    /// The latest interval in which something was noted.
     interval: u64,
-    /// Written, with nothing flushed below.
+    /// Written in that interval, with nothing flushed below.
     written: [u64; WORDS],
-    /// Discarded, with flushed content below.
+    /// Discarded in that interval or an earlier one that no flush had covered, with flushed content below.
     discarded: [u64; WORDS],
 }
 
@@ -196,27 +197,40 @@ impl Page {
         self.entries.borrow().iter().filter(|entry| entry.state != 0).count()
     }
 
-    /// How a block may be written in flush interval `interval`.
-    pub(crate) fn class(&self, index: usize, interval: u64) -> WriteClass {
+    /// How a block may be written.
+    ///
+    /// A flush that has begun may cover what was written before, or may not, until it has ended: a write of that time is
+    /// taken for flushed, and a discard for not flushed.
+    pub(crate) fn class(&self, index: usize, now: Now) -> WriteClass {
         let unflushed = self.unflushed.borrow();
-        let current = unflushed.interval == interval;
-        let never = self.state(index) == BlockState::Never;
-        match (never, current) {
-            (true, true) if bit(&unflushed.discarded, index) => WriteClass::Overwrite,
-            (true, _) => WriteClass::Fresh,
-            (false, true) if bit(&unflushed.written, index) => WriteClass::Rewrite,
-            (false, _) => WriteClass::Overwrite,
+        let written = unflushed.interval == now.interval && bit(&unflushed.written, index);
+        let discarded = !now.has_covered(unflushed.interval) && bit(&unflushed.discarded, index);
+        match self.state(index) {
+            BlockState::Never if discarded => WriteClass::Overwrite,
+            BlockState::Never => WriteClass::Fresh,
+            _ if written => WriteClass::Rewrite,
+            _ => WriteClass::Overwrite,
         }
     }
 
     /// Changes what is known of a block. `frozen` is the ticket of a write-back in progress: a write that began later
     /// leaves a snapshot behind, one that began earlier counts in.
     pub(crate) fn set(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {
-        self.note_unflushed(index, state, now.interval);
+        self.note_unflushed(index, state, now);
         let (state, checksum) = state.parts();
         let entry = RawEntry { checksum: checksum.into(), stamp: stamp.0, state };
+        self.put(index, entry, now.ticket, now.frozen);
+    }
+
+    /// Changes when a block was written, and nothing else.
+    pub(crate) fn restamp(&self, index: usize, stamp: Stamp, ticket: Ticket, frozen: Option<Ticket>) {
+        let entry = self.entries.borrow().get(index).copied().unwrap_or_default();
+        self.put(index, RawEntry { stamp: stamp.0, ..entry }, ticket, frozen);
+    }
+
+    fn put(&self, index: usize, entry: RawEntry, ticket: Ticket, frozen: Option<Ticket>) {
         let mut snapshot = self.snapshot.borrow_mut();
-        if self.awaiting_seal.get() || now.frozen.is_some_and(|limit| now.ticket >= limit) {
+        if self.awaiting_seal.get() || frozen.is_some_and(|limit| ticket >= limit) {
             snapshot.get_or_insert_with(|| self.entries.borrow().clone());
         } else if let Some(place) = snapshot.as_mut().and_then(|snapshot| snapshot.get_mut(index)) {
             *place = entry;
@@ -229,15 +243,20 @@ impl Page {
         self.used.set(true);
     }
 
-    fn note_unflushed(&self, index: usize, state: BlockState, interval: u64) {
-        let class = self.class(index, interval);
+    fn note_unflushed(&self, index: usize, state: BlockState, now: Now) {
+        let class = self.class(index, now);
         let mut unflushed = self.unflushed.borrow_mut();
-        if unflushed.interval != interval {
-            *unflushed = Unflushed { interval, ..Unflushed::default() };
+        if now.has_covered(unflushed.interval) {
+            unflushed.discarded = [0; WORDS];
+        }
+        if unflushed.interval < now.interval {
+            unflushed.interval = now.interval;
+            unflushed.written = [0; WORDS];
         }
         let nothing_below = class != WriteClass::Overwrite;
         let never = state == BlockState::Never;
-        set_bit(&mut unflushed.written, index, nothing_below && !never);
+        let in_time = unflushed.interval == now.interval;
+        set_bit(&mut unflushed.written, index, nothing_below && !never && in_time);
         set_bit(&mut unflushed.discarded, index, !nothing_below && never);
     }
 }
@@ -264,10 +283,18 @@ fn encode(entries: &Entries, generation: u64, name: PageName, into: &mut [u8]) {
 pub(crate) struct Now {
     /// The ticket of the write.
     pub(crate) ticket: Ticket,
-    /// The flush interval: counts the flushes that have begun.
+    /// The flush interval in which it began: counts the flushes that have begun.
     pub(crate) interval: u64,
+    /// The latest interval that a flush has covered to its end.
+    pub(crate) covered: Option<u64>,
     /// The first ticket that a write-back in progress leaves out.
     pub(crate) frozen: Option<Ticket>,
+}
+
+impl Now {
+    fn has_covered(&self, interval: u64) -> bool {
+        self.covered.is_some_and(|covered| covered >= interval)
+    }
 }
 
 fn bit(words: &[u64; WORDS], index: usize) -> bool {
@@ -289,7 +316,7 @@ mod tests {
     const NAME: PageName = PageName { pool: PoolId([1; 16]), row: RowId(5), column: 2, index: 3 };
 
     fn now(ticket: u64, interval: u64, frozen: Option<u64>) -> Now {
-        Now { ticket: Ticket(ticket), interval, frozen: frozen.map(Ticket) }
+        Now { ticket: Ticket(ticket), interval, covered: None, frozen: frozen.map(Ticket) }
     }
 
     fn sealed(page: &Page) -> Page {
@@ -335,14 +362,23 @@ mod tests {
     fn the_class_of_a_write_follows_what_a_flush_covered() {
         let page = Page::blank();
         let stamp = Stamp::of(Epoch(1));
-        assert_eq!(page.class(0, 1), WriteClass::Fresh);
+        let covered = |interval, covered| Now { covered: Some(covered), ..now(9, interval, None) };
+        assert_eq!(page.class(0, now(1, 1, None)), WriteClass::Fresh);
         page.set(0, BlockState::Valid(1), stamp, now(1, 1, None));
-        assert_eq!(page.class(0, 1), WriteClass::Rewrite);
-        assert_eq!(page.class(0, 2), WriteClass::Overwrite, "a flush has begun");
+        assert_eq!(page.class(0, now(2, 1, None)), WriteClass::Rewrite);
+        assert_eq!(page.class(0, now(2, 2, None)), WriteClass::Overwrite, "a flush has begun");
         page.set(0, BlockState::Valid(2), stamp, now(2, 2, None));
-        assert_eq!(page.class(0, 2), WriteClass::Overwrite, "something flushed is below");
+        assert_eq!(page.class(0, now(3, 2, None)), WriteClass::Overwrite, "something flushed is below");
         page.set(0, BlockState::Never, stamp, now(3, 2, None));
-        assert_eq!(page.class(0, 2), WriteClass::Overwrite, "the discard is not flushed");
-        assert_eq!(page.class(0, 3), WriteClass::Fresh, "the discard is flushed");
+        assert_eq!(page.class(0, now(4, 2, None)), WriteClass::Overwrite, "the discard is not flushed");
+        assert_eq!(page.class(0, now(4, 3, None)), WriteClass::Overwrite, "a flush has begun, and may fail");
+        assert_eq!(page.class(0, covered(3, 2)), WriteClass::Fresh, "the discard is flushed");
+        page.set(2, BlockState::Valid(1), stamp, covered(6, 2));
+        page.set(1, BlockState::Valid(2), stamp, covered(5, 2));
+        assert_eq!(
+            page.class(1, covered(6, 2)),
+            WriteClass::Overwrite,
+            "it began before the flush that began"
+        );
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Tickets {
     /// Whether the ticket `first + index` has ended.
     ended: RefCell<VecDeque<bool>>,
     bell: Notify,
+    /// Counts the flushes that have begun.
+    interval: Cell<u64>,
 }
 
 impl Tickets {
@@ -24,7 +26,14 @@ impl Tickets {
     pub(crate) fn begin(self: &Rc<Self>) -> Held {
         let ticket = self.next();
         self.ended.borrow_mut().push_back(false);
-        Held { tickets: Rc::clone(self), ticket }
+        Held { tickets: Rc::clone(self), ticket, interval: self.interval.get() }
+    }
+
+    /// Notes that a flush begins, which waits for all tickets until now; the number of the interval that it ends.
+    pub(crate) fn next_interval(&self) -> u64 {
+        let ended = self.interval.get();
+        self.interval.set(ended + 1);
+        ended
     }
 
     /// The ticket that will be handed out next.
@@ -42,9 +51,15 @@ impl Tickets {
 pub(crate) struct Held {
     tickets: Rc<Tickets>,
     ticket: Ticket,
+    interval: u64,
 }
 
 impl Held {
+    /// The flush interval in which it was given.
+    pub(crate) fn interval(&self) -> u64 {
+        self.interval
+    }
+
     /// Its number.
     pub(crate) fn ticket(&self) -> Ticket {
         self.ticket

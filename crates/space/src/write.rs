@@ -125,8 +125,8 @@ impl Space {
             return Err(self.unwritable(row, &parts, DeviceError::Gone));
         }
         let pages = self.pages_of(row, &parts).await?;
-        let class = self.class_of(&parts, &pages);
         let held = self.shared.tickets.begin();
+        let class = self.class_of(&parts, &pages, &held);
         for part in &mut parts {
             let bytes = data.get(part.offset..).unwrap_or_default();
             let blocks = bytes.chunks_exact(BLOCK).take(part.range.count as usize);
@@ -280,7 +280,7 @@ impl Space {
                 (part.range.first..).zip(&part.states).map(|(block, state)| (part.column, block, *state))
             })
             .collect();
-        self.settle_failed_write(row, &blocks, &written.failed, held.ticket()).await?;
+        self.settle_failed_write(row, &blocks, &written.failed, held).await?;
         let errors = || written.failed.iter().map(|(_, error)| *error);
         if errors().any(|error| error == DeviceError::NoSpace) {
             return Err(SpaceError::NoSpaceBelow { name: self.name() });
@@ -302,7 +302,7 @@ impl Space {
 
     /// Changes the tables in memory and remembers that no flush has covered the blocks.
     fn apply(&self, row: &Rc<Row>, parts: &Parts, pages: &Pages, held: &Held) {
-        let (stamp, now) = (self.shared.stamp(), self.shared.now(held.ticket()));
+        let (stamp, now) = (self.shared.stamp(), self.shared.now(held));
         for part in parts {
             for (block, state) in (part.range.first..).zip(&part.states) {
                 if let Some((page, entry)) = find(pages, part.column, block) {
@@ -326,14 +326,14 @@ impl Space {
         Ok(pages)
     }
 
-    fn class_of(&self, parts: &Parts, pages: &Pages) -> WriteClass {
-        let interval = self.shared.interval();
+    fn class_of(&self, parts: &Parts, pages: &Pages, held: &Held) -> WriteClass {
+        let now = self.shared.now(held);
         let blocks = parts.iter().flat_map(|part| {
             (part.range.first..part.range.first + part.range.count).map(move |block| (part.column, block))
         });
         blocks
             .filter_map(|(column, block)| find(pages, column, block))
-            .map(|(page, entry)| page.class(entry, interval))
+            .map(|(page, entry)| page.class(entry, now))
             .max()
             .unwrap_or(WriteClass::Overwrite)
     }
