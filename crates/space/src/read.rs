@@ -100,6 +100,8 @@ impl Space {
         let skip = usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
         let whole = loop {
             let Some(row) = self.row(index).await? else {
+                // Rows of a space that is being deleted are gone, which is not the same as never written.
+                self.check_range(0, 0)?;
                 push(into, Segment::Zeros(length));
                 return Ok(());
             };
@@ -238,6 +240,7 @@ impl Space {
         let row_block = row.shape.row_block(column, block);
         loop {
             let Some(row) = self.row(row.index).await? else {
+                self.check_range(0, 0)?;
                 into.fill(0);
                 return Ok(());
             };
