@@ -14,7 +14,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Found, discover};
-use dolmen_units::{DISKS_MAX, PoolId};
+use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
 use crate::caller::Answer;
 use crate::config::Scan;
@@ -191,6 +191,37 @@ fn identity(path: &Path) -> Option<(bool, u64, u64)> {
     let status = fs::metadata(path).ok()?;
     let block = status.file_type().is_block_device();
     Some(if block { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
+}
+
+/// A disk of the system that nobody uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedDisk {
+    /// Its device.
+    pub path: PathBuf,
+    /// Its size.
+    pub size: Bytes,
+}
+
+/// The disks of the system that nobody uses, as a daemon with this run folder would find them, without opening any. A
+/// partition is listed only where its whole disk is not.
+#[must_use]
+pub fn unused_disks(run: &Path) -> Vec<UnusedDisk> {
+    let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
+    places.add_disks(run);
+    let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
+    let folders: Vec<(PathBuf, PathBuf)> =
+        places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
+    let is_part = |own: &Path| own.parent().is_some_and(|whole| folders.iter().any(|(other, _)| other == whole));
+    let sectors = |own: &Path| -> Option<u64> {
+        fs::read_to_string(own.join("size")).ok().and_then(|text| text.trim().parse().ok())
+    };
+    let whole = folders.iter().filter(|(own, _)| !is_part(own));
+    whole
+        .filter_map(|(own, path)| {
+            let size = Bytes(sectors(own)?.checked_mul(SECTOR_BYTES)?);
+            Some(UnusedDisk { path: path.clone(), size })
+        })
+        .collect()
 }
 
 struct Places {

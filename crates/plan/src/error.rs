@@ -168,7 +168,7 @@ pub enum LayoutError {
 
 /// Why a layout cannot be made of these disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub(crate) enum Problem {
     /// Too few fault domains.
     #[error("needs {needed} fault domains, and there are {found}; add disks in further domains, or choose less redundancy")]
     TooFewDomains {

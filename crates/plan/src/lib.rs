@@ -28,7 +28,7 @@ mod wide;
 
 pub use capacity::Room;
 pub use disks::{Cut, DISK_BYTES_MAX, Disk, Disks};
-pub use error::{LayoutError, ListError, ListFault, Place, Problem};
+pub use error::{LayoutError, ListError, ListFault, Place};
 pub use footprint::{Factor, Footprint, FootprintCell, FootprintLine};
 pub use layout::{Code, Layout, WIDE_DATA_MAX, WIDE_PARITY_MAX};
 pub use list::DiskList;

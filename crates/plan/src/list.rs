@@ -23,6 +23,12 @@ impl DiskList {
         Self::default()
     }
 
+    /// A list that goes on behind these disks.
+    #[must_use]
+    pub fn behind(disks: &Disks) -> Self {
+        Self { disks: disks.list().to_vec() }
+    }
+
     /// Adds what was typed.
     ///
     /// # Errors
