@@ -9,8 +9,10 @@ use dolmen_units::{Bytes, GRAIN_BYTES};
 
 use crate::capacity::{Fill, request};
 use crate::disks::{Disk, Disks, slab_grains};
-use crate::layout::{Code, MIXED_COPIES, MIXED_PARITY};
+use crate::layout::{Code, MIXED_COPIES};
 use crate::wide::column_bytes;
+
+pub(crate) use crate::layout::MIXED_PARITY as PARITY;
 
 /// A placement of several rows at once takes at most so small a part of what is left.
 const PARTS: u64 = 256;
@@ -50,7 +52,7 @@ impl Part {
 /// What such rows take of the disks.
 pub(crate) fn fill(mirror_percent: u32, disks: &Disks, row: Bytes) -> Fill {
     let mut mirror = Part::new(Code::Mirror { copies: MIXED_COPIES }, row);
-    let mut parity = Part::new(Code::Parity { parity: MIXED_PARITY }, row);
+    let mut parity = Part::new(Code::Parity { parity: PARITY }, row);
     let (hot, cold) = (u64::from(mirror_percent), u64::from(100 - mirror_percent));
     let mut offers = disks.offers();
     let mut redundancy = 0;

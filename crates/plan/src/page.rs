@@ -16,7 +16,7 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:960px;margin:2em auto;padding:0 1em}\
 h1{font-size:1.6em;margin:0}h2{font-size:1.15em;margin:2em 0 .4em}p{margin:.3em 0;max-width:46em}\
 div{overflow-x:auto}table{border-collapse:collapse;font-size:12px;margin:.8em 0}th,td{padding:.2em .5em;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}\
-th:first-child,td:first-child,td.l,th.l{text-align:left}td.l{white-space:normal}\
+th{white-space:normal;vertical-align:bottom}th:first-child,td:first-child,td.l,th.l{text-align:left}td.l{white-space:normal}\
 svg{max-width:100%;height:auto;display:block;margin:.6em 0}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}\
 svg .rule{stroke:var(--rule);stroke-width:1}.soft{color:var(--soft)}\
 .key{display:inline-block;width:.8em;height:.8em;margin:0 .35em 0 1em;vertical-align:-1px}.keys{font-size:13px}.keys .key:first-child{margin-left:0}";

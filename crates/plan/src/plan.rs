@@ -6,7 +6,7 @@ use dolmen_api::SCHEMA;
 use dolmen_units::Bytes;
 use serde::Serialize;
 
-use crate::capacity::{Room, RowLength, first_width, room, rows};
+use crate::capacity::{Room, RowLength, bound, first_width, room, rows};
 use crate::disks::{Disk, Disks};
 use crate::footprint::Footprint;
 use crate::layout::Layout;
@@ -16,6 +16,9 @@ use crate::loss::{Losses, losses};
 const DOMAINS_SHOWN: (u32, u32) = (16, 32);
 /// Sizes of one more disk that are tried when nobody names any, at most.
 const SIZES_MAX: usize = 3;
+/// Up to so many different losses are all tried; of more, those after which least can be held by the exact bound.
+const TRIED_ALL_MAX: usize = 24;
+const TRIED_MAX: usize = 3;
 /// Data of the space whose footprint is shown when nobody names a size.
 const SPACE_BYTES: Bytes = Bytes(1_000_000_000_000);
 
@@ -76,7 +79,7 @@ pub struct Answer {
     pub problem: Option<String>,
     /// What it gives; none where it cannot be made.
     pub room: Option<Room>,
-    /// Usable if after the loss of any one disk all redundancy is to be restored on the others. None where there is no
+    /// Usable if, after the loss of any one disk, all redundancy is to be restored on the others. None where there is no
     /// redundancy to restore; 0 where the others are too few.
     pub heals_disk_bytes: Option<u64>,
     /// The same for the loss of any one fault domain, where some domain has several disks.
@@ -186,14 +189,14 @@ fn heals(layout: Layout, disks: &Disks, row: RowLength, usable: u64, losses: &[V
         return None;
     }
     let mut seen = BTreeSet::new();
-    let mut least = usable;
-    for lost in losses {
-        let rest = disks.without(|at, _| lost.contains(&at));
-        if seen.insert(signature(&rest)) {
-            least = least.min(room(layout, &rest, row).map_or(0, |room| room.usable_bytes));
-        }
+    let rests = losses.iter().map(|lost| disks.without(|at, _| lost.contains(&at)));
+    let mut rests: Vec<Disks> = rests.filter(|rest| seen.insert(signature(rest))).collect();
+    if rests.len() > TRIED_ALL_MAX {
+        rests.sort_by_cached_key(|rest| bound(layout, rest, row));
+        rests.truncate(TRIED_MAX);
     }
-    Some(least)
+    let held = |rest: &Disks| room(layout, rest, row).map_or(0, |room| room.usable_bytes);
+    Some(rests.iter().map(held).fold(usable, u64::min))
 }
 
 /// What tells two sets apart: sizes, gathered by domain, in any order.
@@ -209,14 +212,9 @@ fn signature(disks: &Disks) -> Vec<Vec<u64>> {
     all
 }
 
-/// Losses of one disk among which the worst is: the largest disk of each domain, or of all where each stands alone.
+/// Losses of one disk.
 fn lost_disks(disks: &Disks) -> Vec<Vec<usize>> {
-    let size = |at: &usize| disks.list().get(*at).map_or(0, |disk| disk.size_bytes);
-    let largest = |members: Vec<usize>| members.into_iter().max_by_key(size).map(|at| vec![at]);
-    if disks.are_alone() {
-        return largest((0..disks.list().len()).collect()).into_iter().collect();
-    }
-    disks.by_domain().into_iter().filter_map(largest).collect()
+    (0..disks.list().len()).map(|at| vec![at]).collect()
 }
 
 fn additions(layout: Layout, request: &PlanRequest, usable: u64) -> Vec<Addition> {

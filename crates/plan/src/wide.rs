@@ -44,6 +44,26 @@ pub(crate) fn column_bytes(code: Code, row: Bytes, data: u32) -> u64 {
     (row.0 / interleave).div_ceil(u64::from(data.max(1))) * interleave
 }
 
+/// Takes `share` slabs from the disks of one domain, of each in proportion to what it holds.
+fn spread(left: &mut [u64], members: &[usize], share: u64, slab: u64) {
+    let fits = |left: &[u64], at: usize| left.get(at).map_or(0, |left| left / slab);
+    let all: u64 = members.iter().map(|at| fits(left, *at)).sum();
+    let mut open = share;
+    let mut rest = all;
+    for at in members {
+        let own = fits(left, *at);
+        // Rounded up, and never more than is open: the last disk closes the sum.
+        let taken = u64::try_from((u128::from(open) * u128::from(own)).div_ceil(u128::from(rest.max(1))));
+        let taken = taken.unwrap_or(u64::MAX).min(open).min(own);
+        if let Some(left) = left.get_mut(*at) {
+            *left -= taken * slab;
+        }
+        open -= taken;
+        rest -= own;
+    }
+    assert!(open == 0, "a domain's share is no more than its disks hold");
+}
+
 /// What such rows take of the disks. Every column is counted as long as the longest.
 pub(crate) fn fill(code: Code, disks: &Disks, row: Bytes) -> Fill {
     let Code::Wide { data, parity } = code else { panic!("placement chooses the width of every other code") };
@@ -56,13 +76,7 @@ pub(crate) fn fill(code: Code, disks: &Disks, row: Bytes) -> Fill {
     let width = u64::from(data + parity);
     let rows = rows_max(&slabs, width);
     for (members, share) in groups.iter().zip(shares(&slabs, rows, width)) {
-        let mut open = share;
-        for at in members {
-            let Some(left) = left.get_mut(*at) else { continue };
-            let taken = open.min(*left / slab);
-            *left -= taken * slab;
-            open -= taken;
-        }
+        spread(&mut left, members, share, slab);
     }
     Fill { row: row.0, rows, redundancy: u64::from(parity) * column * rows, left }
 }
