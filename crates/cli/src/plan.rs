@@ -33,13 +33,17 @@ pub(crate) enum PlanError {
         source: std::io::Error,
     },
     /// A file that is no list.
-    #[error("{path} has more than {FILE_BYTES_MAX} bytes, too many for a list of disks; name a file with one disk a line")]
+    #[error(
+        "{path} has more than {FILE_BYTES_MAX} bytes, too many for a list of disks; name a file with one disk a line"
+    )]
     TooLong {
         /// The file.
         path: String,
     },
     /// None of the machine's disks is free.
-    #[error("--here: this machine has no disk of at least {DISK_BYTES_MIN} that nobody uses; type the disks instead")]
+    #[error(
+        "--here: this machine has no disk of at least {DISK_BYTES_MIN} that nobody uses; type the disks instead"
+    )]
     NoneHere,
     /// What was asked for cannot be made.
     #[error("{layout} cannot be made of {disks}: it {problem}")]
@@ -57,7 +61,9 @@ impl PlanError {
     /// How the process ends.
     pub(crate) fn exit(&self) -> ExitCode {
         match self {
-            Self::List(_) | Self::TooLong { .. } | Self::NoneHere | Self::Impossible { .. } => ExitCode::Usage,
+            Self::List(_) | Self::TooLong { .. } | Self::NoneHere | Self::Impossible { .. } => {
+                ExitCode::Usage
+            }
             Self::Read { source, .. } => match source.kind() {
                 std::io::ErrorKind::PermissionDenied => ExitCode::Permission,
                 std::io::ErrorKind::NotFound
@@ -71,9 +77,9 @@ impl PlanError {
     /// What to do about it, where the message does not say so.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Read { .. } => {
-                Some("name a text file with disks such as 8TB or 3x4TB@shelf2, one or more to a line".to_owned())
-            }
+            Self::Read { .. } => Some(
+                "name a text file with disks such as 8TB or 3x4TB@shelf2, one or more to a line".to_owned(),
+            ),
             Self::List(_) | Self::TooLong { .. } | Self::NoneHere | Self::Impossible { .. } => None,
         }
     }
@@ -96,7 +102,8 @@ pub(crate) fn run(
     match format {
         Format::Json => {
             let asked = || "the plan".to_owned();
-            let text = serde_json::to_string(&plan).map_err(|source| CliError::Request { asked: asked(), source })?;
+            let text = serde_json::to_string(&plan)
+                .map_err(|source| CliError::Request { asked: asked(), source })?;
             out.line(text);
         }
         Format::Text => show_plan(&plan, &request.layouts, out),

@@ -56,6 +56,11 @@ fn bytes(of: Option<u64>) -> Cell {
     of.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default().into()
 }
 
+/// Nothing is left where the other disks are too few to hold a row.
+fn heals(of: Option<u64>) -> Cell {
+    if of == Some(0) { Cell::toned("too few", Tone::Caution) } else { bytes(of) }
+}
+
 fn room_table(plan: &Plan) -> Table {
     let mut table = Table::new(&[
         ("RESILIENCY", Align::Left),
@@ -75,8 +80,8 @@ fn room_table(plan: &Plan) -> Table {
             title(answer).into(),
             bytes(usable),
             percent(usable.unwrap_or(0), plan.raw_bytes).into(),
-            bytes(answer.heals_disk_bytes),
-            bytes(answer.heals_domain_bytes),
+            heals(answer.heals_disk_bytes),
+            heals(answer.heals_domain_bytes),
             bytes(room.map(|room| room.stranded_bytes)),
             answer.columns.map(|columns| columns.to_string()).unwrap_or_default().into(),
             count(u64::from(answer.minimum_disks), "disk", "disks").into(),
@@ -215,7 +220,10 @@ fn footprint_text(footprint: &Footprint, paint: Paint) -> String {
         table.row(row);
     }
     let space = Bytes(footprint.space_bytes);
-    format!("{}bytes on disks for each byte of data, tables aside; times {space} for this space\n", table.render(0, paint))
+    format!(
+        "{}bytes on disks for each byte of data, tables aside; times {space} for this space\n",
+        table.render(0, paint)
+    )
 }
 
 fn factor(cell: &FootprintCell) -> String {

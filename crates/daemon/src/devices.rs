@@ -211,7 +211,8 @@ pub fn unused_disks(run: &Path) -> Vec<UnusedDisk> {
     let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
     let folders: Vec<(PathBuf, PathBuf)> =
         places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
-    let is_part = |own: &Path| own.parent().is_some_and(|whole| folders.iter().any(|(other, _)| other == whole));
+    let is_part =
+        |own: &Path| own.parent().is_some_and(|whole| folders.iter().any(|(other, _)| other == whole));
     let sectors = |own: &Path| -> Option<u64> {
         fs::read_to_string(own.join("size")).ok().and_then(|text| text.trim().parse().ok())
     };

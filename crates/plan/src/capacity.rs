@@ -118,11 +118,18 @@ pub(crate) fn bound(layout: Layout, disks: &Disks, row: RowLength) -> u64 {
     let code = match layout {
         Layout::Plain(code) => code,
         Layout::Mixed { .. } => Code::Parity { parity: mixed::PARITY },
-        Layout::Nested { .. } => return fill(layout, disks, row.or_usual()).rows,
+        Layout::Nested { copies, inner } => {
+            return nested::rows_bound(copies, inner, disks, row.or_usual());
+        }
     };
-    match request(code, row.or_usual()) {
-        Some(request) => Placer::new(request, slab_grains).bound(&disks.offers()).data.0,
-        None => fill(layout, disks, row.or_usual()).rows,
+    rows_bound(code, disks, row.or_usual())
+}
+
+/// Rows of one code that the disks hold at most.
+pub(crate) fn rows_bound(code: Code, disks: &Disks, row: Bytes) -> u64 {
+    match request(code, row) {
+        Some(request) => Placer::new(request, slab_grains).bound(&disks.offers()).data.0 / row.0,
+        None => wide::fill(code, disks, row).rows,
     }
 }
 

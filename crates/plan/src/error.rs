@@ -45,9 +45,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListFault {
     /// The size is none.
-    #[error(
-        "{0}; a disk is written [NAME=][COUNTx]SIZE[@DOMAIN], such as 8TB, 3x4TB or bay1=8TB@shelf2"
-    )]
+    #[error("{0}; a disk is written [NAME=][COUNTx]SIZE[@DOMAIN], such as 8TB, 3x4TB or bay1=8TB@shelf2")]
     Size(ParseBytesError),
     /// No disk of a pool is so small.
     #[error("it has {found}; a disk of a pool has at least {}: check the unit", dolmen_disk::DISK_BYTES_MIN)]
@@ -68,7 +66,9 @@ pub enum ListFault {
         found: String,
     },
     /// A name of a disk or a fault domain.
-    #[error("{found:?} cannot be a name; write 1 to 64 characters, none of them a space, a control character, = or @")]
+    #[error(
+        "{found:?} cannot be a name; write 1 to 64 characters, none of them a space, a control character, = or @"
+    )]
     Name {
         /// What stands there.
         found: String,
@@ -80,7 +80,9 @@ pub enum ListFault {
         found: String,
     },
     /// More than a pool can have.
-    #[error("with it there are more than {DISKS_MAX} disks, the most that a pool can have; plan for two pools")]
+    #[error(
+        "with it there are more than {DISKS_MAX} disks, the most that a pool can have; plan for two pools"
+    )]
     TooMany,
 }
 
@@ -88,7 +90,9 @@ pub enum ListFault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// There is none.
-    #[error("no disks to plan for; write some, such as `dolmen plan 4x8TB`, name a file with --file, or say --here")]
+    #[error(
+        "no disks to plan for; write some, such as `dolmen plan 4x8TB`, name a file with --file, or say --here"
+    )]
     Empty,
     /// One of them is wrong.
     #[error("{place}: {fault}")]
@@ -139,7 +143,9 @@ pub enum LayoutError {
         data: u32,
     },
     /// A share out of range.
-    #[error("{found:?} asks for {percent} % in mirror rows; write 1 to 99, or plan for a mirror or for parity alone")]
+    #[error(
+        "{found:?} asks for {percent} % in mirror rows; write 1 to 99, or plan for a mirror or for parity alone"
+    )]
     Percent {
         /// What was given.
         found: String,
@@ -147,7 +153,9 @@ pub enum LayoutError {
         percent: u32,
     },
     /// Something else than a mirror outside.
-    #[error("{found:?} has {outer:?} before the slash; only a mirror keeps copies on several fault domains: write mirror:2/{inner}")]
+    #[error(
+        "{found:?} has {outer:?} before the slash; only a mirror keeps copies on several fault domains: write mirror:2/{inner}"
+    )]
     Outer {
         /// What was given.
         found: String,
@@ -157,7 +165,9 @@ pub enum LayoutError {
         inner: String,
     },
     /// Something within that is no plain code.
-    #[error("{found:?} has {inner:?} behind the slash; within a fault domain there may be simple, mirror, parity or a code such as 8+2")]
+    #[error(
+        "{found:?} has {inner:?} behind the slash; within a fault domain there may be simple, mirror, parity or a code such as 8+2"
+    )]
     Inner {
         /// What was given.
         found: String,
@@ -170,7 +180,9 @@ pub enum LayoutError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Problem {
     /// Too few fault domains.
-    #[error("needs {needed} fault domains, and there are {found}; add disks in further domains, or choose less redundancy")]
+    #[error(
+        "needs {needed} fault domains, and there are {found}; add disks in further domains, or choose less redundancy"
+    )]
     TooFewDomains {
         /// Domains needed.
         needed: u32,
@@ -178,7 +190,9 @@ pub(crate) enum Problem {
         found: u32,
     },
     /// Too few fault domains that have enough disks each.
-    #[error("needs {needed} fault domains of at least {disks} disks each, and {found} are so; say with @DOMAIN which disks belong together")]
+    #[error(
+        "needs {needed} fault domains of at least {disks} disks each, and {found} are so; say with @DOMAIN which disks belong together"
+    )]
     TooFewWithin {
         /// Domains needed.
         needed: u32,

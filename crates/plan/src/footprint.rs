@@ -138,7 +138,8 @@ fn stepped_line(percent: u32, space_bytes: u64, domains_max: u32) -> FootprintLi
         let mirror = Factor::new(u64::from(MIXED_COPIES), 1);
         let factor = Factor::mixed(percent, mirror, Factor::columns(data, parity));
         let local = parity - MIXED_PARITY;
-        let code = if local == 0 { format!("{data}+{parity}") } else { format!("{data}+{MIXED_PARITY}+{local}") };
+        let code =
+            if local == 0 { format!("{data}+{parity}") } else { format!("{data}+{MIXED_PARITY}+{local}") };
         Some(FootprintCell { domains, code, factor, bytes: factor.of(space_bytes) })
     };
     FootprintLine {
@@ -201,7 +202,9 @@ mod tests {
             assert_eq!(bytes(&lines, "mirror of 3", domains), Some(3000 * gb));
         }
         let steps = "mixed, 30 % mirror, published steps";
-        for (domains, expected) in [(3, None), (4, Some(2300)), (5, Some(2300)), (6, Some(2300)), (7, Some(1950)), (11, Some(1950))] {
+        for (domains, expected) in
+            [(3, None), (4, Some(2300)), (5, Some(2300)), (6, Some(2300)), (7, Some(1950)), (11, Some(1950))]
+        {
             assert_eq!(bytes(&lines, steps, domains), expected.map(|gigabytes| gigabytes * gb), "{domains}");
         }
         // 30 % three times and 70 % eleven eighths.
@@ -217,7 +220,8 @@ mod tests {
     /// As many columns as there are fault domains, at most 8 data with one parity and 12 with two.
     #[test]
     fn automatic_parity_is_as_wide_as_the_domains_allow() {
-        for (parity, domains, data) in [(1, 3, 2), (1, 9, 8), (1, 10, 8), (2, 4, 2), (2, 14, 12), (2, 15, 12)] {
+        for (parity, domains, data) in [(1, 3, 2), (1, 9, 8), (1, 10, 8), (2, 4, 2), (2, 14, 12), (2, 15, 12)]
+        {
             let (code, factor) = plain_factor(Code::Parity { parity }, domains).unwrap();
             assert_eq!(code, format!("{data}+{parity}"));
             assert_eq!(factor, Factor::columns(data, parity));

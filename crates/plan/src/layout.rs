@@ -307,7 +307,9 @@ mod tests {
 
     #[test]
     fn every_word_reads_as_it_is_written() {
-        for text in ["simple", "span", "mirror:3", "parity:2", "8+3", "mixed:40", "mirror:2/parity:1", "mirror:3/6+2"] {
+        for text in
+            ["simple", "span", "mirror:3", "parity:2", "8+3", "mixed:40", "mirror:2/parity:1", "mirror:3/6+2"]
+        {
             let layout: Layout = text.parse().unwrap();
             assert_eq!(layout.to_string(), text);
         }

@@ -133,6 +133,10 @@ impl DiskList {
 /// A number before an `x`, and the size behind it.
 fn counted(text: &str) -> Result<(usize, &str), ListFault> {
     let Some((count, size)) = text.split_once(['x', 'X']) else { return Ok((1, text)) };
+    // In `8XB` there is an unknown unit, not a number of disks.
+    if !size.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok((1, text));
+    }
     let number = count.parse().ok().filter(|number| (1..=DISKS_MAX).contains(number));
     number.map(|number| (number, size)).ok_or_else(|| ListFault::Count { found: count.to_owned() })
 }

@@ -110,7 +110,9 @@ impl Field {
                 let groups = disks.by_domain();
                 let name = |members: &Vec<usize>| {
                     let first = members.first().and_then(|at| list.get(*at));
-                    first.map_or_else(String::new, |disk| disk.domain.clone().unwrap_or_else(|| disk.name.clone()))
+                    first.map_or_else(String::new, |disk| {
+                        disk.domain.clone().unwrap_or_else(|| disk.name.clone())
+                    })
                 };
                 let holder = |at: usize| groups.iter().position(|members| members.contains(&at)).unwrap_or(0);
                 Self {
@@ -175,7 +177,8 @@ impl<'a> ByRows<'a> {
         let mut steps = 0;
         let (mut rows, mut first_losing, mut first_survived) = (Vec::new(), Vec::new(), Vec::new());
         for failed in 1..=failed_max(layout, unit, total) {
-            let mut walk = Walk { failed, chosen: Vec::new(), losing: 0, losing_set: None, survived_set: None };
+            let mut walk =
+                Walk { failed, chosen: Vec::new(), losing: 0, losing_set: None, survived_set: None };
             self.walk(&mut walk, 0, &mut steps)?;
             let sets = binomial(total, failed);
             if first_losing.is_empty() && walk.losing > 0 {
@@ -280,8 +283,11 @@ impl ByRule {
             let disk = disks.list().get(*at);
             disk.zip(room.stranded.get(*at)).is_some_and(|(disk, left)| *left < disk.claimable_bytes())
         };
-        let by_domain: Vec<Vec<usize>> =
-            disks.by_domain().into_iter().map(|members| members.into_iter().filter(holds).collect()).collect();
+        let by_domain: Vec<Vec<usize>> = disks
+            .by_domain()
+            .into_iter()
+            .map(|members| members.into_iter().filter(holds).collect())
+            .collect();
         let each_alone = matches!(layout, Layout::Plain(Code::Simple | Code::Span));
         let groups = match unit {
             Unit::Disks if each_alone => by_domain.iter().flatten().map(|at| vec![*at]).collect(),
@@ -308,8 +314,7 @@ impl ByRule {
         };
         let mut rows: Vec<LossRow> = Vec::new();
         for failed in 1..=total.min(FAILED_MAX) {
-            let enough = failed > failed_max(layout, unit, total)
-                && rows.iter().any(|row| row.losing > 0);
+            let enough = failed > failed_max(layout, unit, total) && rows.iter().any(|row| row.losing > 0);
             if enough {
                 break;
             }
@@ -366,7 +371,11 @@ impl ByRule {
     /// The first smallest set that loses data: just enough of each of the first groups that can be lost.
     fn smallest(&self) -> Vec<usize> {
         let groups = self.groups.iter().filter(|group| group.len() > self.within);
-        groups.take(self.domains_survived + 1).flat_map(|group| group.iter().take(self.within + 1)).copied().collect()
+        groups
+            .take(self.domains_survived + 1)
+            .flat_map(|group| group.iter().take(self.within + 1))
+            .copied()
+            .collect()
     }
 
     /// A set of as many that does not: as many as possible of few groups, or units that hold nothing.

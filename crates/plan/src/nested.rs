@@ -33,14 +33,32 @@ pub(crate) fn fill(copies: u32, inner: Code, disks: &Disks, row: Bytes) -> Fill 
     Fill { row: row.0, rows, redundancy, left }
 }
 
-/// What the disks of one domain hold, each of them by itself.
+/// The most rows, by the bound of what each domain holds.
+pub(crate) fn rows_bound(copies: u32, inner: Code, disks: &Disks, row: Bytes) -> u64 {
+    let held = |members: &Vec<usize>| {
+        own(disks, members, inner).map_or(0, |own| crate::capacity::rows_bound(inner, &own, row))
+    };
+    let held: Vec<u64> = disks.by_domain().iter().map(held).collect();
+    rows_max(&held, u64::from(copies))
+}
+
+/// What the disks of one domain hold.
 fn fill_within(inner: Code, disks: &Disks, members: &[usize], row: Bytes) -> Fill {
+    match own(disks, members, inner) {
+        Some(own) => fill_plain(inner, &own, row),
+        None => {
+            let whole = members.iter().filter_map(|at| disks.list().get(*at)).map(Disk::claimable_bytes);
+            Fill { row: row.0, left: whole.collect(), ..Fill::default() }
+        }
+    }
+}
+
+/// The disks of one domain, each by itself; `None` where they are too few.
+fn own(disks: &Disks, members: &[usize], inner: Code) -> Option<Disks> {
     let own = members.iter().filter_map(|at| disks.list().get(*at));
     let own: Vec<Disk> = own.map(|disk| Disk { domain: None, ..disk.clone() }).collect();
-    if u32::try_from(own.len()).is_ok_and(|count| count < inner.domains_min()) {
-        return Fill { row: row.0, left: own.iter().map(Disk::claimable_bytes).collect(), ..Fill::default() };
-    }
-    fill_plain(inner, &Disks::new(own), row)
+    let is_enough = u32::try_from(own.len()).is_ok_and(|count| count >= inner.domains_min());
+    is_enough.then(|| Disks::new(own))
 }
 
 /// The part of `whole` that `share` of `rows` rows take, rounded down.

@@ -33,13 +33,19 @@ pub fn render(plan: &Plan) -> String {
         plan.domain_count,
         Bytes(plan.raw_bytes)
     );
-    push(&mut page, format_args!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+    push(
+        &mut page,
+        format_args!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Dolmen: what these disks give</title><style>{STYLE}</style></head><body>\n\
          <h1>What these disks give</h1><p>{headline}</p>"
-    ));
+        ),
+    );
     if plan.answers.iter().any(|answer| !answer.in_this_version) {
-        push(&mut page, format_args!("<p class=\"soft\">* not in this version: planned for, and cannot be made yet</p>"));
+        push(
+            &mut page,
+            format_args!("<p class=\"soft\">* not in this version: planned for, and cannot be made yet</p>"),
+        );
     }
     push_room(&mut page, plan);
     push_disks(&mut page, plan);
@@ -73,21 +79,40 @@ fn bytes(of: u64) -> String {
 }
 
 fn push_room(page: &mut String, plan: &Plan) {
-    push(page, format_args!(
-        "<h2>Usable room</h2><p>All bytes of the disks, and what they are for. The dark part of what is usable can be used \
+    push(
+        page,
+        format_args!(
+            "<h2>Usable room</h2><p>All bytes of the disks, and what they are for. The dark part of what is usable can be used \
          and still be restored in full on the other disks after any one of them is lost.</p>"
-    ));
+        ),
+    );
     page.push_str(&charts::keys(&charts::PARTS));
     page.push_str(&charts::room(plan));
     let head = heads(&[
-        "resiliency", "usable", "heals a disk", "heals a domain", "redundancy", "tables", "stranded", "reserve", "metadata",
-        "tail", "columns", "disks needed",
+        "resiliency",
+        "usable",
+        "heals a disk",
+        "heals a domain",
+        "redundancy",
+        "tables",
+        "stranded",
+        "reserve",
+        "metadata",
+        "tail",
+        "columns",
+        "disks needed",
     ]);
     push(page, format_args!("<div><table><tr>{head}</tr>"));
     for answer in &plan.answers {
         let Some(room) = &answer.room else {
             let problem = escaped(answer.problem.as_deref().unwrap_or_default());
-            push(page, format_args!("<tr><td>{}</td><td class=\"l\" colspan=\"11\">{problem}</td></tr>", escaped(&title(answer))));
+            push(
+                page,
+                format_args!(
+                    "<tr><td>{}</td><td class=\"l\" colspan=\"11\">{problem}</td></tr>",
+                    escaped(&title(answer))
+                ),
+            );
             continue;
         };
         let optional = |of: Option<u64>| of.map(bytes).unwrap_or_default();
@@ -111,10 +136,13 @@ fn push_room(page: &mut String, plan: &Plan) {
 }
 
 fn push_disks(page: &mut String, plan: &Plan) {
-    push(page, format_args!(
-        "<h2>Disk by disk</h2><p>One bar for each disk, as tall as the disk is large, fault domains apart. What is stranded \
+    push(
+        page,
+        format_args!(
+            "<h2>Disk by disk</h2><p>One bar for each disk, as tall as the disk is large, fault domains apart. What is stranded \
          lies in pieces that no further row of that layout can use.</p>"
-    ));
+        ),
+    );
     page.push_str(&charts::keys(&charts::DISK_PARTS));
     page.push_str(&charts::disks(plan));
 }
@@ -123,12 +151,18 @@ fn push_losses(page: &mut String, plan: &Plan) {
     let basis = plan.answers.iter().flat_map(|answer| &answer.losses).map(|losses| losses.basis);
     let by_rule = basis.clone().any(|basis| basis == Basis::Rule);
     let by_rows = basis.clone().any(|basis| basis == Basis::Rows);
-    push(page, format_args!(
-        "<h2>What failures lose</h2><p>Of all sets of so many disks or fault domains, the share whose loss at one time loses data.</p>"
-    ));
+    push(
+        page,
+        format_args!(
+            "<h2>What failures lose</h2><p>Of all sets of so many disks or fault domains, the share whose loss at one time loses data.</p>"
+        ),
+    );
     for (is_used, text) in [
         (by_rows, "Counted on the rows of a pool that was filled to the brim."),
-        (by_rule, "Counted by the rule that all disks which may share a row do, as in a pool of very many rows."),
+        (
+            by_rule,
+            "Counted by the rule that all disks which may share a row do, as in a pool of very many rows.",
+        ),
     ] {
         if is_used {
             push(page, format_args!("<p class=\"soft\">{text}</p>"));
@@ -141,10 +175,7 @@ fn push_losses(page: &mut String, plan: &Plan) {
     let mut head = vec!["resiliency".to_owned(), "what fails".to_owned()];
     head.extend((1..=most.unwrap_or(0)).map(|failed| format!("{failed} at once")));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    push(
-        page,
-        format_args!("<div><table><tr>{}<th class=\"l\">for example</th></tr>", heads(&head)),
-    );
+    push(page, format_args!("<div><table><tr>{}<th class=\"l\">for example</th></tr>", heads(&head)));
     for answer in &plan.answers {
         for losses in &answer.losses {
             push_loss_row(page, answer, losses, head.len() - 2);
@@ -174,7 +205,13 @@ fn push_additions(page: &mut String, plan: &Plan) {
     };
     push(page, format_args!("<h2>More disks</h2><p>{text}</p>"));
     page.push_str(&charts::additions(plan));
-    push(page, format_args!("<table><tr>{}</tr>", heads(&["added", "size", "resiliency", "usable with it", "more by"])));
+    push(
+        page,
+        format_args!(
+            "<table><tr>{}</tr>",
+            heads(&["added", "size", "resiliency", "usable with it", "more by"])
+        ),
+    );
     let most = plan.answers.iter().map(|answer| answer.additions.len()).max().unwrap_or(0);
     for at in 0..most {
         for answer in &plan.answers {
@@ -195,11 +232,14 @@ fn push_additions(page: &mut String, plan: &Plan) {
 fn push_footprint(page: &mut String, plan: &Plan) {
     let footprint = &plan.footprint;
     let space = bytes(footprint.space_bytes);
-    push(page, format_args!(
-        "<h2>Footprint of a space of {space}</h2><p>Bytes on disks for each byte of data by the number of fault domains, \
+    push(
+        page,
+        format_args!(
+            "<h2>Footprint of a space of {space}</h2><p>Bytes on disks for each byte of data by the number of fault domains, \
          tables aside. Nested layouts are taken with {} disks in each domain. Dashed lines are not in this version.</p>",
-        footprint.disks_within
-    ));
+            footprint.disks_within
+        ),
+    );
     page.push_str(&charts::footprint_keys(footprint));
     page.push_str(&charts::footprint(footprint));
     push(page, format_args!("<div><table><tr><th>resiliency</th>"));
@@ -212,7 +252,15 @@ fn push_footprint(page: &mut String, plan: &Plan) {
                 Some(cell) => {
                     let hundredths = cell.factor.hundredths();
                     let tip = format!("{}: {} bytes on disks", cell.code, cell.bytes);
-                    push(page, format_args!("<td title=\"{}\">{}.{:02}</td>", escaped(&tip), hundredths / 100, hundredths % 100));
+                    push(
+                        page,
+                        format_args!(
+                            "<td title=\"{}\">{}.{:02}</td>",
+                            escaped(&tip),
+                            hundredths / 100,
+                            hundredths % 100
+                        ),
+                    );
                 }
                 None => push(page, format_args!("<td></td>")),
             }

@@ -116,8 +116,7 @@ impl Plan {
     #[must_use]
     pub fn make(request: &PlanRequest) -> Self {
         let disks = &request.disks;
-        let layouts =
-            if request.layouts.is_empty() { Layout::usual(disks) } else { request.layouts.clone() };
+        let layouts = if request.layouts.is_empty() { Layout::usual(disks) } else { request.layouts.clone() };
         let domains_max = disks.domain_count().clamp(DOMAINS_SHOWN.0, DOMAINS_SHOWN.1);
         let space = request.space.unwrap_or(SPACE_BYTES);
         Self {

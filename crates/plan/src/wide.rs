@@ -71,7 +71,8 @@ pub(crate) fn fill(code: Code, disks: &Disks, row: Bytes) -> Fill {
     let slab = slab_grains(Bytes(column)) * GRAIN_BYTES;
     let mut left: Vec<u64> = disks.list().iter().map(crate::disks::Disk::claimable_bytes).collect();
     let groups = disks.by_domain();
-    let fits = |members: &Vec<usize>| members.iter().filter_map(|at| left.get(*at)).map(|left| left / slab).sum();
+    let fits =
+        |members: &Vec<usize>| members.iter().filter_map(|at| left.get(*at)).map(|left| left / slab).sum();
     let slabs: Vec<u64> = groups.iter().map(fits).collect();
     let width = u64::from(data + parity);
     let rows = rows_max(&slabs, width);

@@ -61,8 +61,7 @@ impl Drawn {
         };
         let sizes = (0..count).map(|_| size(&mut random)).collect();
         let has_domains = random.below(3) == 0;
-        let domains =
-            (0..count).map(|_| if has_domains { random.below(4) as u32 } else { 0 }).collect();
+        let domains = (0..count).map(|_| if has_domains { random.below(4) as u32 } else { 0 }).collect();
         Self { sizes, domains, row, claimed: random.index(LAYOUTS.len()) }
     }
 
@@ -89,11 +88,8 @@ async fn pool_of(seams: Seams, drawn: &Drawn) -> Result<Rc<Spaces>, Box<dyn Erro
         .zip(&drawn.sizes)
         .map(|(at, size)| MemoryDevice::new(&format!("disk{at}"), *size) as Rc<dyn BlockDevice>)
         .collect();
-    let options = CreateOptions {
-        name: "tank".parse()?,
-        overwrite: Vec::new(),
-        fault_domains: drawn.domains.clone(),
-    };
+    let options =
+        CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: drawn.domains.clone() };
     let arbiter = MemoryArbiter::new(HostId([7; 16]));
     let opened = create(&seams, arbiter, &devices, &options).await?;
     Ok(Spaces::start(opened).await?)
@@ -168,7 +164,10 @@ fn check_losses(columns: &[BTreeSet<usize>], drawn: &Drawn, answer: &Answer) -> 
                 Basis::Rule => row.losing >= losing,
             };
             if row.sets != sets || !is_right {
-                return Err(format!("{} {:?}: {row:?}, tried {losing} of {sets}", answer.layout, losses.unit));
+                return Err(format!(
+                    "{} {:?}: {row:?}, tried {losing} of {sets}",
+                    answer.layout, losses.unit
+                ));
             }
         }
     }

@@ -144,8 +144,10 @@ fn fixed_codes_reach_the_maximum_flow() {
         let plan = plan(&sizes, Layout::Plain(Code::Wide { data, parity }));
         let answer = &plan.answers[0];
         let long = (ROW / GRAIN).div_ceil(u64::from(data)) * GRAIN;
-        let slabs: Vec<Vec<u64>> =
-            by_domain(&plan).iter().map(|disks| disks.iter().map(|free| free / slab(long)).collect()).collect();
+        let slabs: Vec<Vec<u64>> = by_domain(&plan)
+            .iter()
+            .map(|disks| disks.iter().map(|free| free / slab(long)).collect())
+            .collect();
         let exact = most_rows(u64::from(data + parity), &slabs);
         match &answer.room {
             Some(room) => {
@@ -180,7 +182,11 @@ fn nested_layouts_reach_the_maximum_flow() {
             vec![plan(&own, Layout::Plain(inner)).answers[0].room.as_ref().map_or(0, |room| room.rows)]
         };
         let nodes: Vec<Vec<u64>> = (1..=4).map(within).collect();
-        assert_eq!(room.rows, most_rows(u64::from(copies), &nodes), "seed {seed}: {copies} of {inner} on {sizes:?}");
+        assert_eq!(
+            room.rows,
+            most_rows(u64::from(copies), &nodes),
+            "seed {seed}: {copies} of {inner} on {sizes:?}"
+        );
         assert_eq!(room.total_bytes(), found.raw_bytes, "seed {seed}");
         compared += 1;
     }
@@ -214,7 +220,8 @@ fn mirrors_fill_the_maximum_flow() {
             let middle = (low + high).div_ceil(2);
             if flows(middle) { low = middle } else { high = middle - 1 }
         }
-        let filled = (room.usable_bytes + room.redundancy_bytes + room.tables_bytes) / u64::from(copies) / GRAIN;
+        let filled =
+            (room.usable_bytes + room.redundancy_bytes + room.tables_bytes) / u64::from(copies) / GRAIN;
         assert!(filled <= low, "seed {seed}: {filled} of {low}, {sizes:?}");
         assert!(filled * 1000 >= low * 995, "seed {seed}: {filled} of {low}, {sizes:?}");
     }
@@ -227,7 +234,9 @@ fn loses(layout: Layout, domains: &[Vec<usize>], failed: u32) -> bool {
         Layout::Plain(Code::Simple | Code::Span) => domains.iter().flatten().any(is_lost),
         Layout::Plain(code) => {
             let width = code.domains_min() as usize;
-            rows_of(domains, width).iter().any(|row| row.iter().filter(|disk| is_lost(disk)).count() > code.redundancy() as usize)
+            rows_of(domains, width)
+                .iter()
+                .any(|row| row.iter().filter(|disk| is_lost(disk)).count() > code.redundancy() as usize)
         }
         Layout::Mixed { .. } => {
             loses(Layout::Plain(Code::Mirror { copies: 3 }), domains, failed)
@@ -252,7 +261,9 @@ fn rows_of(domains: &[Vec<usize>], width: usize) -> Vec<Vec<usize>> {
     let mut rows = Vec::new();
     for (at, members) in domains.iter().enumerate() {
         for rest in rows_of(&domains[at + 1..], width - 1) {
-            rows.extend(members.iter().map(|disk| std::iter::once(*disk).chain(rest.iter().copied()).collect()));
+            rows.extend(
+                members.iter().map(|disk| std::iter::once(*disk).chain(rest.iter().copied()).collect()),
+            );
         }
     }
     rows
@@ -266,7 +277,8 @@ fn check_losses(losses: &Losses, layout: Layout, domains: &[Vec<usize>], name: &
     };
     for row in &losses.rows {
         let sets = (0u32..1 << units.len()).filter(|set| set.count_ones() == row.failed);
-        let failed = sets.map(|set| (0..units.len()).filter(|at| set & (1 << at) != 0).map(|at| units[at]).sum());
+        let failed =
+            sets.map(|set| (0..units.len()).filter(|at| set & (1 << at) != 0).map(|at| units[at]).sum());
         let failed: Vec<u32> = failed.collect();
         let losing = failed.iter().filter(|failed| loses(layout, domains, **failed)).count();
         assert_eq!((row.sets, row.losing), (failed.len() as u64, losing as u64), "{name}: {row:?}");
@@ -279,13 +291,26 @@ fn check_losses(losses: &Losses, layout: Layout, domains: &[Vec<usize>], name: &
         names.iter().map(|name| units[unit(name)]).sum()
     };
     assert!(losses.first_losing.is_empty() || loses(layout, domains, mask(&losses.first_losing)), "{name}");
-    assert!(losses.first_survived.is_empty() || !loses(layout, domains, mask(&losses.first_survived)), "{name}");
+    assert!(
+        losses.first_survived.is_empty() || !loses(layout, domains, mask(&losses.first_survived)),
+        "{name}"
+    );
 }
 
 /// Large disks in domains of one to four: the exact counts are those of trying every set against every row.
 #[test]
 fn shares_of_failure_sets_are_those_of_trying_all() {
-    let layouts = ["simple", "mirror:2", "mirror:3", "parity", "parity:2", "3+1", "mixed", "mirror:2/parity", "mirror:2/mirror:2"];
+    let layouts = [
+        "simple",
+        "mirror:2",
+        "mirror:3",
+        "parity",
+        "parity:2",
+        "3+1",
+        "mixed",
+        "mirror:2/parity",
+        "mirror:2/mirror:2",
+    ];
     for (seed, layout) in (300..).zip(layouts.iter().cycle().take(36)) {
         let mut random = Random::new(seed);
         let layout: Layout = layout.parse().unwrap();

@@ -48,9 +48,15 @@ fn default_columns_follow_the_fault_domains() {
 /// and the answer says what is missing.
 #[test]
 fn minimum_disks_are_enough_and_one_fewer_is_not() {
-    for (layout, minimum) in
-        [("simple", 1), ("span", 1), ("mirror:2", 2), ("mirror:3", 3), ("parity", 3), ("parity:2", 4), ("8+3", 11)]
-    {
+    for (layout, minimum) in [
+        ("simple", 1),
+        ("span", 1),
+        ("mirror:2", 2),
+        ("mirror:3", 3),
+        ("parity", 3),
+        ("parity:2", 4),
+        ("8+3", 11),
+    ] {
         let enough = answer(&[&format!("{minimum}x1TB")], layout);
         assert_eq!(enough.minimum_disks, minimum, "{layout}");
         assert!(enough.room.unwrap().usable_bytes > 0, "{layout}");

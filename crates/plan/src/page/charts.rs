@@ -101,9 +101,19 @@ pub(crate) fn disks(plan: &Plan) -> String {
         let mut x = NAMES;
         for members in &order {
             for member in members {
-                let (Some(disk), Some(stranded)) = (plan.disks.get(*member), room.stranded.get(*member)) else { continue };
+                let (Some(disk), Some(stranded)) = (plan.disks.get(*member), room.stranded.get(*member))
+                else {
+                    continue;
+                };
                 let base = Point { x, y: bottom };
-                disk_column(&mut drawing, disk, *stranded, base, step.saturating_sub(gap).max(10), (largest, FIELD));
+                disk_column(
+                    &mut drawing,
+                    disk,
+                    *stranded,
+                    base,
+                    step.saturating_sub(gap).max(10),
+                    (largest, FIELD),
+                );
                 x += step;
             }
             x += step / 2;
@@ -114,7 +124,14 @@ pub(crate) fn disks(plan: &Plan) -> String {
 }
 
 /// One disk, from its base up.
-fn disk_column(drawing: &mut Drawing, disk: &Disk, stranded: u64, base: Point, width: u64, scale: (u64, u64)) {
+fn disk_column(
+    drawing: &mut Drawing,
+    disk: &Disk,
+    stranded: u64,
+    base: Point,
+    width: u64,
+    scale: (u64, u64),
+) {
     let (largest, field) = scale;
     let slabs = disk.claimable_bytes() - stranded;
     let kept = disk.size_bytes - disk.claimable_bytes();
@@ -188,7 +205,8 @@ fn shade(row: &LossRow) -> String {
 }
 
 fn share(row: &LossRow) -> String {
-    let hundredths = u64::try_from((u128::from(row.losing) * 10_000).div_ceil(u128::from(row.sets.max(1)))).unwrap_or(0);
+    let hundredths =
+        u64::try_from((u128::from(row.losing) * 10_000).div_ceil(u128::from(row.sets.max(1)))).unwrap_or(0);
     match hundredths {
         0 => "none".to_owned(),
         10_000 if row.losing == row.sets => "all".to_owned(),
@@ -233,12 +251,8 @@ fn line_colour(at: usize) -> &'static str {
 
 /// What the lines of the footprint are.
 pub(crate) fn footprint_keys(footprint: &Footprint) -> String {
-    let named: Vec<(&str, &str)> = footprint
-        .lines
-        .iter()
-        .enumerate()
-        .map(|(at, line)| (line_colour(at), line.title.as_str()))
-        .collect();
+    let named: Vec<(&str, &str)> =
+        footprint.lines.iter().enumerate().map(|(at, line)| (line_colour(at), line.title.as_str())).collect();
     keys(&named)
 }
 
