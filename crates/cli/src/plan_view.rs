@@ -25,6 +25,11 @@ pub(crate) fn show_plan(plan: &Plan, asked: &[Layout], out: &mut Out<'_>) {
         let problem = answer.problem.as_deref().unwrap_or_default();
         out.line(format_args!("{} {problem}", title(answer)));
     }
+    for answer in &plan.answers {
+        for warning in &answer.warnings {
+            out.line(format_args!("{}: {warning}", title(answer)));
+        }
+    }
     if plan.answers.iter().any(|answer| !answer.in_this_version) {
         out.line("* not in this version: planned for, and cannot be made yet");
     }

@@ -209,20 +209,19 @@ pub fn unused_disks(run: &Path) -> Vec<UnusedDisk> {
     let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
     places.add_disks(run);
     let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
-    let folders: Vec<(PathBuf, PathBuf)> =
-        places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
-    let is_part =
-        |own: &Path| own.parent().is_some_and(|whole| folders.iter().any(|(other, _)| other == whole));
-    let sectors = |own: &Path| -> Option<u64> {
-        fs::read_to_string(own.join("size")).ok().and_then(|text| text.trim().parse().ok())
+    let found = places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
+    let sized = |(own, path): (PathBuf, PathBuf)| {
+        let sectors: u64 = fs::read_to_string(own.join("size")).ok()?.trim().parse().ok()?;
+        Some(UnusedDisk { path, size: Bytes(sectors.checked_mul(SECTOR_BYTES)?) })
     };
-    let whole = folders.iter().filter(|(own, _)| !is_part(own));
-    whole
-        .filter_map(|(own, path)| {
-            let size = Bytes(sectors(own)?.checked_mul(SECTOR_BYTES)?);
-            Some(UnusedDisk { path: path.clone(), size })
-        })
-        .collect()
+    without_parts(found).into_iter().filter_map(sized).collect()
+}
+
+/// Devices with their folders in sysfs, less the partitions of others: a partition's folder lies in that of its disk.
+fn without_parts(found: Vec<(PathBuf, PathBuf)>) -> Vec<(PathBuf, PathBuf)> {
+    let folders: BTreeSet<PathBuf> = found.iter().map(|(folder, _)| folder.clone()).collect();
+    let is_whole = |folder: &Path| !folder.parent().is_some_and(|whole| folders.contains(whole));
+    found.into_iter().filter(|(folder, _)| is_whole(folder)).collect()
 }
 
 struct Places {
@@ -275,5 +274,22 @@ impl Places {
                 self.add(&path);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_listed_where_its_disk_is_not() {
+        let device = |folder: &str, path: &str| (PathBuf::from(folder), PathBuf::from(path));
+        let found = vec![
+            device("/sys/devices/0/block/sda", "/dev/sda"),
+            device("/sys/devices/0/block/sda/sda1", "/dev/sda1"),
+            device("/sys/devices/1/block/sdb/sdb2", "/dev/sdb2"),
+        ];
+        let paths: Vec<PathBuf> = without_parts(found).into_iter().map(|(_, path)| path).collect();
+        assert_eq!(paths, [PathBuf::from("/dev/sda"), PathBuf::from("/dev/sdb2")]);
     }
 }

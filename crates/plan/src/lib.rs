@@ -19,6 +19,7 @@ mod footprint;
 mod layout;
 mod list;
 mod loss;
+mod map;
 mod mixed;
 mod nested;
 pub mod page;

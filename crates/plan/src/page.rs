@@ -47,6 +47,10 @@ pub fn render(plan: &Plan) -> String {
             format_args!("<p class=\"soft\">* not in this version: planned for, and cannot be made yet</p>"),
         );
     }
+    for (answer, warning) in plan.answers.iter().flat_map(|of| of.warnings.iter().map(move |text| (of, text)))
+    {
+        push(&mut page, format_args!("<p>{}: {}</p>", escaped(&title(answer)), escaped(warning)));
+    }
     push_room(&mut page, plan);
     push_disks(&mut page, plan);
     push_losses(&mut page, plan);

@@ -11,6 +11,7 @@ use crate::disks::{Disk, Disks};
 use crate::footprint::Footprint;
 use crate::layout::Layout;
 use crate::loss::{Losses, losses};
+use crate::map;
 
 /// Fault domains that footprints are given for, at least and at most.
 const DOMAINS_SHOWN: (u32, u32) = (16, 32);
@@ -86,6 +87,8 @@ pub struct Answer {
     pub heals_domain_bytes: Option<u64>,
     /// Data columns of the first row of a new pool; none for layouts of several codes.
     pub columns: Option<u32>,
+    /// What may keep a pool from holding as much.
+    pub warnings: Vec<String>,
     /// What more disks bring.
     pub additions: Vec<Addition>,
     /// What is lost by how many failures.
@@ -159,6 +162,7 @@ fn answer(layout: Layout, request: &PlanRequest) -> Answer {
         (Layout::Plain(code), Some(room)) => first_width(code, disks, Bytes(room.row_bytes)),
         (Layout::Plain(_) | Layout::Mixed { .. } | Layout::Nested { .. }, _) => None,
     };
+    let slabs = u64::from(columns.unwrap_or(1)) * u64::from(layout.survives_domains() + 1);
     Answer {
         layout: layout.to_string(),
         title: layout.title(),
@@ -175,6 +179,7 @@ fn answer(layout: Layout, request: &PlanRequest) -> Answer {
             heals(layout, disks, row, usable, &disks.by_domain())
         },
         columns,
+        warnings: room.as_ref().and_then(|room| map::warning(disks, room.rows, slabs)).into_iter().collect(),
         additions: additions(layout, request, usable),
         losses: room.as_ref().map(|room| losses(layout, disks, room, placed.as_deref())).unwrap_or_default(),
         room,
