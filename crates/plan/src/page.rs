@@ -205,7 +205,7 @@ fn push_additions(page: &mut String, plan: &Plan) {
     let text = if plan.additions_are_cumulative {
         "What each disk brings when they are added one after another."
     } else {
-        "What one more disk of a size brings, each by itself."
+        "What one more disk of a size brings, each by itself and in a fault domain of its own."
     };
     push(page, format_args!("<h2>More disks</h2><p>{text}</p>"));
     page.push_str(&charts::additions(plan));

@@ -49,7 +49,7 @@ impl PlanRequest {
 /// What one more disk brings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Addition {
-    /// The disk: its name, where it was named, or `one more`.
+    /// The disk: its name, where it was named; else `one more`, or `one more, alone` where others share fault domains.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
@@ -227,10 +227,11 @@ fn additions(layout: Layout, request: &PlanRequest, usable: u64) -> Vec<Addition
         (after, after.saturating_sub(before))
     };
     if request.added.is_empty() {
+        let name = if request.disks.are_alone() { "one more" } else { "one more, alone" };
         let one_more = |size: u64| {
-            let disk = Disk::new("one more".to_owned(), Bytes(size), None)?;
+            let disk = Disk::new(name.to_owned(), Bytes(size), None)?;
             let (usable_bytes, gain_bytes) = gain(&request.disks.with(disk), usable);
-            Some(Addition { name: "one more".to_owned(), size_bytes: size, usable_bytes, gain_bytes })
+            Some(Addition { name: name.to_owned(), size_bytes: size, usable_bytes, gain_bytes })
         };
         let sizes: BTreeSet<u64> = request.disks.list().iter().map(|disk| disk.size_bytes).collect();
         return sizes.into_iter().rev().take(SIZES_MAX).filter_map(one_more).collect();

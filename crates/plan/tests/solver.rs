@@ -10,9 +10,10 @@
 
 use std::collections::VecDeque;
 
+use dolmen_placement::{Offer, Placer, Request, Resiliency, Width};
 use dolmen_plan::{Basis, Code, Disk, Disks, Layout, Losses, Plan, PlanRequest, Unit};
 use dolmen_sim::Random;
-use dolmen_units::Bytes;
+use dolmen_units::{Bytes, DiskSlot};
 
 const GRAIN: u64 = 64 * 1024;
 const ROW: u64 = 64 << 20;
@@ -327,6 +328,38 @@ fn shares_of_failure_sets_are_those_of_trying_all() {
         for losses in &plan.answers[0].losses {
             assert_eq!(losses.basis, Basis::Rule);
             check_losses(losses, layout, &domains, &format!("seed {seed}: {layout} on {members:?}"));
+        }
+    }
+}
+
+/// Small sets under parity: the counts are those of trying every set against the very rows that placement lays.
+#[test]
+fn shares_by_rows_are_those_of_the_rows() {
+    for seed in 500..530 {
+        let mut random = Random::new(seed);
+        let parity = 1 + random.below(2) as u32;
+        let count = 4 + random.below(7);
+        let sizes: Vec<(u64, u32)> = (0..count).map(|_| ((96 + random.below(400)) << 20, 0)).collect();
+        let found = plan(&sizes, Layout::Plain(Code::Parity { parity }));
+        let request =
+            Request::new(Resiliency::Parity { parity }, Width::Auto, Bytes(ROW), Bytes(GRAIN)).unwrap();
+        let placer = Placer::new(request, |data| slab(data.0) / GRAIN);
+        let mut offers: Vec<Offer> = (0..)
+            .zip(by_domain(&found))
+            .map(|(slot, free)| Offer::alone(DiskSlot(slot), free[0] / GRAIN))
+            .collect();
+        let mut rows: Vec<u32> = Vec::new();
+        while let Ok(row) = placer.place(&offers, rows.len() as u64) {
+            row.slabs.iter().for_each(|slab| offers[usize::from(slab.slot.0)].free_grains -= slab.grains);
+            rows.push(row.slabs.iter().map(|slab| 1 << slab.slot.0).sum());
+        }
+        let answer = &found.answers[0];
+        assert_eq!(answer.room.as_ref().unwrap().rows, rows.len() as u64, "seed {seed}");
+        assert_eq!(answer.losses[0].basis, Basis::Rows);
+        for of in &answer.losses[0].rows {
+            let sets = (0u32..1 << count).filter(|set| set.count_ones() == of.failed);
+            let losing = sets.filter(|set| rows.iter().any(|row| (row & set).count_ones() > parity)).count();
+            assert_eq!(of.losing, losing as u64, "seed {seed}: {of:?}, {sizes:?}");
         }
     }
 }

@@ -31,8 +31,10 @@ pub(crate) const DISK_PARTS: [(&str, &str); 3] =
     [(HEALS, "slabs"), (STRANDED, "stranded"), (KEPT, "reserve, metadata, tail")];
 
 /// Lines of a chart, in turn.
-const LINES: [&str; 8] =
-    ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a5195", "#8c8c00"];
+const LINES: [&str; 11] = [
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a5195", "#8c8c00", "#6b6b6b",
+    "#a0522d", "#00a5a5",
+];
 
 const WIDTH: u64 = 9200;
 /// Room for names at the left.
