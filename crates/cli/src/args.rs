@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Scrub(ScrubArguments),
     /// Check a pool on its disks, without the daemon and without changing anything
     Check(CheckArguments),
-    /// Plan what disks will give: room at each resiliency, what failures lose, what one more disk brings
+    /// Plan what disks will give, before any is bought or touched
     Plan(PlanArguments),
     /// Run the daemon in the foreground
     Daemon(DaemonArguments),
