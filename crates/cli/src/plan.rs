@@ -8,6 +8,8 @@ use dolmen_api::ExitCode;
 use dolmen_daemon::{RUN_FOLDER, unused_disks};
 use dolmen_disk::DISK_BYTES_MIN;
 use dolmen_plan::{Disk, DiskList, Disks, Layout, ListError, Plan, PlanRequest, page};
+use dolmen_space::SPACE_BYTES_MAX;
+use dolmen_units::Bytes;
 
 use crate::args::Format;
 use crate::args_plan::PlanArguments;
@@ -40,6 +42,12 @@ pub(crate) enum PlanError {
         /// The file.
         path: String,
     },
+    /// No space is so large.
+    #[error("--size {found}: a space has at most {SPACE_BYTES_MAX}; plan for a part of it")]
+    Space {
+        /// The size.
+        found: Bytes,
+    },
     /// None of the machine's disks is free.
     #[error(
         "--here: this machine has no disk of at least {DISK_BYTES_MIN} that nobody uses; type the disks instead"
@@ -61,9 +69,11 @@ impl PlanError {
     /// How the process ends.
     pub(crate) fn exit(&self) -> ExitCode {
         match self {
-            Self::List(_) | Self::TooLong { .. } | Self::NoneHere | Self::Impossible { .. } => {
-                ExitCode::Usage
-            }
+            Self::List(_)
+            | Self::TooLong { .. }
+            | Self::Space { .. }
+            | Self::NoneHere
+            | Self::Impossible { .. } => ExitCode::Usage,
             Self::Read { source, .. } => match source.kind() {
                 std::io::ErrorKind::PermissionDenied => ExitCode::Permission,
                 std::io::ErrorKind::NotFound
@@ -80,7 +90,11 @@ impl PlanError {
             Self::Read { .. } => Some(
                 "name a text file with disks such as 8TB or 3x4TB@shelf2, one or more to a line".to_owned(),
             ),
-            Self::List(_) | Self::TooLong { .. } | Self::NoneHere | Self::Impossible { .. } => None,
+            Self::List(_)
+            | Self::TooLong { .. }
+            | Self::Space { .. }
+            | Self::NoneHere
+            | Self::Impossible { .. } => None,
         }
     }
 }
@@ -121,6 +135,9 @@ fn read(arguments: &PlanArguments, out: &mut Out<'_>) -> Result<PlanRequest, Pla
     }
     if arguments.here {
         add_here(&mut list, out)?;
+    }
+    if let Some(found) = arguments.size.filter(|size| *size > SPACE_BYTES_MAX) {
+        return Err(PlanError::Space { found });
     }
     let disks = list.finish()?;
     Ok(PlanRequest {

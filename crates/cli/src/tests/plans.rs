@@ -64,6 +64,7 @@ fn what_cannot_be_planned_is_named() {
         (String::new(), "dolmen: no disks to plan for; write some, such as `dolmen plan 4x8TB`".to_owned()),
         ("8Q".into(), "dolmen: disk \"8Q\": \"8Q\" is not a size".into()),
         ("8TB 10MB".into(), "dolmen: disk \"10MB\": it has 9.53 MiB; a disk of a pool has at least 64 MiB".into()),
+        ("8TB --size 5P".into(), "dolmen: --size 5 PiB: a space has at most 4 PiB; plan for a part of it".into()),
         ("8TB --add 0x8TB".into(), "dolmen: disk \"0x8TB\": \"0\" is no number of disks".into()),
         (format!("--file {list}"), format!("dolmen: {list}:4: disk \"8XB@s\": \"8XB\" is not a size")),
         ("--file nothing.txt".into(), "dolmen: reading the list of disks in nothing.txt failed: No such file".into()),
