@@ -123,7 +123,7 @@ fn what_this_version_cannot_make_is_marked() {
 /// Many large disks that are all different, under every layout: bounded work, and nothing overflows.
 #[test]
 fn many_different_disks_are_planned() {
-    let disks: Vec<String> = (0..48).map(|at| format!("{}GB@shelf{}", 8000 + at * 50, at / 6)).collect();
+    let disks: Vec<String> = (0..48).map(|at| format!("{}GB@shelf{}", 8000 + at * 50, at / 3)).collect();
     let disks: Vec<&str> = disks.iter().map(String::as_str).collect();
     let plan = plan(&disks, &["simple", "mirror:3", "parity:2", "12+4", "mixed", "mirror:2/parity"]);
     for answer in &plan.answers {
