@@ -72,10 +72,10 @@ impl MemoryDevice {
         while !rest.is_empty() {
             let within = usize::try_from(at % PAGE_BYTES).unwrap_or(0);
             let page = pages.entry(at / PAGE_BYTES).or_insert_with(|| vec![0; 4096].into_boxed_slice());
-            let space = page.get_mut(within..).unwrap_or_default();
-            let (now, later) = rest.split_at(rest.len().min(space.len()));
-            for (to, from) in space.iter_mut().zip(now) {
-                *to = *from;
+            let length = rest.len().min(page.len() - within);
+            let (now, later) = rest.split_at(length);
+            if let Some(space) = page.get_mut(within..within + length) {
+                space.copy_from_slice(now);
             }
             at += now.len() as u64;
             rest = later;

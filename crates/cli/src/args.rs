@@ -8,6 +8,7 @@ use dolmen_api::SOCKET_VARIABLE;
 use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
+use crate::args_plan::PlanArguments;
 use crate::client::Intent;
 use crate::values::{SpaceName, parse_seconds, parse_size, parse_space_size};
 
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Scrub(ScrubArguments),
     /// Check a pool on its disks, without the daemon and without changing anything
     Check(CheckArguments),
+    /// Plan what disks will give, before any is bought or touched
+    Plan(PlanArguments),
     /// Run the daemon in the foreground
     Daemon(DaemonArguments),
     /// End the daemon; pools are closed, spaces in use keep it from ending

@@ -39,7 +39,11 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Scrub(arguments) => scrub(session, &arguments)?,
         Command::Stop(arguments) => stop(session, &arguments)?,
         Command::Version => return version(session),
-        Command::Check(_) | Command::Daemon(_) | Command::Completion(_) | Command::Man(_) => {
+        Command::Check(_)
+        | Command::Plan(_)
+        | Command::Daemon(_)
+        | Command::Completion(_)
+        | Command::Man(_) => {
             unreachable!("commands that need no daemon are carried out before there is a session")
         }
     }

@@ -8,6 +8,7 @@ use dolmen_block_linux::OpenError;
 
 use crate::confirm::Refusal;
 use crate::http::HttpError;
+use crate::plan::PlanError;
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +109,9 @@ pub(crate) enum CliError {
     /// There is nothing to check.
     #[error(transparent)]
     Check(#[from] dolmen_check::CheckError),
+    /// There is nothing to plan for.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A request could not be written down.
     #[error("the request for {asked} cannot be written down")]
     Request {
@@ -135,6 +139,7 @@ impl CliError {
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
+            Self::Plan(error) => error.exit(),
             Self::Service(error) => error.exit(),
             Self::Runtime(_) => ExitCode::Missing,
             Self::Open(error) => open_exit(error),
@@ -156,6 +161,7 @@ impl CliError {
                 Some("use the command that was installed with the daemon, or restart the daemon after an upgrade".to_owned())
             }
             Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
+            Self::Plan(error) => error.hint(),
             Self::Refused(refusal) => Some(refusal.hint()),
             Self::JobFailed { .. } => Some("`dolmen` tells how the pool is now and what to do".to_owned()),
             Self::JobUnseen { .. } => {

@@ -2,7 +2,7 @@
 //!
 //! `args` is the one definition that parser, help, manual and completion come from; `command` turns each command into
 //! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
-//! jobs to wait for (`jobs`). `offline` checks disks without a daemon, `service` is the daemon itself. The rest shows
+//! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon, `service` is the daemon itself. The rest shows
 //! documents as text.
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 //! - The process ends with one of the exit codes of `dolmen_api::ExitCode`.
 
 mod args;
+mod args_plan;
 mod change;
 mod client;
 mod command;
@@ -23,6 +24,8 @@ mod manual;
 mod offline;
 mod out;
 mod paint;
+mod plan;
+mod plan_view;
 mod pools;
 mod room;
 mod service;
@@ -93,6 +96,7 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
             Ok(ExitCode::Ok)
         }
         Command::Check(arguments) => offline::run(&arguments, common.output, out),
+        Command::Plan(arguments) => plan::run(&arguments, common.output, out),
         Command::Daemon(arguments) => service::run(&arguments, common.socket.as_deref()),
         Command::Man(arguments) => {
             manual::write_pages(&arguments.folder)?;

@@ -5,5 +5,6 @@
 
 mod changes;
 mod fake;
+mod plans;
 mod trouble;
 mod views;

@@ -30,6 +30,7 @@ fn help_reads_as_it_was_agreed() {
         ("space", &["space", "-h"]),
         ("space-create", &["space", "create", "--help"]),
         ("daemon", &["daemon", "--help"]),
+        ("plan", &["plan", "--help"]),
     ] {
         let output = dolmen(words);
         assert_eq!(output.status.code(), Some(0), "{words:?}");
@@ -58,6 +59,10 @@ fn bad_input_is_refused_with_the_reason() {
         ("space resize tank/x -1", "\"-1\" is not a size"),
         ("space resize tank/x 0", "a size of 0 holds nothing"),
         ("space create tank/x", "--size"),
+        ("plan", "no disks to plan for"),
+        ("plan -1T", "unexpected argument '-1' found"),
+        ("plan 8TB -r raid5", "no resiliency is called \"raid5\""),
+        ("plan 2x8TB -r mirror:3", "needs 3 fault domains, and there are 2"),
         ("space create tank --size 1G", "named with its pool, as POOL/SPACE"),
         ("space create /x --size 1G", "the pool before the slash: a name has at least one character"),
         ("space create tank/ --size 1G", "the space behind the slash: a name has at least one character"),

@@ -14,7 +14,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Found, discover};
-use dolmen_units::{DISKS_MAX, PoolId};
+use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
 use crate::caller::Answer;
 use crate::config::Scan;
@@ -193,6 +193,37 @@ fn identity(path: &Path) -> Option<(bool, u64, u64)> {
     Some(if block { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
 }
 
+/// A disk of the system that nobody uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedDisk {
+    /// Its device.
+    pub path: PathBuf,
+    /// Its size.
+    pub size: Bytes,
+}
+
+/// The disks of the system that nobody uses, as a daemon with this run folder would find them, without opening any. A
+/// partition is listed only where its whole disk is not.
+#[must_use]
+pub fn unused_disks(run: &Path) -> Vec<UnusedDisk> {
+    let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
+    places.add_disks(run);
+    let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
+    let found = places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
+    let sized = |(own, path): (PathBuf, PathBuf)| {
+        let sectors: u64 = fs::read_to_string(own.join("size")).ok()?.trim().parse().ok()?;
+        Some(UnusedDisk { path, size: Bytes(sectors.checked_mul(SECTOR_BYTES)?) })
+    };
+    without_parts(found).into_iter().filter_map(sized).collect()
+}
+
+/// Devices with their folders in sysfs, less the partitions of others: a partition's folder lies in that of its disk.
+fn without_parts(found: Vec<(PathBuf, PathBuf)>) -> Vec<(PathBuf, PathBuf)> {
+    let folders: BTreeSet<PathBuf> = found.iter().map(|(folder, _)| folder.clone()).collect();
+    let is_whole = |folder: &Path| !folder.parent().is_some_and(|whole| folders.contains(whole));
+    found.into_iter().filter(|(folder, _)| is_whole(folder)).collect()
+}
+
 struct Places {
     seen: BTreeSet<(bool, u64, u64)>,
     found: Vec<PathBuf>,
@@ -243,5 +274,22 @@ impl Places {
                 self.add(&path);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_listed_where_its_disk_is_not() {
+        let device = |folder: &str, path: &str| (PathBuf::from(folder), PathBuf::from(path));
+        let found = vec![
+            device("/sys/devices/0/block/sda", "/dev/sda"),
+            device("/sys/devices/0/block/sda/sda1", "/dev/sda1"),
+            device("/sys/devices/1/block/sdb/sdb2", "/dev/sdb2"),
+        ];
+        let paths: Vec<PathBuf> = without_parts(found).into_iter().map(|(_, path)| path).collect();
+        assert_eq!(paths, [PathBuf::from("/dev/sda"), PathBuf::from("/dev/sdb2")]);
     }
 }
