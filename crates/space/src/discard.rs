@@ -7,7 +7,7 @@ use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::error::SpaceError;
+use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
 use crate::record::BlockState;
 use crate::row::Row;
@@ -94,6 +94,9 @@ impl Space {
         }
         if found.is_empty() {
             return Ok(0);
+        }
+        if let Some((column, run)) = found.iter().find(|(column, _)| !self.shared.is_in_reach(row, *column)) {
+            return Err(self.shared.unreadable(row, *column, run.first as usize, UnreadableReason::Absent));
         }
         self.shared.settle_absences(row).await?;
         let held = self.shared.tickets.begin();

@@ -306,7 +306,11 @@ impl Shared {
         let mut writes = Vec::new();
         for (column, index, page) in row.pages() {
             let kept_back = !self.is_in_reach(row, column) || self.is_withheld(row, column, index);
-            if kept_back || (!page.is_dirty() && !formatting) {
+            if kept_back {
+                page.keep_back();
+                continue;
+            }
+            if !page.is_dirty() && !formatting {
                 continue;
             }
             if writes.len() > TABLE_WRITES_MAX {

@@ -147,6 +147,12 @@ impl Page {
         self.awaiting_seal.set(true);
     }
 
+    /// Notes that the page stays in memory this time: the next write-back takes all that it says.
+    pub(crate) fn keep_back(&self) {
+        self.awaiting_seal.set(false);
+        *self.snapshot.borrow_mut() = None;
+    }
+
     /// Whether [`seal`](Self::seal) has to be called twice in a row, for both slots.
     pub(crate) fn is_unpaired(&self) -> bool {
         self.unpaired.get()

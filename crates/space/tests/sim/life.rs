@@ -38,6 +38,8 @@ pub struct Course {
     pub lost: Cell<bool>,
     /// The daemon that lives now may not know yet that a disk went away: its handle is dead.
     pub unnoticed: Cell<bool>,
+    /// A disk came back as it was some flushes before: until every block was verified, it is as good as damaged.
+    pub rolled_back: Cell<bool>,
     /// All members were here and nothing was stale when the pool was last closed.
     pub whole: Cell<bool>,
     /// Old and new disk of a replacement that is wanted or under way, and the new disk's slot once it has one.
@@ -246,6 +248,13 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
         return Ok(());
     }
     let whole = is_whole(&life).await?;
+    if whole && life.rolled_back.get() {
+        let (_, bad) = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
+        if life.redundant && !bad.is_empty() {
+            return Err(format!("blocks without a good copy: {bad:?}"));
+        }
+        life.rolled_back.set(false);
+    }
     let counters = life.spaces.counters();
     life.note(|tally| {
         tally.resynced_blocks += counters.resynced_blocks;

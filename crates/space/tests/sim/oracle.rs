@@ -459,7 +459,10 @@ impl Oracle {
             let whole = found.len() == SECTORS;
             let quiet = begun == 0 && block.in_flight == 0 && seen.in_flight == 0;
             if !allowed.iter().any(fits) {
-                let mixed = (block.mixable || seen.mixable || (block.doubt && self.tearing))
+                let mixed = (block.mixable
+                    || seen.mixable
+                    || (block.doubted_at > 0 && self.tearing)
+                    || (block.doubt && self.tearing))
                     && (0..found.len())
                         .all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
                 if !mixed {

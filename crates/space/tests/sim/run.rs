@@ -91,6 +91,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         serving: Cell::new(false),
         lost: Cell::new(false),
         unnoticed: Cell::new(false),
+        rolled_back: Cell::new(false),
         whole: Cell::new(true),
         replacing: Cell::new(None),
         life_operations: Cell::new(0),
@@ -320,6 +321,7 @@ impl Run {
                 let ago = self.random.index(3);
                 if victim.return_to(ago) {
                     self.say(format!("the lost disk is back as it was {ago} flushes before"));
+                    course.rolled_back.set(true);
                     course.note(|tally| tally.returned_old += 1);
                 }
             } else {
@@ -327,7 +329,7 @@ impl Run {
             }
         }
         let member = course.members.borrow().contains(&self.victim.get());
-        if !member || (course.whole.get() && self.random.below(3) == 0) {
+        if !member || (course.whole.get() && !course.rolled_back.get() && self.random.below(3) == 0) {
             if member {
                 victim.replace_content(victim.truth());
             }
