@@ -124,8 +124,16 @@ make_run() {
     : >"$logs/copy.log"
 }
 
-# open_script MIB [COMMAND]...: what an integration script begins with: the build, its folder, and the commands it needs
-# beside block devices. Where there are none the script ends here, and says why.
+can_go() {
+    if [ "$way" = block ]; then
+        can_block "$@"
+    else
+        need "$@" || { blocked_by="missing:$missing"; return 1; }
+    fi
+}
+
+# open_script MIB [COMMAND]...: what an integration script begins with: the build, its folder, and what it needs: these
+# commands, and block devices unless its way is nbd. Where something is missing the script ends here, and says why.
 open_script() {
     open_mib=$1
     shift
@@ -133,7 +141,7 @@ open_script() {
     take_state
     fetch_crates
     build
-    if ! can_block "$@"; then
+    if ! can_go "$@"; then
         skip "$script ($blocked_by)"
         exit 0
     fi
