@@ -173,7 +173,7 @@ must 'discard' discards
 step_fio
 step_libnbd
 
-step 'clients survive a restart of the daemon by coming back'
+step 'the daemon is restarted, and serves what it served'
 must 'the image goes in' into
 must 'the daemon ends' daemon_stop
 must 'the daemon answers' daemon_start

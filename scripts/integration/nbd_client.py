@@ -164,25 +164,19 @@ def deep_queues(uri):
     order = list(range(count))
     random.Random(7).shuffle(order)
     contents = [nbd.Buffer.from_bytearray(bytearray(os.urandom(size))) for _ in range(count)]
-    for one in order:
-        handles[one % 2].aio_pwrite(contents[one], one * size)
-    finish(handles)
+    finish([(handles[one % 2], handles[one % 2].aio_pwrite(contents[one], one * size)) for one in order])
     buffers = [nbd.Buffer(size) for _ in range(count)]
-    for one in reversed(order):
-        handles[(one + 1) % 2].aio_pread(buffers[one], one * size)
-    finish(handles)
+    turned = [(handles[(one + 1) % 2], one) for one in reversed(order)]
+    finish([(handle, handle.aio_pread(buffers[one], one * size)) for handle, one in turned])
     for one in range(count):
         expect(f"block {one}", bytes(buffers[one].to_bytearray()), bytes(contents[one].to_bytearray()))
 
 
-def finish(handles):
-    for handle in handles:
-        while handle.aio_in_flight() or handle.aio_peek_command_completed() > 0:
-            while (cookie := handle.aio_peek_command_completed()) > 0:
-                # Raises what the server has answered.
-                handle.aio_command_completed(cookie)
-            if handle.aio_in_flight():
-                handle.poll(-1)
+def finish(commands):
+    """Waits for the end of commands; raises what the server has answered."""
+    for handle, cookie in commands:
+        while not handle.aio_command_completed(cookie):
+            handle.poll(-1)
 
 
 def name_of(uri):
