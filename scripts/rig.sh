@@ -223,7 +223,7 @@ daemon_stop() { send TERM "$daemon_pid" && daemon_ends; }
 # The daemon itself, where something stands between.
 daemon_self() {
     for self_pid in $(members "$daemon_pid" "$daemon_started"); do
-        [ "$(as_root readlink "/proc/$self_pid/exe")" != "$bin" ] || echo "$self_pid"
+        [ "$(as_root readlink "/proc/$self_pid/exe")" != "$(readlink -f "$bin")" ] || echo "$self_pid"
     done
 }
 
