@@ -227,10 +227,13 @@ daemon_self() {
     done
 }
 
-# Ends the daemon from one instruction to the next.
+# Ends the daemon from one instruction to the next. Its first thread is gone before the others are; only whoever waits
+# for the process sees the end of all of them, and with it of its locks.
 daemon_kill() {
     # shellcheck disable=SC2046 # one number
-    send KILL $(daemon_self) && daemon_ends
+    send KILL $(daemon_self) || return 1
+    wait "$daemon_pid"
+    return 0
 }
 
 # --- disks ---------------------------------------------------------------------------------------------------------

@@ -190,11 +190,22 @@ unmount() {
 
 # cut_fuse FOLDER: aborts the FUSE connections of the mounts below it; their number is the minor of the device.
 cut_fuse() {
-    awk -v folder="$1" '$5 == folder || index($5, folder "/") == 1 { split($3, device, ":"); print device[2] }' /proc/self/mountinfo |
-        while read -r cut_minor; do
-            cut_file=/sys/fs/fuse/connections/$cut_minor/abort
-            [ ! -e "$cut_file" ] || echo 1 | as_root tee "$cut_file" >/dev/null 2>&1 || :
-        done
+    cut_minors=$(awk -v folder="$1" '($5 == folder || index($5, folder "/") == 1) && / - fuse/ { split($3, device, ":"); print device[2] }' /proc/self/mountinfo)
+    [ -n "$cut_minors" ] || return 0
+    cut_control=/sys/fs/fuse/connections
+    cut_mounted=
+    if [ -z "$(ls "$cut_control" 2>/dev/null)" ]; then
+        # Not every system mounts it at boot.
+        cut_mounted=$(mktemp -d) && cut_control=$cut_mounted
+        as_root mount -t fusectl fusectl "$cut_mounted" 2>/dev/null || :
+    fi
+    for cut_minor in $cut_minors; do
+        [ ! -e "$cut_control/$cut_minor/abort" ] || echo 1 | as_root tee "$cut_control/$cut_minor/abort" >/dev/null 2>&1 || :
+    done
+    if [ -n "$cut_mounted" ]; then
+        as_root umount "$cut_mounted" 2>/dev/null || :
+        rmdir "$cut_mounted"
+    fi
 }
 
 # loops_of FILE PREFIX: the loop devices over a file, or over files whose names begin so; deleted files included.

@@ -71,12 +71,14 @@ kill_and_start() {
     daemon_start && moves_on && load_runs
 }
 
+daemon_is_itself() { [ -n "$(daemon_self)" ]; }
+
 # Killed again while it takes up what the one before has left.
 kill_twice() {
     daemon_kill || return 1
     for twice_pause in 0.05 0.15 0.4; do
         daemon_begin
-        sleep "$twice_pause"
+        eventually 5 daemon_is_itself && sleep "$twice_pause"
         daemon_kill || return 1
     done
     daemon_start && moves_on && load_runs
@@ -94,6 +96,8 @@ copy_under_kill() {
     daemon_kill && sleep 0.5 && daemon_start && wait "$copy_pid"
 }
 
+is_sound() { privileged fsck.ext4 -fn "$device" >"$logs/fsck.log" 2>&1 || { cat "$logs/fsck.log" >&2; return 1; }; }
+
 # TERM asks; while the space is in use the daemon says why not, and goes on.
 term_is_refused() {
     : >"$logs/daemon.log"
@@ -104,9 +108,11 @@ hold_open() {
     # shellcheck disable=SC2016,SC2046 # the inner shell expands it; a list of words
     begin -- $(rights) sh -c 'exec 7<"$1"; sleep 600' sh "$device"
     hold_pid=$!
-    sleep 0.3
+    hold_started=$(start_time "$hold_pid")
+    eventually 10 held
 }
-let_go() { send KILL "$(members "$hold_pid" 0 | head -n 1)" "$hold_pid" || :; wait "$hold_pid" 2>/dev/null || :; }
+held() { members "$hold_pid" "$hold_started" | while read -r held_pid; do as_root readlink "/proc/$held_pid/fd/7"; done | grep -q "^/dev/loop"; }
+let_go() { undo_session "$hold_pid $hold_started"; }
 
 open_script 2048 mkfs.ext4 fio
 as_root dmesg >/dev/null 2>&1 || skip "what the kernel says of the device (dmesg is forbidden)"
@@ -148,7 +154,7 @@ must 'detach is refused' refused 75 'open in process [0-9]* (sh)' dolmen space d
 must 'the process ends' let_go
 
 step 'the end'
-must 'the file system is sound' privileged fsck.ext4 -fn "$device"
+must 'the file system is sound' is_sound
 must 'detached' dolmen space detach "$pool/home"
 must 'the kernel has nothing to complain of' kernel_is_content
 show_status
