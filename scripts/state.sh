@@ -85,15 +85,21 @@ attend() {
 # undo_record FOLDER: undoes a state directory's record from its end and empties it; fails where something stays.
 undo_record() {
     [ -s "$1/record" ] || return 0
-    undo_all "$1/record" "$1" && : >"$1/record"
+    # A process that waits for a device whose daemon is gone ends only when that device is undone, which comes after it:
+    # what stays the first time may go the second time.
+    { undo_all "$1/record" "$1" quiet || undo_all "$1/record" "$1" loud; } && : >"$1/record"
 }
 
+# undo_all RECORD FOLDER quiet|loud
 undo_all() {
+    undo_voice=$3
     undo_failed=0
     undo_boot=$(sed -n 's/^boot //p' "$1" | tail -n 1)
     tac "$1" >"$1.undo"
     while read -r undo_kind undo_what <&8; do
-        undo_line "$2" || { undo_failed=1 && warn "cannot undo: $undo_kind $undo_what"; }
+        undo_line "$2" && continue
+        undo_failed=1
+        [ "$undo_voice" = quiet ] || warn "cannot undo: $undo_kind $undo_what"
     done 8<"$1.undo"
     rm -f "$1.undo"
     return "$undo_failed"
