@@ -70,6 +70,7 @@ note() { printf '%s %s\n' "$1" "$2" >>"$state/record"; }
 #   mount FOLDER   a mount point         loop FILE    loop devices over a file
 #   below FOLDER   all mounts and all loop devices over files below a folder
 #   link PATH      symbolic links in a folder of /dev, and the folder
+#   cgroup FOLDER  a control group whose processes are ended before
 #   nested FOLDER  another state directory
 begin() { setsid sh "$scripts/recorded.sh" "$state" "$owner" "$@" & }
 
@@ -127,6 +128,7 @@ undo_line() {
     loop) undo_loops "$undo_what" ;;
     below) undo_below "$undo_what" "$1" ;;
     link) undo_link "$undo_what" ;;
+    cgroup) undo_cgroup "$undo_what" ;;
     *) return 1 ;;
     esac
 }
@@ -268,6 +270,15 @@ undo_link() {
     [ -d "$1" ] || return 0
     find "$1" -maxdepth 1 -type l -exec rm -f {} + 2>/dev/null || as_root find "$1" -maxdepth 1 -type l -exec rm -f {} + || return 1
     rmdir "$1" 2>/dev/null || as_root rmdir "$1" 2>/dev/null || :
+}
+
+# undo_cgroup FOLDER: the kernel lets go of it a moment after its last process.
+undo_cgroup() {
+    for cgroup_try in $(seq 1 50); do
+        [ -d "$1" ] || return 0
+        as_root rmdir "$1" 2>/dev/null || sleep 0.1
+    done
+    return 1
 }
 
 # undo_dir STATE NAME: a folder of the state directory; never while something is mounted in it.
