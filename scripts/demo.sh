@@ -1,68 +1,15 @@
-# The demo itself; ./demo has built the binaries, taken the state directory and sourced lib.sh.
+# The demo itself; ./demo has built the binaries, taken the state directory and sourced lib.sh and rig.sh.
 #
 # The calls of the command line stand in one small function each, below "the command line"; the steps say in order what
 # a user would do, and each result is checked by something that did not come from the program alone.
 
-bin=${CARGO_TARGET_DIR:-$root/target}/release/dolmen
-run=$state/run
-socket=$run/api
 tree=${DOLMEN_DEMO_TREE:-/usr}
 tree_mib=${DOLMEN_DEMO_MIB:-1024}
 # Room for the tree, for what is written under load, and for the file system's own.
 space_mib=$((tree_mib * 3))
-started=$(now)
-
-# --- telling and checking ----------------------------------------------------------------------------------------
-
-steps=0
-checks=0
-
-step() {
-    steps=$((steps + 1))
-    printf '\n== %d. %s (%d s)\n' "$steps" "$1" $(($(now) - started))
-}
-
-fail() {
-    warn "FAILED in step $steps: $*"
-    [ ! -s "$logs/daemon.log" ] || { warn 'the daemon said last:'; tail -n 20 "$logs/daemon.log" >&2; }
-    exit 1
-}
-
-# must WHAT COMMAND...: runs it in the foreground; says what holds now, or fails.
-must() {
-    must_what=$1
-    must_start=$(now)
-    shift
-    "$@" || fail "$must_what"
-    checks=$((checks + 1))
-    must_took=$(($(now) - must_start))
-    [ "$must_took" -gt 1 ] && must_took=" ($must_took s)" || must_took=
-    say "   ok: $must_what$must_took"
-}
-
-skip() { say "   skipped: $*"; }
-
-# privileged COMMAND...: with the rights that the way of this run needs.
-privileged() {
-    if [ "$way" = block ]; then
-        as_root "$@"
-    else
-        "$@"
-    fi
-}
-
-# The words in front of a command that attend and begin start, which know no functions.
-rights() { [ "$way" = nbd ] || [ "$(id -u)" -eq 0 ] || printf 'sudo -n'; }
 
 # --- the command line --------------------------------------------------------------------------------------------
 
-dolmen() { privileged env DOLMEN_SOCKET="$socket" "$bin" "$@"; }
-
-# The same for attend and begin, as a list of words.
-# shellcheck disable=SC2046 # a list of words
-attend_dolmen() { attend -- $(rights) env DOLMEN_SOCKET="$socket" "$bin" "$@"; }
-
-cli_status() { dolmen; }
 cli_df() { dolmen df; }
 cli_pool_create() { dolmen pool create "$pool" "$@"; }
 cli_pool_export() { dolmen pool export "$pool"; }
@@ -70,51 +17,12 @@ cli_pool_import() { dolmen pool import "$@"; }
 cli_space_simple() { dolmen space create "$pool/$1" --resiliency simple --size "${space_mib}M"; }
 cli_space_mirror() { dolmen space create "$pool/$1" --resiliency mirror --copies "$2" --size "${space_mib}M"; }
 cli_space_delete() { dolmen space delete "$pool/$1" --destroy="$1"; }
-cli_attach() { dolmen space attach "$pool/$1"; }
-cli_detach() { dolmen space detach "$pool/$1"; }
 # Prints the address of the space for NBD clients.
 cli_serve() { dolmen serve "$pool/$1"; }
 cli_unserve() { dolmen unserve "$pool/$1"; }
 cli_replace() { attend_dolmen disk replace "$pool" "$1" "$2"; }
-# Offline: takes the files, not the daemon.
-cli_check() { privileged "$bin" check "$@"; }
-
-daemon_start() {
-    # shellcheck disable=SC2046 # a list of words
-    begin below "$run/daemon" link "/dev/dolmen/$pool" -- \
-        $(rights) "$bin" daemon --state "$run/daemon" --socket "$socket" >>"$logs/daemon.log" 2>&1
-    daemon_pid=$!
-    daemon_started=$(start_time "$daemon_pid")
-    for daemon_try in $(seq 1 100); do
-        ! cli_status >/dev/null 2>&1 || return 0
-        is_process "$daemon_pid" "$daemon_started" || return 1
-        sleep 0.1
-    done
-    return 1
-}
-
-# Asks the daemon to end and waits; it may need a moment to flush.
-daemon_stop() {
-    send TERM "$daemon_pid" || return 1
-    for daemon_try in $(seq 1 300); do
-        is_process "$daemon_pid" "$daemon_started" || return 0
-        sleep 0.1
-    done
-    return 1
-}
-
-show_status() {
-    cli_status >"$logs/status.log" 2>&1 || :
-    sed 's/^/   | /' "$logs/status.log"
-}
-
-# status_says WORD: the last status shown has it. Bare `dolmen` may leave with another code when all is not well.
-status_says() { grep -qiw "$1" "$logs/status.log"; }
 
 # --- disks -------------------------------------------------------------------------------------------------------
-
-# make_disk NAME MIB: a sparse file.
-make_disk() { truncate -s "$2M" "$run/disks/$1"; }
 
 # The disk to be torn out lies in a bay: on a file system of its own, which can be shut down with all that is open in
 # it, so that every access fails from one moment to the next, as when a cable is pulled.
@@ -140,13 +48,9 @@ tear_out() {
 
 # --- the tree ----------------------------------------------------------------------------------------------------
 
-# Lists files of the tree until they make up the wanted size, and takes their checksums. The many smallest ones are left
-# out: they would turn the demo into a measurement of the file system's directories.
-pick_tree() {
-    find "$tree" -xdev -type f -size +15k -readable ! -name '*[[:cntrl:]\\]*' -printf '%s %p\n' 2>/dev/null |
-        awk -v wanted=$((tree_mib * 1048576)) '{ sum += $1; sub(/^[0-9]+ \//, ""); print; if (sum >= wanted) exit }' >"$run/list"
-    (cd / && xargs -d '\n' b2sum) <"$run/list" >"$run/sums" || return 1
-    tree_bytes=$(cd / && xargs -d '\n' stat -c %s <"$run/list" | awk '{ sum += $1 } END { printf "%d", sum }')
+# The tree, its first half, and how often it takes the whole to make up the wanted size.
+pick_trees() {
+    pick_tree "$tree_mib" || return 1
     # Half of the files are the load under which a disk is torn out; xargs keeps their order in the sums.
     pick_half=$(($(wc -l <"$run/list") / 2 + 1))
     head -n "$pick_half" "$run/list" >"$run/load-list"
@@ -161,19 +65,6 @@ fill() {
     for fill_copy in $(seq 1 "$tree_copies"); do
         copy_tree "$run/list" "$1/copy-$fill_copy" || return 1
     done
-}
-
-# copy_tree LIST FOLDER
-copy_tree() {
-    # shellcheck disable=SC2016,SC2046 # the inner shell expands it; a list of words
-    attend -- $(rights) sh -c 'mkdir -p "$2" && tar -C / -cf - -T "$1" | tar -C "$2" -xf - && sync -f "$2"' \
-        sh "$1" "$2" 2>>"$logs/copy.log"
-}
-
-# compare SUMS FOLDER: every file there has the checksum that it has in the tree.
-compare() {
-    # shellcheck disable=SC2016,SC2046 # the inner shell expands it; a list of words
-    attend -- $(rights) sh -c 'cd "$2" && b2sum -c --quiet "$1"' sh "$1" "$2"
 }
 
 compare_all() {
@@ -191,23 +82,10 @@ filesystem_of() {
     esac
 }
 
-# open_space NAME: attached and mounted below $run/mnt.
-open_space() {
-    open_device=$(cli_attach "$1" | tail -n 1) || return 1
-    [ -b "$open_device" ] || { warn "'$open_device' is no block device"; return 1; }
-    mkdir -p "$run/mnt/$1"
-    # shellcheck disable=SC2046 # a list of words
-    attend mount "$run/mnt/$1" -- $(rights) mount "$open_device" "$run/mnt/$1"
-}
-
-close_space() {
-    privileged umount "$run/mnt/$1" && cli_detach "$1" >/dev/null
-}
-
 format_space() {
-    format_device=$(cli_attach "$1" | tail -n 1) || return 1
+    attach_space "$1" || return 1
     # shellcheck disable=SC2046 # a list of words
-    attend -- $(rights) "mkfs.$(filesystem_of "$1")" -q "$format_device"
+    attend -- $(rights) "mkfs.$(filesystem_of "$1")" -q "$device"
 }
 
 # put NAME, get NAME: the tree into a space, and back with every byte compared. Closing and opening it between the two
@@ -249,19 +127,9 @@ nbd_get_load() {
 
 # --- choosing the way ----------------------------------------------------------------------------------------------
 
-can_block() {
-    blocked_by=
-    can_root || { blocked_by='no root and no sudo without a password'; return 1; }
-    [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || :
-    [ -e /dev/loop-control ] || as_root modprobe loop 2>/dev/null || :
-    [ -e /dev/fuse ] || { blocked_by='no /dev/fuse'; return 1; }
-    [ -e /dev/loop-control ] || { blocked_by='no loop devices'; return 1; }
-    need mkfs.ext4 mkfs.xfs xfs_io losetup || { blocked_by="missing:$missing"; return 1; }
-}
-
 choose_way() {
     way=${DOLMEN_DEMO_WAY:-}
-    if [ "$way" != nbd ] && can_block; then
+    if [ "$way" != nbd ] && can_block mkfs.ext4 mkfs.xfs xfs_io; then
         way=block
         return
     fi
@@ -276,25 +144,16 @@ choose_way() {
 choose_name() {
     pool=tank
     for name_try in $(seq 2 100); do
-        [ -e "/dev/dolmen/$pool" ] || return 0
+        links_of_pool=/dev/dolmen/$pool
+        [ -e "$links_of_pool" ] || return 0
         pool=tank$name_try
     done
     die "$EX_TEMPFAIL" "/dev/dolmen has every name from tank to $pool already; detach what is not needed any more"
 }
 
 prepare() {
-    [ -x "$bin" ] || die 1 "the build made no $bin"
     [ "$tree_mib" -ge 128 ] 2>/dev/null || die 2 "DOLMEN_DEMO_MIB is '$tree_mib'; XFS needs 128 or more"
-    # A socket's name has room for 108 bytes in the kernel.
-    [ "${#socket}" -lt 100 ] || die 2 "$socket is too long for a socket; set DOLMEN_STATE to a shorter path"
-    prepare_free=$(df -Pm "$state" | awk 'NR == 2 { print $4 }')
-    prepare_needed=$((tree_mib * 13))
-    [ "$prepare_free" -ge "$prepare_needed" ] ||
-        die "$EX_UNAVAILABLE" "$state has $prepare_free MiB free, $prepare_needed are needed; set DOLMEN_STATE to another disk"
-    note dir run
-    mkdir -p "$run/disks" "$run/daemon"
-    : >"$logs/daemon.log"
-    : >"$logs/copy.log"
+    make_run $((tree_mib * 13))
 }
 
 put() { "${way}_put" "$1"; }
@@ -321,7 +180,7 @@ step_disks() {
     for disk in a:6 b:5 c:4 d:3; do
         must "disk ${disk%:*} of $((${disk#*:} * tree_mib)) MiB" make_disk "${disk%:*}" $((${disk#*:} * tree_mib))
     done
-    victim=$run/disks/torn
+    victim=$disks/torn
     if [ "$way" = block ]; then
         must 'a disk in a bay that can be shut down' make_bay torn $((4 * tree_mib))
         victim=$run/bay/torn
@@ -333,7 +192,7 @@ step_disks() {
 step_pool() {
     step 'one pool'
     must 'the daemon answers' daemon_start
-    must "pool $pool" cli_pool_create "$run/disks/a" "$run/disks/b" "$run/disks/c" "$run/disks/d" "$victim"
+    must "pool $pool" cli_pool_create "$disks/a" "$disks/b" "$disks/c" "$disks/d" "$victim"
     show_status
     must 'the status says healthy' status_says healthy
 }
@@ -349,7 +208,7 @@ step_spaces() {
 
 step_fill() {
     step 'a real tree into each'
-    must 'the tree is listed, with checksums' pick_tree
+    must 'the tree is listed, with checksums' pick_trees
     for space in simple mirror2 mirror3; do
         must "$space is filled" put "$space"
         must "$space reads back as it was written" get "$space"
@@ -403,7 +262,7 @@ step_replace() {
     mkfifo "$run/progress"
     tee "$logs/replace.log" <"$run/progress" &
     progress_pid=$!
-    cli_replace "$victim" "$run/disks/new" >"$run/progress" 2>&1
+    cli_replace "$victim" "$disks/new" >"$run/progress" 2>&1
     replace_status=$?
     wait "$progress_pid"
     must 'the repair ends' [ "$replace_status" -eq 0 ]
@@ -433,10 +292,10 @@ step_renamed() {
     must 'exported' cli_pool_export
     must 'the daemon ends' daemon_stop
     mkdir -p "$run/moved"
-    must 'names exchanged' privileged mv "$run/disks/a" "$run/moved/d"
-    must 'names exchanged' privileged mv "$run/disks/d" "$run/moved/a"
-    must 'names changed' privileged mv "$run/disks/b" "$run/moved/second.img"
-    must 'names changed' privileged mv "$run/disks/c" "$run/disks/new" "$run/moved"
+    must 'names exchanged' privileged mv "$disks/a" "$run/moved/d"
+    must 'names exchanged' privileged mv "$disks/d" "$run/moved/a"
+    must 'names changed' privileged mv "$disks/b" "$run/moved/second.img"
+    must 'names changed' privileged mv "$disks/c" "$disks/new" "$run/moved"
     must 'the daemon answers' daemon_start
     must 'imported' cli_pool_import "$run/moved/a" "$run/moved/new" "$run/moved/d" "$run/moved/c" "$run/moved/second.img"
     must 'mirror2 opened' open mirror2

@@ -78,8 +78,8 @@ package_of() {
     case $1 in
     cc) echo gcc libc6-dev ;;
     curl) echo curl ca-certificates ;;
-    flock | setsid | losetup | mount | umount | findmnt) echo util-linux mount ;;
-    mkfs.ext4) echo e2fsprogs ;;
+    flock | setsid | losetup | mount | umount | findmnt | fstrim | blkdiscard) echo util-linux mount ;;
+    mkfs.ext4 | fsck.ext4 | dumpe2fs) echo e2fsprogs ;;
     mkfs.xfs | xfs_io) echo xfsprogs ;;
     mkfs.btrfs) echo btrfs-progs ;;
     nbdcopy | nbdinfo) echo libnbd-bin ;;

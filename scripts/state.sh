@@ -70,6 +70,7 @@ note() { printf '%s %s\n' "$1" "$2" >>"$state/record"; }
 #   mount FOLDER   a mount point         loop FILE    loop devices over a file
 #   below FOLDER   all mounts and all loop devices over files below a folder
 #   link PATH      symbolic links in a folder of /dev, and the folder
+#   cgroup FOLDER  a control group whose processes are ended before
 #   nested FOLDER  another state directory
 begin() { setsid sh "$scripts/recorded.sh" "$state" "$owner" "$@" & }
 
@@ -85,15 +86,21 @@ attend() {
 # undo_record FOLDER: undoes a state directory's record from its end and empties it; fails where something stays.
 undo_record() {
     [ -s "$1/record" ] || return 0
-    undo_all "$1/record" "$1" && : >"$1/record"
+    # A process that waits for a device whose daemon is gone ends only when that device is undone, which comes after it:
+    # what stays the first time may go the second time.
+    { undo_all "$1/record" "$1" quiet || undo_all "$1/record" "$1" loud; } && : >"$1/record"
 }
 
+# undo_all RECORD FOLDER quiet|loud
 undo_all() {
+    undo_voice=$3
     undo_failed=0
     undo_boot=$(sed -n 's/^boot //p' "$1" | tail -n 1)
     tac "$1" >"$1.undo"
     while read -r undo_kind undo_what <&8; do
-        undo_line "$2" || { undo_failed=1 && warn "cannot undo: $undo_kind $undo_what"; }
+        undo_line "$2" && continue
+        undo_failed=1
+        [ "$undo_voice" = quiet ] || warn "cannot undo: $undo_kind $undo_what"
     done 8<"$1.undo"
     rm -f "$1.undo"
     return "$undo_failed"
@@ -121,6 +128,7 @@ undo_line() {
     loop) undo_loops "$undo_what" ;;
     below) undo_below "$undo_what" "$1" ;;
     link) undo_link "$undo_what" ;;
+    cgroup) undo_cgroup "$undo_what" ;;
     *) return 1 ;;
     esac
 }
@@ -190,11 +198,22 @@ unmount() {
 
 # cut_fuse FOLDER: aborts the FUSE connections of the mounts below it; their number is the minor of the device.
 cut_fuse() {
-    awk -v folder="$1" '$5 == folder || index($5, folder "/") == 1 { split($3, device, ":"); print device[2] }' /proc/self/mountinfo |
-        while read -r cut_minor; do
-            cut_file=/sys/fs/fuse/connections/$cut_minor/abort
-            [ ! -e "$cut_file" ] || echo 1 | as_root tee "$cut_file" >/dev/null 2>&1 || :
-        done
+    cut_minors=$(awk -v folder="$1" '($5 == folder || index($5, folder "/") == 1) && / - fuse/ { split($3, device, ":"); print device[2] }' /proc/self/mountinfo)
+    [ -n "$cut_minors" ] || return 0
+    cut_control=/sys/fs/fuse/connections
+    cut_mounted=
+    if [ -z "$(ls "$cut_control" 2>/dev/null)" ]; then
+        # Not every system mounts it at boot.
+        cut_mounted=$(mktemp -d) && cut_control=$cut_mounted
+        as_root mount -t fusectl fusectl "$cut_mounted" 2>/dev/null || :
+    fi
+    for cut_minor in $cut_minors; do
+        [ ! -e "$cut_control/$cut_minor/abort" ] || echo 1 | as_root tee "$cut_control/$cut_minor/abort" >/dev/null 2>&1 || :
+    done
+    if [ -n "$cut_mounted" ]; then
+        as_root umount "$cut_mounted" 2>/dev/null || :
+        rmdir "$cut_mounted"
+    fi
 }
 
 # loops_of FILE PREFIX: the loop devices over a file, or over files whose names begin so; deleted files included.
@@ -251,6 +270,15 @@ undo_link() {
     [ -d "$1" ] || return 0
     find "$1" -maxdepth 1 -type l -exec rm -f {} + 2>/dev/null || as_root find "$1" -maxdepth 1 -type l -exec rm -f {} + || return 1
     rmdir "$1" 2>/dev/null || as_root rmdir "$1" 2>/dev/null || :
+}
+
+# undo_cgroup FOLDER: the kernel lets go of it a moment after its last process.
+undo_cgroup() {
+    for cgroup_try in $(seq 1 50); do
+        [ -d "$1" ] || return 0
+        as_root rmdir "$1" 2>/dev/null || sleep 0.1
+    done
+    return 1
 }
 
 # undo_dir STATE NAME: a folder of the state directory; never while something is mounted in it.

@@ -241,7 +241,7 @@ fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Resul
         copies: arguments.copies,
         columns: arguments.columns,
         interleave_bytes: arguments.interleave.map(|size| size.0),
-        row_bytes: None,
+        row_bytes: arguments.row.map(|size| size.0),
         provisioning: match arguments.provisioning {
             ProvisioningWord::Thin => Provisioning::Thin,
             ProvisioningWord::Fixed => Provisioning::Fixed,

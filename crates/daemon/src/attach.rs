@@ -348,11 +348,16 @@ impl Engine {
             .hint(format!("dolmen space detach {name}")))
     }
 
-    /// Links of a pool's spaces that are attached.
-    pub(crate) fn attached_of(&self, pool: &OpenPool) -> Vec<String> {
-        let attached = self.ways.attached.borrow();
-        let of_pool = attached.iter().filter(|one| one.attachment.space.pool == pool.id());
-        of_pool.map(|one| format!("space {} is attached", one.link.display())).collect()
+    /// A pool's spaces that are attached, in words, with those who use them.
+    pub(crate) async fn attached_of(&self, pool: &OpenPool) -> Answer<Vec<String>> {
+        let files = self.ways.files.borrow().clone();
+        let Some(files) = files else { return Ok(Vec::new()) };
+        let id = pool.id();
+        let found = self.ways.with(&files, move |files| {
+            let attached = files.attached().into_iter().filter(|one| one.attachment.space.pool == id);
+            attached.map(|one| (one.holders(), one)).collect::<Vec<_>>()
+        });
+        Ok(found.await?.iter().map(|(by, one)| attached_text(one, by)).collect())
     }
 
     pub(crate) async fn attach_space(
@@ -510,6 +515,15 @@ fn take_away(files: &Files) -> Vec<String> {
 
 fn holders_text(by: &[Holder]) -> String {
     by.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn attached_text(attached: &Attached, by: &[Holder]) -> String {
+    let link = attached.link.display();
+    if by.is_empty() {
+        format!("space {link} is attached")
+    } else {
+        format!("space {link} is attached, {}", holders_text(by))
+    }
 }
 
 fn view(attached: &Attached, by: &[Holder]) -> Attachment {

@@ -58,6 +58,13 @@ impl Engine {
             );
             return Err(ErrorBody::new(ErrorCode::DeviceInUse, message).on(path.display().to_string()));
         }
+        if is_read_only(path) {
+            let name = path.display().to_string();
+            let message = format!("{name} is read-only and cannot be a disk of a pool; nothing was written");
+            return Err(ErrorBody::new(ErrorCode::UnfitDevice, message)
+                .on(name)
+                .hint("make it writable, or name another one"));
+        }
         match in_use(path) {
             Ok(Some(by)) => Err(fault::open_device(&OpenError::InUse { path: path.to_path_buf(), by })),
             Ok(None) | Err(_) => {
@@ -222,6 +229,18 @@ fn without_parts(found: Vec<(PathBuf, PathBuf)>) -> Vec<(PathBuf, PathBuf)> {
     let folders: BTreeSet<PathBuf> = found.iter().map(|(folder, _)| folder.clone()).collect();
     let is_whole = |folder: &Path| !folder.parent().is_some_and(|whole| folders.contains(whole));
     found.into_iter().filter(|(folder, _)| is_whole(folder)).collect()
+}
+
+/// Whether it is a block device that takes no writes. It can be opened for writing all the same, and the other disks
+/// named beside it would have been wiped by the time that its first write fails.
+fn is_read_only(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(status) = fs::metadata(path) else { return false };
+    if !status.file_type().is_block_device() {
+        return false;
+    }
+    let (major, minor) = (rustix::fs::major(status.rdev()), rustix::fs::minor(status.rdev()));
+    fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
 }
 
 struct Places {

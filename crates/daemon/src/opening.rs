@@ -154,9 +154,10 @@ impl Engine {
 
     pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {
         let disks = pool.spaces.pool().disks();
-        let mut paths: Vec<PathBuf> =
-            disks.iter().filter(|disk| disk.is_present()).map(|disk| disk.name().into()).collect();
-        // Where absent disks were stays a hint for as long as they are members.
+        // Where absent disks were stays a hint for as long as they are members: also a pool that has lost all of them, and
+        // stopped, is looked for there by the next daemon.
+        let names = disks.iter().map(|disk| PathBuf::from(disk.name()));
+        let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
         let known = self.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
         paths.extend(known.into_iter().flatten());
         paths.sort();

@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Refuses to close a pool that somebody uses, and says who.
-    pub(crate) fn check_unused(&self, pool: &OpenPool, doing: &str) -> Answer<()> {
+    pub(crate) async fn check_unused(&self, pool: &OpenPool, doing: &str) -> Answer<()> {
         let name = pool.name();
         let mut users = Vec::new();
         for served in
@@ -126,7 +126,7 @@ impl Engine {
         {
             users.push(format!("space {} has {} NBD clients", served.name, served.client_count()));
         }
-        users.extend(self.attached_of(pool));
+        users.extend(self.attached_of(pool).await?);
         for job in self.jobs.of_pool(&name, self.seams.clock.now()) {
             users.push(format!("job {} works on {}", job.id, job.subject));
         }
@@ -161,7 +161,7 @@ impl Engine {
         let _changes = self.changes.take().await;
         let pool = self.pool_to_change(&name)?;
         let _turn = pool.turn.take().await;
-        self.check_unused(&pool, "exported")?;
+        self.check_unused(&pool, "exported").await?;
         let before = usual_room(&pool.offers());
         let steps = vec![
             "write everything back".to_owned(),
@@ -200,7 +200,7 @@ impl Engine {
         if !request.dry_run {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
-        self.check_unused(&pool, "destroyed")?;
+        self.check_unused(&pool, "destroyed").await?;
         let disks = pool.spaces.pool().disks();
         let count = pool.spaces.list().len();
         let mut steps = vec![format!("lose {count} spaces and everything in them")];

@@ -61,8 +61,14 @@ fn a_mounted_file_system_outlives_the_daemon() {
     world.kill();
     world.start();
     assert!(writer.wait().unwrap().success(), "no error reaches whoever writes");
-    for path in ["/v1/pools/tank/spaces/m/detach", "/v1/shutdown"] {
-        let error = world.refused(path, &json!({}));
+    let destroy = json!({"destroy": "tank"});
+    for (path, request) in [
+        ("/v1/pools/tank/spaces/m/detach", &json!({})),
+        ("/v1/pools/tank/export", &json!({})),
+        ("/v1/pools/tank/destroy", &destroy),
+        ("/v1/shutdown", &json!({})),
+    ] {
+        let error = world.refused(path, request);
         assert_eq!(error["code"], "busy");
         assert!(error["message"].as_str().unwrap().contains(&mount.display().to_string()), "{error}");
     }

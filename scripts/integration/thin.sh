@@ -1,0 +1,173 @@
+#!/bin/sh
+# Thin spaces of 1 TiB on disks that are far smaller: what file systems claim of them, and what they give back.
+#
+# ext4 with its lazy initialisation run to the end, XFS and btrfs, on a mirror and on a simple space each. Then real files
+# are written and deleted, and what is unused has to come back with fstrim.
+#
+# DOLMEN_THIN_MIB   how much is written into each space (default: 256); the promise is shown with 2048
+# DOLMEN_THIN_ALL   yes: ext4 on the mirror too, which takes half a minute more (default: no)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$root" || exit 1
+. "$root/scripts/lib.sh"
+. "$root/scripts/rig.sh"
+script='thin spaces'
+mib=${DOLMEN_THIN_MIB:-256}
+space_mib=1048576
+# What a file system may claim of a space before anything is written into it: 0.5 %.
+claimed_mib_max=$((space_mib * 5 / 1000))
+# A known fault: ext4 begins every 2 GiB with metadata, and each such place claims a row of 64 MiB.
+ext4_mib_max=$((space_mib * 35 / 1000))
+
+# claimed NAME: MiB of the space for which room is claimed.
+claimed() { echo $(($(dolmen -o json space show "$pool/$1" | number_of claimed_bytes) / 1048576)); }
+
+# tell NAME WHEN
+tell() {
+    tell_mib=$(claimed "$1")
+    say "   | $1, $2: $tell_mib MiB claimed, $((tell_mib * 100000 / space_mib / 1000)).$(printf %03d $((tell_mib * 100000 / space_mib % 1000))) % of 1 TiB"
+}
+
+# make_space NAME RESILIENCY [OPTION]...
+make_space() {
+    make_name=$1
+    shift
+    dolmen space create "$pool/$make_name" --size "${space_mib}M" --resiliency "$@" >>"$logs/mkfs.log" 2>&1
+}
+
+make_filesystem() {
+    # shellcheck disable=SC2046 # a list of words
+    attend -- $(rights) "mkfs.$1" -q "$device" >>"$logs/mkfs.log" 2>&1
+}
+
+# Sectors written to the device in $device, zeros included.
+written() { awk '{ print $7 }' "/sys/block/$(basename "$(readlink -f "$device")")/stat"; }
+
+# Waits for the end of ext4's lazy initialisation. The kernel begins it some seconds after the mount; it zeroes 16 GiB of
+# tables, and is over when it writes nothing for two seconds.
+initialised() {
+    initialised_last=$(written)
+    initialised_first=$initialised_last
+    initialised_still=0
+    for initialised_try in $(seq 1 600); do
+        sleep 0.2
+        initialised_now=$(written)
+        initialised_still=$((initialised_still + 1))
+        [ "$initialised_now" -eq "$initialised_last" ] || initialised_still=0
+        initialised_last=$initialised_now
+        [ $((initialised_now - initialised_first)) -lt 2097152 ] || [ "$initialised_still" -lt 10 ] || return 0
+    done
+    return 1
+}
+
+# No table of inodes is left that nobody has zeroed; the file system's own word for it.
+all_zeroed() {
+    zeroed_left=$(as_root dumpe2fs "$device" 2>/dev/null | grep '^Group [0-9]' | grep -vc ITABLE_ZEROED)
+    is "$zeroed_left" -eq 0
+}
+
+initialise_ext4() {
+    mount_space "$1" -o init_itable=0 && initialised && privileged umount "$run/mnt/$1" && all_zeroed
+}
+
+# prepare NAME FILESYSTEM RESILIENCY [OPTION]...: leaves the space attached.
+prepare() {
+    prepare_name=$1
+    prepare_filesystem=$2
+    shift 2
+    make_space "$prepare_name" "$@" && attach_space "$prepare_name" && make_filesystem "$prepare_filesystem" || return 1
+    [ "$prepare_filesystem" != ext4 ] || initialise_ext4 "$prepare_name"
+}
+
+# fill NAME: the tree, as often as it takes.
+fill() {
+    fill_copies=$(((mib * 1048576 + tree_bytes - 1) / tree_bytes))
+    for fill_copy in $(seq 1 "$fill_copies"); do
+        copy_tree "$run/list" "$run/mnt/$1/copy-$fill_copy" || return 1
+    done
+    compare "$run/sums" "$run/mnt/$1/copy-$fill_copies"
+}
+
+# trim NAME: deletes the files, and gives back what is unused. XFS and btrfs free what was deleted a moment later.
+trim() {
+    privileged rm -r "$run/mnt/$1"/copy-* && privileged sync -f "$run/mnt/$1" && sleep 1 && privileged fstrim "$run/mnt/$1"
+}
+
+# use NAME: writes, deletes and trims in the attached space; all but a tenth of what was unused has come back.
+use() {
+    use_before=$(claimed "$1")
+    must 'mounted' mount_space "$1"
+    must "$mib MiB are written, and read back" fill "$1"
+    tell "$1" 'written'
+    use_full=$(claimed "$1")
+    # The rows that hold the metadata have room for some of it.
+    must 'the files claimed room' is $((use_full - use_before)) -ge $((mib / 4))
+    must 'deleted and trimmed' trim "$1"
+    tell "$1" 'trimmed'
+    must 'at least 90 % of what is unused came back' is $((($(claimed "$1") - use_before) * 10)) -le "$mib"
+    must 'unmounted' privileged umount "$run/mnt/$1"
+}
+
+# The whole device; where it holds a file system, blkdiscard says on standard error that it was told to go on.
+give_back() { privileged blkdiscard -f "$device" 2>>"$logs/mkfs.log"; }
+
+# promised NAME FILESYSTEM RESILIENCY [OPTION]...
+promised() {
+    if ! need "mkfs.$2"; then
+        skip "$2 on a thin space (missing:$missing)"
+        return
+    elif ! knows_filesystem "$2"; then
+        skip "$2 on a thin space (the kernel does not know it)"
+        return
+    fi
+    step "$1"
+    promised_name=$1
+    must "$2 is made" prepare "$@"
+    tell "$promised_name" 'empty'
+    must 'claims at most 0.5 %' is "$(claimed "$promised_name")" -le "$claimed_mib_max"
+    use "$promised_name"
+    must 'detached' dolmen space detach "$pool/$promised_name"
+}
+
+# delete NAME: what ext4 leaves would only make the check at the end longer.
+delete() {
+    must 'deleted' dolmen space delete "$pool/$1" --destroy="$1"
+}
+
+# The fault is on the page of known faults; when it is mended, this has to become one of the promised ones.
+known_fault() {
+    step 'ext4 in rows of 64 MiB, a known fault'
+    must 'the space is made' make_space ext4-usual simple
+    must 'attached' attach_space ext4-usual
+    must 'ext4 is made' make_filesystem ext4
+    tell ext4-usual 'empty'
+    must 'claims more than is promised, as is known' is "$(claimed ext4-usual)" -gt "$claimed_mib_max"
+    must 'and no more than is known' is "$(claimed ext4-usual)" -le "$ext4_mib_max"
+    must 'all of it comes back with a discard' give_back
+    must 'to the last byte' is "$(claimed ext4-usual)" -eq 0
+    must 'detached' dolmen space detach "$pool/ext4-usual"
+}
+
+open_script $((mib * 16 + 1024)) mkfs.ext4 fstrim dumpe2fs
+: >"$logs/mkfs.log"
+
+step 'disks of 240 GiB in all, that take room only where they are written'
+must 'disks' make_disks 61440 a b c d
+must 'the daemon answers' daemon_start
+must 'the pool is made' dolmen pool create "$pool" "$disks"/*
+must 'the tree is listed, with checksums' pick_tree "$mib"
+
+known_fault
+for resiliency in simple mirror; do
+    if [ "$resiliency" = simple ] || [ "${DOLMEN_THIN_ALL:-no}" = yes ]; then
+        promised "ext4-$resiliency" ext4 "$resiliency" --row 4M
+        delete "ext4-$resiliency"
+    fi
+    promised "xfs-$resiliency" xfs "$resiliency"
+    promised "btrfs-$resiliency" btrfs "$resiliency"
+done
+
+step 'the offline check'
+must 'exported' dolmen pool export "$pool"
+must 'the daemon ends' daemon_stop
+must 'finds the pool clean' cli_check "$disks"/*
+close_script
