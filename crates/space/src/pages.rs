@@ -205,9 +205,15 @@ impl Shared {
         let mut found = Vec::with_capacity(reads.len());
         for (disk, slab, slots) in reads {
             let mut valid = Vec::with_capacity(2);
+            let mut answers = true;
             for slot in slots {
                 let (bytes, result) = slot.await;
+                answers &= matches!(result, Ok(()) | Err(DeviceError::Medium { .. }));
                 valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
+            }
+            if !answers {
+                // Nothing may be concluded from the silence of a disk that has just left.
+                continue;
             }
             let whole = valid.len() == 2;
             let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
@@ -299,7 +305,8 @@ impl Shared {
         }
         let mut writes = Vec::new();
         for (column, index, page) in row.pages() {
-            if !self.is_in_reach(row, column) || (!page.is_dirty() && !formatting) {
+            let kept_back = !self.is_in_reach(row, column) || self.is_withheld(row, column, index);
+            if kept_back || (!page.is_dirty() && !formatting) {
                 continue;
             }
             if writes.len() > TABLE_WRITES_MAX {
@@ -376,8 +383,11 @@ impl Shared {
     /// Columns of a row whose tables have no home but the log. Tables are believed once a commit says that all of a row's
     /// are there; until then none are.
     fn columns_of_log(&self, row: &Row) -> Vec<usize> {
-        let away: Vec<usize> =
-            (0..row.shape.columns()).filter(|column| !self.is_in_reach(row, *column)).collect();
+        let withheld =
+            |column| (0..row.map(column).pages()).any(|index| self.is_withheld(row, column, index));
+        let away: Vec<usize> = (0..row.shape.columns())
+            .filter(|column| !self.is_in_reach(row, *column) || withheld(*column))
+            .collect();
         if away.is_empty() || row.is_formatted() { away } else { (0..row.shape.columns()).collect() }
     }
 
@@ -443,6 +453,7 @@ impl Shared {
 
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     async fn write_back_all(&self) -> Result<(), SpaceError> {
+        self.write_backs.set(self.write_backs.get() + 1);
         self.carry_unresolved().await?;
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
@@ -482,7 +493,8 @@ impl Shared {
                 // A disk left on the way and lacks pages: its slabs are stale from here on.
                 self.settle_absences(row).await?;
             }
-            let whole = (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats));
+            let whole = self.columns_of_log(row).is_empty()
+                && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats));
             if !row.is_formatted() && whole {
                 self.commit_formatted(row).await?;
             }

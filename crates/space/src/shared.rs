@@ -115,6 +115,11 @@ pub(crate) struct Shared {
     pub(crate) dirty_rows: RefCell<Vec<Rc<Row>>>,
     /// What the log says of rows whose disks were absent, so that nothing could be decided.
     pub(crate) unresolved: RefCell<BTreeMap<(SpaceId, u64), RowClaims>>,
+    /// Rows that were decided while the pool was open, and the number of the write-back before that: until a later one has
+    /// ended, the decisions are not durable.
+    settling: RefCell<BTreeMap<(SpaceId, u64), u64>>,
+    /// Counts the write-backs that have begun.
+    pub(crate) write_backs: Cell<u64>,
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
     pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
     resolve_turn: Turn,
@@ -143,6 +148,8 @@ impl Shared {
             stamped,
             dirty_rows: RefCell::default(),
             unresolved: RefCell::default(),
+            settling: RefCell::default(),
+            write_backs: Cell::new(0),
             unflushed_away: RefCell::default(),
             resolve_turn: Turn::default(),
             recovering: Cell::new(false),
@@ -196,8 +203,10 @@ impl Shared {
 
     /// Whether something that the log says of a row is not decided.
     pub(crate) fn is_unresolved(&self, row: &Row) -> bool {
-        let unresolved = self.unresolved.borrow();
-        !unresolved.is_empty() && unresolved.contains_key(&(row.space, row.index))
+        let (unresolved, settling) = (self.unresolved.borrow(), self.settling.borrow());
+        let key = (row.space, row.index);
+        (!unresolved.is_empty() && unresolved.contains_key(&key))
+            || (!settling.is_empty() && settling.contains_key(&key))
     }
 
     /// Whether nobody could decide yet what the log says of a block.
@@ -206,32 +215,59 @@ impl Shared {
         unresolved.get(&(row.space, row.index)).is_some_and(|claims| claims.contains_key(&(column, block)))
     }
 
+    /// Forgets what could not be decided of a row that was freed.
+    pub(crate) fn forget_row(&self, space: SpaceId, index: u64) {
+        self.unresolved.borrow_mut().remove(&(space, index));
+        self.unflushed_away.borrow_mut().remove(&(space, index));
+        self.settling.borrow_mut().remove(&(space, index));
+    }
+
     /// Decides what the log says of a row, now that its disks may be here.
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let _turn = self.resolve_turn.take().await;
-        let Some(claims) = self.unresolved.borrow().get(&(row.space, row.index)).cloned() else {
-            return Ok(());
-        };
+        let key = (row.space, row.index);
+        let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
+        let places: Vec<(usize, u32)> = claims.keys().copied().collect();
         let mut recovery = Recovery::default();
         let left = {
             // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
             let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-            recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?
+            let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?;
+            self.note_decided(key, &places, &left);
+            left
         };
         if recovery.reverted + recovery.damaged > 0 && self.is_unflushed_away(row) {
             space.lost_unflushed.set(true);
         }
-        if left.is_empty() {
-            // Nothing of the row is served before its decisions are durable. The checkpoint carries the old records over once
-            // more, which does no harm: decided again, they come out the same.
-            self.pool.checkpoint().await?;
-            self.unresolved.borrow_mut().remove(&(row.space, row.index));
-            self.unflushed_away.borrow_mut().remove(&(row.space, row.index));
-            return Ok(());
+        if let Some((column, block)) = left.keys().next() {
+            return Err(self.unreadable(row, *column, *block as usize, UnreadableReason::Absent));
         }
-        let (column, block) = left.keys().next().copied().unwrap_or_default();
-        self.unresolved.borrow_mut().insert((row.space, row.index), left);
-        Err(self.unreadable(row, column, block as usize, UnreadableReason::Absent))
+        // Nothing of the row is served before its decisions are durable.
+        self.pool.checkpoint().await?;
+        self.settling.borrow_mut().remove(&key);
+        Ok(())
+    }
+
+    /// Notes that blocks of a row are decided. Claims that came meanwhile stay.
+    fn note_decided(&self, key: (SpaceId, u64), places: &[(usize, u32)], left: &RowClaims) {
+        self.settling.borrow_mut().insert(key, self.write_backs.get());
+        let mut unresolved = self.unresolved.borrow_mut();
+        let Some(claims) = unresolved.get_mut(&key) else { return };
+        places.iter().filter(|place| !left.contains_key(place)).for_each(|place| drop(claims.remove(place)));
+        if claims.is_empty() {
+            unresolved.remove(&key);
+            self.unflushed_away.borrow_mut().remove(&key);
+        }
+    }
+
+    /// Whether a page may not go to its disks now: it has blocks that are not decided, or were not when the write-back that
+    /// is under way began.
+    pub(crate) fn is_withheld(&self, row: &Row, column: usize, index: usize) -> bool {
+        let key = (row.space, row.index);
+        let late = self.settling.borrow().get(&key).is_some_and(|decided| *decided >= self.write_backs.get());
+        late || self.unresolved.borrow().get(&key).is_some_and(|claims| {
+            claims.keys().any(|(other, block)| *other == column && place_in_page(*block).0 == index)
+        })
     }
 
     /// Records again what could not be decided, so that the log may be trimmed.

@@ -278,8 +278,7 @@ impl Space {
         row.gone.set(true);
         change.commit().await?;
         self.rows.borrow_mut().insert(row.index, None);
-        self.shared.unresolved.borrow_mut().remove(&(self.id, row.index));
-        self.shared.unflushed_away.borrow_mut().remove(&(self.id, row.index));
+        self.shared.forget_row(self.id, row.index);
         self.row_count.set(count);
         let mut own = self.own.borrow_mut();
         for slab in record.columns.iter().flatten() {

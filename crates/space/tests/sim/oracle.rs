@@ -92,7 +92,16 @@ impl Op {
 pub struct Reading {
     uid: u64,
     at: u64,
-    seen: Vec<(Vec<Version>, u32, u16)>,
+    seen: Vec<Seen>,
+}
+
+/// A block when a read of it began.
+#[derive(Debug)]
+struct Seen {
+    versions: Vec<Version>,
+    begun_count: u32,
+    in_flight: u16,
+    mixable: bool,
 }
 
 #[derive(Debug, Default)]
@@ -393,7 +402,12 @@ impl Oracle {
         let (first, end) = blocks_of(at, length);
         let seen = model.blocks[first..end]
             .iter()
-            .map(|block| (block.current(), block.begun_count, block.in_flight))
+            .map(|block| Seen {
+                versions: block.current(),
+                begun_count: block.begun_count,
+                in_flight: block.in_flight,
+                mixable: block.mixable,
+            })
             .collect();
         Some(Reading { uid, at, seen })
     }
@@ -418,7 +432,7 @@ impl Oracle {
     pub fn read_ends(&mut self, reading: &Reading, bytes: &[u8]) -> Result<(), String> {
         let Some(model) = self.models.get_mut(&reading.uid) else { return Ok(()) };
         let (first, end) = blocks_of(reading.at, bytes.len() as u64);
-        for (index, (seen, begun_count, busy)) in (first..end).zip(&reading.seen) {
+        for (index, seen) in (first..end).zip(&reading.seen) {
             let start = (index * BLOCK) as u64;
             let from = start.max(reading.at);
             let to = (start + BLOCK as u64).min(reading.at + bytes.len() as u64);
@@ -435,17 +449,17 @@ impl Oracle {
             }
             self.blocks_checked += 1;
             let block = &mut model.blocks[index];
-            let begun = block.begun_count - begun_count;
+            let begun = block.begun_count - seen.begun_count;
             if begun > 1 {
                 continue;
             }
             let mut allowed = block.current();
-            allowed.extend_from_slice(seen);
+            allowed.extend_from_slice(&seen.versions);
             let fits = |version: &Version| version[skip..skip + found.len()] == found[..];
             let whole = found.len() == SECTORS;
-            let quiet = begun == 0 && block.in_flight == 0 && *busy == 0;
+            let quiet = begun == 0 && block.in_flight == 0 && seen.in_flight == 0;
             if !allowed.iter().any(fits) {
-                let mixed = (block.mixable || (block.doubt && self.tearing))
+                let mixed = (block.mixable || seen.mixable || (block.doubt && self.tearing))
                     && (0..found.len())
                         .all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
                 if !mixed {
