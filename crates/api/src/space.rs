@@ -118,7 +118,8 @@ pub struct CreateSpace {
     /// Bytes written to one column before the next; 256 KiB when left out.
     #[serde(default)]
     pub interleave_bytes: Option<u64>,
-    /// Bytes of a row; by the size when left out.
+    /// Bytes of a row, fixed when the space is made. When left out: of a thin space 8 MiB up to 2 TiB, then a 2^18th of
+    /// its size up to 64 MiB; of a fixed one 64 MiB; of either 256 MiB above 64 TiB.
     #[serde(default)]
     pub row_bytes: Option<u64>,
     /// Thin or fixed.

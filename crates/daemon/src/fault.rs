@@ -79,6 +79,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }
+        | PoolError::LogUnreadable { .. }
         | PoolError::Store { .. }
         | PoolError::Checkpoint { .. }
         | PoolError::Arbiter { .. }
@@ -102,9 +103,9 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
 pub(crate) fn space(error: &SpaceError) -> ErrorBody {
     let (code, object) = match error {
         SpaceError::Range { name, .. } => (ErrorCode::BadRequest, Some(name.to_string())),
-        SpaceError::Unreadable { name, .. } | SpaceError::Unwritable { name, .. } => {
-            (ErrorCode::Io, Some(name.to_string()))
-        }
+        SpaceError::Unreadable { name, .. }
+        | SpaceError::Unwritable { name, .. }
+        | SpaceError::Unflushed { name } => (ErrorCode::Io, Some(name.to_string())),
         SpaceError::NoSpaceBelow { name } => (ErrorCode::NoSpace, Some(name.to_string())),
         SpaceError::Pool(inner) => return pool(inner),
         SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. }) => {

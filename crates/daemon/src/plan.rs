@@ -15,8 +15,8 @@ use crate::fault;
 /// what then is.
 const PAGE_ENTRIES: u64 = 504;
 const PAGE_SLOTS: u64 = 2;
-/// The reserve of a disk, as the pool keeps it: four of the largest slabs, or a sixteenth.
-const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 / GRAIN_BYTES + 8);
+/// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
+const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
 
 fn slab_grains(data: Bytes) -> u64 {
     let blocks = data.0 / BLOCK_BYTES;

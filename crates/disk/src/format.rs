@@ -7,8 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The first bytes of every label.
 pub(crate) const LABEL_MAGIC: [u8; 8] = *b"DOLMENLB";
-/// The version that this build writes. A higher one is refused.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version that this build writes, and the only one it reads. Version 1 counted room in grains of 64 KiB: read as
+/// blocks, its map would give away room that is in use.
+pub const FORMAT_VERSION: u32 = 2;
 /// Features that an older build may ignore.
 pub const FEATURES_COMPAT: u64 = 0;
 /// Features without which a pool may still be read.
@@ -99,7 +100,7 @@ pub(crate) struct RawMember {
 pub(crate) struct RawLabel {
     /// `DOLMENLB`: what this block is.
     pub(crate) magic: [u8; 8],
-    /// Version of the format; a reader refuses a higher one.
+    /// Version of the format; a reader refuses any other.
     pub(crate) version: U32,
     /// Bytes of the whole label: an image cut inside it is noticed.
     pub(crate) length: U32,

@@ -104,9 +104,9 @@ pub enum LabelError {
         /// Where it says it is.
         found: u64,
     },
-    /// Written by a newer build.
+    /// Written by a build that uses the disk in another way.
     #[error(
-        "the disk has format version {found}; this build knows versions up to {FORMAT_VERSION}; use a newer dolmen"
+        "the disk has format version {found}; this build knows version {FORMAT_VERSION} only; use the dolmen that wrote it"
     )]
     Version {
         /// Stored.
@@ -228,8 +228,8 @@ impl Label {
         if raw.magic != LABEL_MAGIC {
             return Err(LabelError::Absent);
         }
-        // The version comes before the checksum: a newer one may put it elsewhere.
-        if raw.version.get() > FORMAT_VERSION {
+        // The version comes before the checksum: another one may put it elsewhere.
+        if raw.version.get() != FORMAT_VERSION {
             return Err(LabelError::Version { found: raw.version.get() });
         }
         let whole = checked_bytes(raw, bytes, at)?;
@@ -498,10 +498,12 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_refused_by_name() {
+    fn another_version_is_refused_by_name() {
         let mut bytes = sample(2, false).encode(65536);
-        bytes[8] = 2;
-        assert_eq!(Label::parse(&bytes, 65536), Err(LabelError::Version { found: 2 }));
+        for found in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+            bytes[8..12].copy_from_slice(&found.to_le_bytes());
+            assert_eq!(Label::parse(&bytes, 65536), Err(LabelError::Version { found }));
+        }
     }
 
     #[test]

@@ -13,7 +13,11 @@
 //! redundancy to protect, each disk is a group of its own.
 //!
 //! # How a row is chosen
-//! Each claim takes the widest row that does not lower what the remaining space can hold ([`Placer::bound`] gives
+//! Of an automatic width are permitted: the narrowest, and those whose slabs, tables and headers included, consist of
+//! data and redundancy but for one percent, or two with parity. A wide row has short slabs, and
+//! what stands in each beside the data would cost more than width is worth. Widths that were asked for are obeyed.
+//!
+//! Each claim takes the widest permitted row that does not lower what the remaining space can hold ([`Placer::bound`] gives
 //! that figure; `bound.rs` proves it), and within that width the groups with the most room. Groups
 //! that are about even take turns in an order that is drawn afresh from the caller's turn number, so that every
 //! pair of disks shares rows and a rebuild reads from all of them.
@@ -49,5 +53,9 @@ pub const COPIES_MAX: u32 = 4;
 pub const PARITY_MAX: u32 = 2;
 /// Data columns of a parity row, at least. With one, parity would be a mirror that costs arithmetic.
 pub const PARITY_DATA_COLUMNS_MIN: u32 = 2;
+/// Hundredths of its slabs that a striped row of automatic width may need beside its data.
+pub const STRIPED_OVERHEAD_PERCENT_MAX: u64 = 1;
+/// Hundredths of its slabs that a parity row of automatic width may need beside data and parity.
+pub const PARITY_OVERHEAD_PERCENT_MAX: u64 = 2;
 /// The longest row that a space may have.
 pub const ROW_BYTES_MAX: u64 = 1 << 30;

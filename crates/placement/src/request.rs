@@ -4,7 +4,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::{
     COPIES_MAX, DATA_COLUMNS_MAX, DUAL_PARITY_DATA_COLUMNS_MAX, PARITY_DATA_COLUMNS_MIN, PARITY_MAX,
-    ROW_BYTES_MAX,
+    PARITY_OVERHEAD_PERCENT_MAX, ROW_BYTES_MAX, STRIPED_OVERHEAD_PERCENT_MAX,
 };
 
 /// How a row survives the loss of disks.
@@ -61,12 +61,21 @@ impl Resiliency {
             Self::Parity { .. } => DUAL_PARITY_DATA_COLUMNS_MAX,
         }
     }
+
+    /// Hundredths of its slabs that a row of automatic width may need beside data and redundancy.
+    pub(crate) const fn overhead_percent_max(self) -> u64 {
+        match self {
+            Self::Span | Self::Striped { .. } => STRIPED_OVERHEAD_PERCENT_MAX,
+            Self::Parity { .. } => PARITY_OVERHEAD_PERCENT_MAX,
+        }
+    }
 }
 
 /// How many data columns a row has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
-    /// As many as the disks allow without wasting room, chosen for each row.
+    /// As many as the disks allow without wasting room, chosen for each row, and none so wide that what stands in its
+    /// slabs beside the data would be more than a small part of them.
     Auto,
     /// Always so many.
     Columns(u32),

@@ -51,9 +51,22 @@ impl Shape {
         Self { data_columns, copies, parity, long_columns, long_grains, short_grains, parity_bytes }
     }
 
-    /// The shapes that a request allows, narrowest first.
+    /// The shapes that a request allows, narrowest first: wider ones than that only while their slabs are long enough
+    /// for what stands in them beside the data to be a small part.
     pub(crate) fn all(request: &Request, slab_grains: &dyn Fn(Bytes) -> u64) -> Vec<Self> {
-        request.widths().map(|columns| Self::new(request, columns, slab_grains)).collect()
+        let narrowest = *request.widths().start();
+        request
+            .widths()
+            .map(|columns| Self::new(request, columns, slab_grains))
+            .filter(|shape| shape.data_columns == narrowest || shape.is_lean(request))
+            .collect()
+    }
+
+    /// Whether its slabs hold data and redundancy but for a small part.
+    fn is_lean(&self, request: &Request) -> bool {
+        let held = u128::from(request.row().0 * u64::from(self.copies) + self.parity_bytes);
+        let slabs = u128::from(self.total_grains()) * u128::from(GRAIN_BYTES);
+        slabs.saturating_sub(held) * 100 <= slabs * u128::from(request.resiliency().overhead_percent_max())
     }
 
     /// The first of them.
@@ -123,15 +136,33 @@ mod tests {
         let request = Request::usual(Resiliency::Parity { parity: 2 }).unwrap();
         let shapes = Shape::all(&request, &|bytes| bytes.0.div_ceil(GRAIN_BYTES));
         assert_eq!(shapes.len(), 11);
+        let row_grains = request.row().0 / GRAIN_BYTES;
+        let unit_grains = request.interleave().0 / GRAIN_BYTES;
         for (shape, columns) in shapes.iter().zip(2u32..) {
             assert_eq!(shape.data_columns, columns);
-            assert_eq!(shape.data_grains(), 1024, "{shape:?}");
-            assert!(shape.long_grains - shape.short_grains <= 1);
-            assert_eq!(shape.total_grains(), 1024 + 2 * shape.long_grains);
+            assert_eq!(shape.data_grains(), row_grains, "{shape:?}");
+            assert!(shape.long_grains - shape.short_grains <= unit_grains);
+            assert_eq!(shape.total_grains(), row_grains + 2 * shape.long_grains);
             let dealt: u64 = (0..columns).map(|column| shape.grains(column)).sum();
-            assert_eq!(dealt, 1024);
+            assert_eq!(dealt, row_grains);
             assert_eq!(shape.grains(columns), shape.long_grains);
         }
+    }
+
+    /// Each slab needs a fixed part of itself: of the widths of a row, those remain whose slabs are long enough for it.
+    #[test]
+    fn an_automatic_row_is_no_wider_than_its_overhead_allows() {
+        let slab = |bytes: Bytes| bytes.0 / GRAIN_BYTES + 3;
+        let widths = |width, row| {
+            let request =
+                Request::new(Resiliency::Striped { copies: 2 }, width, row, Bytes::kib(256)).unwrap();
+            let shapes = Shape::all(&request, &slab);
+            shapes.iter().map(|shape| shape.data_columns).collect::<Vec<_>>()
+        };
+        assert_eq!(widths(Width::Auto, Bytes::mib(1)), [1], "the narrowest is permitted whatever it costs");
+        assert_eq!(widths(Width::Auto, Bytes::mib(4)), [1, 2, 3]);
+        assert_eq!(widths(Width::Auto, Bytes::mib(64)), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(widths(Width::Columns(4), Bytes::mib(1)), [4], "what was asked for is obeyed");
     }
 
     #[test]
@@ -139,6 +170,6 @@ mod tests {
     fn a_slab_function_that_loses_data_is_caught() {
         let row = Bytes::mib(64);
         let request = Request::new(Resiliency::Span, Width::Auto, row, Bytes::mib(1)).unwrap();
-        let _ = Shape::all(&request, &|_| 1023);
+        let _ = Shape::all(&request, &|bytes| bytes.0 / GRAIN_BYTES - 1);
     }
 }

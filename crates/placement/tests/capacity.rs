@@ -14,6 +14,9 @@ use common::*;
 use dolmen_placement::{ONE_BY_ONE_MAX, Offer, Placer, Request, Resiliency, Standing, Width};
 use dolmen_units::{DiskSlot, GRAIN_BYTES};
 
+/// Grains of a slab that holds 64 MiB: 33 pages of its table, twice, and a header.
+const SLAB: u64 = 16_384 + 66 + 1;
+
 /// A disk as a pool offers it when it is new: a thousandth for metadata, four of the largest slabs kept back.
 fn new_disk(slot: u16, bytes: u64, placer_slab: u64) -> Offer {
     let grains = (bytes - bytes / 1000) / GRAIN_BYTES;
@@ -26,7 +29,7 @@ fn three_copies_use_98_percent_of_raw_by_three() {
     let placer = Placer::new(Request::usual(MIRROR3).unwrap(), with_tables);
     for count in 5..=8u16 {
         let raw = 147_000_000_000 * u64::from(count);
-        let offers: Vec<Offer> = (0..count).map(|slot| new_disk(slot, 147_000_000_000, 1029)).collect();
+        let offers: Vec<Offer> = (0..count).map(|slot| new_disk(slot, 147_000_000_000, SLAB)).collect();
         let capacity = placer.usable(&offers);
         assert!(capacity.data.0 * 3 * 100 >= raw * 98, "{count} disks: {capacity:?}");
         assert!(capacity.overhead.0 * 100 <= capacity.slabs().0, "{count} disks: {capacity:?}");
@@ -44,7 +47,7 @@ fn mirrors_with_all_overheads_fill_the_bound() {
         let mut draw = Draw(seed);
         let copies = 1 + draw.below(4) as u32;
         let count = u64::from(copies) + 1 + draw.below(7);
-        let free: Vec<u64> = (0..count).map(|_| 1_100_000 * (1 + draw.below(20))).collect();
+        let free: Vec<u64> = (0..count).map(|_| 17_600_000 * (1 + draw.below(20))).collect();
         let placer = Placer::new(Request::usual(Resiliency::Striped { copies }).unwrap(), with_tables);
         let (bound, capacity) = (placer.bound(&disks(&free)), placer.usable(&disks(&free)));
         let filled = capacity.slabs().0 / u64::from(copies);
@@ -71,7 +74,7 @@ fn overhead_is_within_one_percent_for_mirrors_and_two_for_parity() {
             let row = Request::usual(resiliency).unwrap();
             let request =
                 Request::new(resiliency, Width::Columns(columns), row.row(), row.interleave()).unwrap();
-            let capacity = Placer::new(request, with_tables).usable(&disks(&[3_000_000; 24]));
+            let capacity = Placer::new(request, with_tables).usable(&disks(&[48_000_000; 24]));
             let all = capacity.slabs().0;
             assert!(capacity.overhead.0 * 100 <= all * percent, "{resiliency:?} × {columns}: {capacity:?}");
         }
@@ -136,7 +139,7 @@ fn the_largest_pool_is_counted_and_nearly_filled() {
     let mut offers: Vec<Offer> = (0..240u16)
         .map(|slot| {
             let terabytes = [20, 16, 18, 8, 20][usize::from(slot) % 5];
-            let disk = new_disk(slot, terabytes * 1_000_000_000_000, 1029);
+            let disk = new_disk(slot, terabytes * 1_000_000_000_000, SLAB);
             Offer { domain: dolmen_placement::DomainId(u32::from(slot / 12)), ..disk }
         })
         .collect();

@@ -12,7 +12,7 @@ mod common;
 
 use common::*;
 use dolmen_placement::{Code, DomainId, NoRoom, Offer, Placer, Request, Resiliency, Standing, Width};
-use dolmen_units::{Bytes, DiskSlot};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 use proptest::prelude::*;
 
 fn any_resiliency() -> impl Strategy<Value = Resiliency> {
@@ -23,8 +23,11 @@ fn any_resiliency() -> impl Strategy<Value = Resiliency> {
     ]
 }
 
+/// Grains of an interleave that is so long that the grain a slab needs beside it permits all widths.
+const UNIT: u64 = 256;
+
 fn any_offers() -> impl Strategy<Value = Vec<Offer>> {
-    let one = (0u64..400, 0u64..60, 0u32..6, 0u8..8);
+    let one = (0..400 * UNIT, 0..60 * UNIT, 0u32..6, 0u8..8);
     proptest::collection::vec(one, 1..14).prop_map(|list| {
         list.into_iter()
             .zip(0u16..)
@@ -43,11 +46,12 @@ proptest! {
     // them), the bound is never passed, and what the capacity says is what was reached.
     #[test]
     fn any_disks_are_filled_within_the_rules_and_the_bound(
-        offers in any_offers(), resiliency in any_resiliency(), fixed in 0u32..6, grains in 1u64..30,
+        offers in any_offers(), resiliency in any_resiliency(), fixed in 0u32..6, units in 1u64..30,
     ) {
         let width = if fixed == 0 { Width::Auto } else { Width::Columns(fixed) };
-        let row = Bytes(grains * 65536);
-        let Ok(request) = Request::new(resiliency, width, row, Bytes(65536)) else { return Ok(()) };
+        let interleave = Bytes(UNIT * GRAIN_BYTES);
+        let row = Bytes(units * interleave.0);
+        let Ok(request) = Request::new(resiliency, width, row, interleave) else { return Ok(()) };
         let placer = Placer::new(request, |data| bare(data) + 1);
         let bound = placer.bound(&offers);
         let mut left = offers.clone();
@@ -84,7 +88,7 @@ fn an_automatic_row_is_as_wide_as_the_fault_domains_allow() {
         (Resiliency::Span, 9, 1),
     ] {
         let placer = Placer::new(Request::usual(resiliency).unwrap(), with_tables);
-        let mut offers = disks(&vec![1_000_000; count]);
+        let mut offers = disks(&vec![16_000_000; count]);
         for turn in 0..100 {
             let placement = placer.place(&offers, turn).unwrap();
             assert_eq!(placement.columns, columns, "{resiliency:?} on {count} disks, row {turn}");
@@ -92,7 +96,7 @@ fn an_automatic_row_is_as_wide_as_the_fault_domains_allow() {
         }
     }
     // With four enclosures of three disks, a mirror row has a slab in each.
-    let offers = in_domains(&(0..12).map(|disk| (1_000_000, disk / 3)).collect::<Vec<_>>());
+    let offers = in_domains(&(0..12).map(|disk| (16_000_000, disk / 3)).collect::<Vec<_>>());
     let placer = Placer::new(Request::usual(MIRROR2).unwrap(), with_tables);
     assert_eq!(placer.place(&offers, 0).unwrap().columns, 2);
 }
@@ -126,7 +130,7 @@ fn equal_disks_share_rows_evenly_pair_by_pair() {
     );
     for (placer, counts) in [(&mirror_pairs, [4, 6, 9]), (&mirrors, [5, 7, 16]), (&uneven, [5, 6, 10])] {
         for count in counts {
-            let mut offers = disks(&vec![100_000_000; count]);
+            let mut offers = disks(&vec![1_600_000_000; count]);
             let mut shared = vec![vec![0u64; count]; count];
             let slabs = placer.place(&offers, 0).unwrap().slabs.len();
             let rows = 500 * count * (count - 1) / (slabs * (slabs - 1));
@@ -157,10 +161,10 @@ fn equal_disks_share_rows_evenly_pair_by_pair() {
 #[test]
 fn a_refusal_says_what_is_missing() {
     let placer = Placer::new(Request::usual(MIRROR3).unwrap(), with_tables);
-    let refusal = placer.place(&disks(&[9000, 9000]), 0).unwrap_err();
+    let refusal = placer.place(&disks(&[144_000, 144_000]), 0).unwrap_err();
     assert_eq!(refusal, NoRoom::TooFewDisks { disks: 2, groups: 2, slabs_needed: 3, groups_needed: 3 });
-    let mut offers = disks(&[9000, 9000, 9000, 1028]);
-    offers[0].reserve_grains = 8000;
+    let mut offers = disks(&[144_000, 144_000, 144_000, 16_450]);
+    offers[0].reserve_grains = 128_000;
     offers[3].standing = Standing::Claimable;
     let refusal = placer.place(&offers, 0).unwrap_err();
     let full = NoRoom::Full {
@@ -168,18 +172,18 @@ fn a_refusal_says_what_is_missing() {
         groups_needed: 3,
         slabs_with_room: 2,
         slabs_needed: 3,
-        slab: Bytes(1029 * 65536),
+        slab: Bytes(16_451 * GRAIN_BYTES),
     };
     assert_eq!(refusal, full);
     assert_eq!(
         refusal.to_string(),
-        "cannot place a row: it needs 3 slabs of 64.3 MiB in 3 fault domains, but only 2 domains have room, for 2 slabs; add a disk, or free space"
+        "cannot place a row: it needs 3 slabs of 64.2 MiB in 3 fault domains, but only 2 domains have room, for 2 slabs; add a disk, or free space"
     );
     offers[0].standing = Standing::Excluded;
     offers[3].standing = Standing::Excluded;
     assert!(matches!(placer.place(&offers, 0), Err(NoRoom::TooFewDisks { disks: 2, .. })));
     let span = Placer::new(Request::usual(Resiliency::Span).unwrap(), with_tables);
-    assert!(matches!(span.place(&disks(&[1028]), 0), Err(NoRoom::Full { slabs_with_room: 0, .. })));
+    assert!(matches!(span.place(&disks(&[16_450]), 0), Err(NoRoom::Full { slabs_with_room: 0, .. })));
 }
 
 /// Each resiliency is placed on as few disks as promised, in domains of their own, and on no fewer.
@@ -190,8 +194,8 @@ fn the_minimum_number_of_disks_suffices_and_is_needed() {
     {
         let placer = Placer::new(Request::usual(resiliency).unwrap(), with_tables);
         let minimum = resiliency.minimum_disks() as usize;
-        assert!(placer.place(&disks(&vec![5000; minimum]), 0).is_ok(), "{resiliency:?}");
-        assert!(placer.place(&disks(&vec![5000; minimum - 1]), 0).is_err(), "{resiliency:?}");
+        assert!(placer.place(&disks(&vec![80_000; minimum]), 0).is_ok(), "{resiliency:?}");
+        assert!(placer.place(&disks(&vec![80_000; minimum - 1]), 0).is_err(), "{resiliency:?}");
     }
 }
 

@@ -27,9 +27,9 @@ pub(crate) const RECORD_BLOCKS: u8 = 2;
 /// A record in the log: the first of an epoch.
 pub(crate) const RECORD_OPEN: u8 = 3;
 
-/// Grains that ordinary claims leave free on each disk: four of the largest slabs (64 MiB and its tables), so that
+/// Grains that ordinary claims leave free on each disk: four slabs of 64 MiB with their tables, so that
 /// moves and repairs find room on a full pool. On a small disk, a sixteenth.
-const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 / GRAIN_BYTES + 8);
+const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
 
 /// Whether an open pool can be written.
 #[derive(Debug, Clone, PartialEq, Eq)]

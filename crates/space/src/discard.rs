@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::Durability;
 use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
@@ -58,7 +57,7 @@ impl Space {
                 let size = usize::try_from(to - from).unwrap_or(0);
                 let mut zeros = self.shared.pool.seams().metadata.take(size).await;
                 zeros.fill(0);
-                self.write(from, &zeros.freeze(), Durability::Cached).await?;
+                self.store(from, &zeros.freeze()).await?;
             }
         }
         self.discard(at, length).await

@@ -129,6 +129,9 @@ pub(crate) fn slab_grains(data: Bytes) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{Provisioning, Resiliency, SpaceSpec};
+    use dolmen_placement::{Offer, Placer};
+    use dolmen_units::DiskSlot;
     use proptest::prelude::*;
 
     proptest! {
@@ -152,15 +155,28 @@ mod tests {
         }
     }
 
+    /// Every width that a thin or a fixed space of the usual sizes gets by itself, on as many disks as it can use.
     #[test]
-    fn tables_cost_less_than_a_percent() {
-        for columns in 1..=8 {
-            let shape = Shape::new(Bytes::mib(64), Bytes::kib(256), columns).unwrap();
-            let grains: u64 = (0..shape.columns())
-                .map(|column| SlabMap { blocks: shape.column_blocks(column) }.grains())
-                .sum();
-            let overhead = grains * GRAIN_BYTES - Bytes::mib(64).0;
-            assert!(overhead * 100 < Bytes::mib(64).0, "{columns} columns: {overhead}");
+    fn tables_and_headers_cost_at_most_a_percent() {
+        for exponent in 30..=52 {
+            for provisioning in [Provisioning::Thin, Provisioning::Fixed] {
+                for resiliency in [Resiliency::Simple, Resiliency::Span]
+                    .into_iter()
+                    .chain((2..=4).map(|copies| Resiliency::Mirror { copies }))
+                {
+                    let mut spec = SpaceSpec::usual("x".parse().unwrap(), Bytes(1 << exponent), resiliency);
+                    spec.provisioning = provisioning;
+                    let placer = Placer::new(spec.check().unwrap(), slab_grains);
+                    for disks in u16::from(resiliency.copies())..=32 {
+                        let offers: Vec<Offer> =
+                            (0..disks).map(|slot| Offer::alone(DiskSlot(slot), 1 << 20)).collect();
+                        let placement = placer.place(&offers, 0).unwrap();
+                        let slabs: u64 = placement.slabs.iter().map(|slab| slab.grains * GRAIN_BYTES).sum();
+                        let overhead = slabs - spec.row_bytes().0 * u64::from(resiliency.copies());
+                        assert!(overhead * 100 <= slabs, "{spec:?} on {disks} disks: {overhead} of {slabs}");
+                    }
+                }
+            }
         }
     }
 }

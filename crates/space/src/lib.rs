@@ -44,5 +44,5 @@ pub use space::Space;
 pub use spaces::{Progress, Spaces, new_member, parse_resiliency};
 pub use spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, Provisioning,
-    ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
+    ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };

@@ -309,6 +309,7 @@ impl fmt::Debug for Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::BLOCK;
     use proptest::prelude::*;
 
     #[test]
@@ -324,8 +325,8 @@ mod tests {
         let record =
             RowRecord { id: RowId(4), formatted: true, shape, columns: vec![column(0, 1), column(2, 3)] };
         assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
-        let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * usize::try_from(GRAIN_BYTES).unwrap());
-        let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, 65536)];
+        let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * BLOCK);
+        let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, BLOCK)];
         assert_eq!(pieces.iter().map(|piece| (piece.at, piece.offset)).collect::<Vec<_>>(), expected);
     }
 

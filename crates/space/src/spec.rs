@@ -9,8 +9,13 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::error::SpaceError;
 use crate::format::{RawSpace, VERSION};
 
-/// Length of a row when nobody says otherwise.
+/// Length of a row of a fixed space when nobody says otherwise, and the longest that a thin one gets by itself.
 pub const ROW_BYTES: Bytes = Bytes::mib(64);
+/// Length of a row of a thin space when nobody says otherwise, up to 2 TiB. File systems begin every few gigabytes with
+/// metadata, ext4 every 2 GiB, and each such place claims a row: rows of 8 MiB keep that below half a percent.
+pub const THIN_ROW_BYTES: Bytes = Bytes::mib(8);
+/// Rows of a thin space before they become longer, so that the map stays small.
+pub const THIN_ROWS_MAX: u64 = 1 << 18;
 /// Length of a row of a space above [`LARGE_SPACE_BYTES`].
 pub const LARGE_ROW_BYTES: Bytes = Bytes::mib(256);
 /// From here on rows are longer, so that the map stays small.
@@ -136,8 +141,19 @@ impl SpaceSpec {
     /// Length of its rows.
     #[must_use]
     pub fn row_bytes(&self) -> Bytes {
-        let by_size = if self.size > LARGE_SPACE_BYTES { LARGE_ROW_BYTES } else { ROW_BYTES };
-        self.row.unwrap_or(by_size)
+        self.row.unwrap_or_else(|| self.usual_row())
+    }
+
+    /// Length of its rows when nobody says otherwise: docs/design/0001 gives the reasons.
+    fn usual_row(&self) -> Bytes {
+        let longest = if self.size > LARGE_SPACE_BYTES { LARGE_ROW_BYTES } else { ROW_BYTES };
+        match self.provisioning {
+            Provisioning::Fixed => longest,
+            Provisioning::Thin => {
+                let shared = Bytes(self.size.0.div_ceil(THIN_ROWS_MAX).next_power_of_two());
+                shared.clamp(THIN_ROW_BYTES, longest)
+            }
+        }
     }
 
     /// Checks it against the limits.
@@ -242,5 +258,45 @@ impl SpaceSpec {
             }),
         };
         spec.check().is_ok().then_some(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_thin_spaces_are_short_until_there_are_too_many() {
+        let row = |gib: u64, provisioning| {
+            let mut spec = SpaceSpec::usual("data".parse().unwrap(), Bytes::gib(gib), Resiliency::Simple);
+            spec.provisioning = provisioning;
+            spec.row_bytes()
+        };
+        let tib = 1024;
+        for (gib, mib) in [
+            (1, 8),
+            (tib, 8),
+            (2 * tib, 8),
+            (2 * tib + 1, 16),
+            (4 * tib, 16),
+            (5 * tib, 32),
+            (16 * tib, 64),
+            (64 * tib, 64),
+            (64 * tib + 1, 256),
+            (4096 * tib, 256),
+        ] {
+            assert_eq!(row(gib, Provisioning::Thin), Bytes::mib(mib), "{gib} GiB");
+        }
+        for (gib, mib) in [(1, 64), (64 * tib, 64), (64 * tib + 1, 256)] {
+            assert_eq!(row(gib, Provisioning::Fixed), Bytes::mib(mib), "{gib} GiB");
+        }
+    }
+
+    #[test]
+    fn a_row_length_that_was_given_is_kept() {
+        let mut spec = SpaceSpec::usual("data".parse().unwrap(), Bytes::gib(1), Resiliency::Simple);
+        spec.row = Some(Bytes::mib(2));
+        assert_eq!(spec.row_bytes(), Bytes::mib(2));
+        assert_eq!(SpaceSpec::parse(&spec.encode()).and_then(|spec| spec.row), Some(Bytes::mib(2)));
     }
 }

@@ -51,6 +51,20 @@ impl Space {
     /// [`SpaceError`]; each block of the range then has its old or its new content.
     pub async fn write(&self, at: u64, data: &Bytes_, durability: Durability) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
+        if self.is_thin() && is_zero(data) {
+            // What is forgotten reads the same and takes no room: file systems fill their journals and tables so.
+            self.write_zeroes(at, data.len() as u64).await?;
+        } else {
+            self.store(at, data).await?;
+        }
+        if durability == Durability::Durable {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
+    pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         self.shared.gate().await?;
         let mut done = 0;
         while done < data.len() {
@@ -60,9 +74,6 @@ impl Space {
             let part = data.slice(done..done + room.min(data.len() - done));
             done += part.len();
             self.write_in_row(index, within, part).await?;
-        }
-        if durability == Durability::Durable {
-            self.flush().await?;
         }
         Ok(())
     }
@@ -336,6 +347,15 @@ impl Space {
             .map(|(page, entry)| page.class(entry, now))
             .max()
             .unwrap_or(WriteClass::Overwrite)
+    }
+}
+
+/// Whether all bytes are zero: the first is, and each is the same as the one before. The comparison ends at the first
+/// that differs, so data that is not zero costs next to nothing.
+fn is_zero(data: &[u8]) -> bool {
+    match (data.split_first(), data.split_last()) {
+        (Some((0, behind)), Some((_, before))) => behind == before,
+        _ => false,
     }
 }
 

@@ -5,9 +5,10 @@ mod harness;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use dolmen_space::{Progress, Resiliency};
+use dolmen_block_io::Durability;
+use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec};
 use dolmen_units::Bytes;
-use harness::{Bench, check};
+use harness::{Bench, Lab, Outcome, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
@@ -251,6 +252,98 @@ fn what_cannot_be_decided_waits_for_its_disk() {
                 lab.expect(&space, row << 20, 512 * 1024, 2).await?;
                 lab.expect(&space, (row << 20) + 512 * 1024, 512 * 1024, 1).await?;
             }
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Zeros are written to a thin space: they claim nothing, take the place of what was there, give rows back, and are there
+/// after the pool was opened again. A fixed space stores them.
+#[test]
+fn zeros_written_to_a_thin_space_are_forgotten() {
+    let bench = Bench::new(15, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 0).await?;
+            lab.write(&space, 5 << 20, 4096, 0).await?;
+            assert_eq!(space.claimed(), Bytes::ZERO, "zeros claim nothing");
+            for row in 1..4 {
+                lab.write(&space, row << 20, 1 << 20, 1).await?;
+            }
+            spaces.flush().await?;
+            lab.write(&space, (1 << 20) + 4096, 8192, 0).await?;
+            lab.write_as(&space, 3 << 20, 1 << 20, 0, Durability::Durable).await?;
+            assert_eq!(space.claimed(), Bytes::mib(2), "the row of nothing but zeros went back");
+            // A request over two rows, zeros in both.
+            lab.write(&space, (2 << 20) - 4096, 8192, 0).await?;
+            spaces.flush().await?;
+            check_zeroed(&lab, &space).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            check_zeroed(&lab, &space).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+async fn check_zeroed(lab: &Lab, space: &Space) -> Outcome {
+    let mib = 1 << 20;
+    lab.expect(space, 0, mib, 0).await?;
+    lab.expect(space, 1 << 20, 4096, 1).await?;
+    lab.expect(space, (1 << 20) + 4096, 8192, 0).await?;
+    lab.expect(space, (1 << 20) + 12288, mib - 16384, 1).await?;
+    lab.expect(space, (2 << 20) - 4096, 8192, 0).await?;
+    lab.expect(space, (2 << 20) + 4096, mib - 4096, 1).await?;
+    lab.expect(space, 3 << 20, mib, 0).await
+}
+
+/// Of zeros that begin and end inside blocks, the blocks at the ends keep what the zeros did not reach.
+#[test]
+fn zeros_leave_the_rest_of_a_block_as_it_was() {
+    let bench = Bench::new(16, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), MIRROR);
+            spec.row = Some(Bytes::mib(1));
+            spec.sector = Bytes(512);
+            let space = spaces.create(spec).await?;
+            lab.write(&space, 0, 32768, 1).await?;
+            lab.write(&space, 512, 512, 0).await?;
+            lab.write(&space, 4096 + 512, 16384, 0).await?;
+            lab.expect(&space, 0, 512, 1).await?;
+            lab.expect(&space, 512, 512, 0).await?;
+            lab.expect(&space, 1024, 4096 - 512, 1).await?;
+            lab.expect(&space, 4096 + 512, 16384, 0).await?;
+            lab.expect(&space, 4096 + 512 + 16384, 32768 - 4096 - 512 - 16384, 1).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// A fixed space has its room and keeps it: zeros are stored like anything else.
+#[test]
+fn zeros_written_to_a_fixed_space_are_stored() {
+    let bench = Bench::new(17, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(2), MIRROR);
+            spec.row = Some(Bytes::mib(1));
+            spec.provisioning = Provisioning::Fixed;
+            let space = spaces.create(spec).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            lab.write(&space, 0, 1 << 20, 0).await?;
+            assert_eq!(space.claimed(), Bytes::mib(2));
+            assert_eq!(space.used_end(0).await?, Some(1 << 20), "the blocks hold zeros");
+            lab.expect(&space, 0, 1 << 20, 0).await?;
             lab.check_and_close(spaces).await
         })
         .unwrap();

@@ -15,8 +15,9 @@ pub use size::{Bytes, ParseBytesError};
 
 /// The unit of checksums, states and of every write that reaches a disk.
 pub const BLOCK_BYTES: u64 = 4096;
-/// The unit in which disks are handed out: slabs begin and end on a grain.
-pub const GRAIN_BYTES: u64 = 64 * 1024;
+/// The unit in which disks are handed out: slabs begin and end on a grain. It is one block, so that nothing is lost to
+/// rounding, however short the slabs are.
+pub const GRAIN_BYTES: u64 = BLOCK_BYTES;
 /// The smallest unit that a space can be addressed in.
 pub const SECTOR_BYTES: u64 = 512;
 /// Members of one pool, at most.
