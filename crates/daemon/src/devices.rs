@@ -12,7 +12,7 @@ use std::rc::Rc;
 use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
-use dolmen_disk::{Contents, look};
+use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
@@ -229,6 +229,42 @@ fn without_parts(found: Vec<(PathBuf, PathBuf)>) -> Vec<(PathBuf, PathBuf)> {
     let folders: BTreeSet<PathBuf> = found.iter().map(|(folder, _)| folder.clone()).collect();
     let is_whole = |folder: &Path| !folder.parent().is_some_and(|whole| folders.contains(whole));
     found.into_iter().filter(|(folder, _)| is_whole(folder)).collect()
+}
+
+/// Allocates the parts of files that hold labels, log and metadata, so that a file system that fills up below stops no
+/// more than the claims of data. Content is left as it is.
+pub(crate) fn allocate_metadata(paths: &[PathBuf], extents: &[Extent]) -> Answer<()> {
+    for (path, extent) in paths.iter().zip(extents) {
+        if fs::metadata(path).is_ok_and(|status| status.is_file()) {
+            allocate(path, extent).map_err(|error| no_room_for_metadata(path, extent, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn allocate(path: &Path, extent: &Extent) -> std::io::Result<()> {
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    let tail = extent.capacity.0.saturating_sub(extent.data_end);
+    for (at, length) in
+        [(0, extent.data_start), (extent.data_end, tail)].into_iter().filter(|(_, length)| *length > 0)
+    {
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), at, length) {
+            // A file system that cannot allocate ahead is used as it is.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn no_room_for_metadata(path: &Path, extent: &Extent, error: std::io::Error) -> ErrorBody {
+    let name = path.display().to_string();
+    let wanted = Bytes(extent.data_start + extent.capacity.0.saturating_sub(extent.data_end));
+    let message =
+        format!("{wanted} for the metadata of {name} could not be allocated ({error}); nothing was written");
+    ErrorBody::new(ErrorCode::NoSpace, message)
+        .on(name)
+        .hint("make room on the file system below, or use another disk")
 }
 
 /// Whether it is a block device that takes no writes. It can be opened for writing all the same, and the other disks

@@ -11,7 +11,7 @@ use dolmen_space::Progress;
 use dolmen_units::{DiskSlot, Epoch};
 
 use crate::caller::Answer;
-use crate::devices::canonical;
+use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::ledger::Replacing;
@@ -75,6 +75,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be replaced by {}", old.name(), request.with)));
         }
+        allocate_metadata(&disks.paths, &extents)?;
         let Some(device) = devices.into_iter().next() else {
             return Err(ErrorBody::new(ErrorCode::BadRequest, "no disk was named"));
         };

@@ -11,7 +11,7 @@ use dolmen_pool::{CreateOptions, check_devices, create};
 use dolmen_units::Epoch;
 
 use crate::caller::Answer;
-use crate::devices::canonical;
+use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::plan::{check_typed, made, offer_of, planned, usual_room};
@@ -73,6 +73,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be made of {} disks", devices.len())));
         }
+        allocate_metadata(&disks.paths, &extents)?;
         let options = CreateOptions {
             name: name.clone(),
             overwrite: disks.overwrite,
@@ -255,6 +256,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{} disks would be added to pool {name}", devices.len())));
         }
+        allocate_metadata(&disks.paths, &extents)?;
         for device in devices {
             let added = pool.spaces.add(device, &disks.overwrite).await;
             self.remember(&pool).await;

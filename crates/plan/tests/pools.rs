@@ -23,7 +23,7 @@ use dolmen_space::{Provisioning, Resiliency, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, HostId};
 
 /// Sets of disks that are tried.
-const SETS: u64 = 1000;
+const SETS: u64 = if cfg!(debug_assertions) { 100 } else { 1000 };
 /// Parts that they are tried in.
 const PARTS: usize = 2;
 /// Pools that are made in one world.
