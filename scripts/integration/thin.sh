@@ -107,9 +107,6 @@ use() {
     must 'unmounted' privileged umount "$run/mnt/$1"
 }
 
-# The whole device; where it holds a file system, blkdiscard says on standard error that it was told to go on.
-give_back() { privileged blkdiscard -f "$device" 2>>"$logs/mkfs.log"; }
-
 # promised NAME FILESYSTEM RESILIENCY [OPTION]...
 promised() {
     if ! need "mkfs.$2"; then
@@ -133,20 +130,6 @@ delete() {
     must 'deleted' dolmen space delete "$pool/$1" --destroy="$1"
 }
 
-# The fault is on the page of known faults; when it is mended, this has to become one of the promised ones.
-known_fault() {
-    step 'ext4 in rows of 64 MiB, a known fault'
-    must 'the space is made' make_space ext4-usual simple
-    must 'attached' attach_space ext4-usual
-    must 'ext4 is made' make_filesystem ext4
-    tell ext4-usual 'empty'
-    must 'claims more than is promised, as is known' is "$(claimed ext4-usual)" -gt "$claimed_mib_max"
-    must 'and no more than is known' is "$(claimed ext4-usual)" -le "$ext4_mib_max"
-    must 'all of it comes back with a discard' give_back
-    must 'to the last byte' is "$(claimed ext4-usual)" -eq 0
-    must 'detached' dolmen space detach "$pool/ext4-usual"
-}
-
 open_script $((mib * 16 + 1024)) mkfs.ext4 fstrim dumpe2fs
 : >"$logs/mkfs.log"
 
@@ -156,10 +139,9 @@ must 'the daemon answers' daemon_start
 must 'the pool is made' dolmen pool create "$pool" "$disks"/*
 must 'the tree is listed, with checksums' pick_tree "$mib"
 
-known_fault
 for resiliency in simple mirror; do
     if [ "$resiliency" = simple ] || [ "${DOLMEN_THIN_ALL:-no}" = yes ]; then
-        promised "ext4-$resiliency" ext4 "$resiliency" --row 4M
+        promised "ext4-$resiliency" ext4 "$resiliency"
         delete "ext4-$resiliency"
     fi
     promised "xfs-$resiliency" xfs "$resiliency"

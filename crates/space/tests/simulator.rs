@@ -17,13 +17,7 @@ use sim::run::{Report, run_seed_caught as run_seed};
 /// Faults of the engine, or of the simulator, that are known and not mended yet, by the seed that shows each. They are
 /// printed by every run. A seed that fails and is not listed fails the test, and so does a listed one that passes: then the
 /// fault is mended, or hides, and the list is wrong.
-const KNOWN_FAULTS: [(u64, &str); 5] = [
-    (2, "a voter that fails between the host's record and the last label keeps the pool from opening"),
-    (5, "a slab stays stale after its disk was replaced"),
-    (6, "clients wait for each other for ever"),
-    (10, "a block of a simple space fails its checksum after its disk came back"),
-    (12, "grains belong to nobody after a disk was replaced"),
-];
+const KNOWN_FAULTS: [(u64, &str); 0] = [];
 
 /// Seeds that run unless told otherwise.
 const SEEDS: u64 = 12;

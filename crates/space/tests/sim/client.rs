@@ -125,7 +125,7 @@ async fn zero(
     let done = match zeroing {
         Zeroing::Discard => space.discard(at, length).await,
         // Half of them say what they want, half just write zeros.
-        Zeroing::Write if at / BLOCK as u64 % 2 == 0 => space.write_zeroes(at, length).await,
+        Zeroing::Write if at.is_multiple_of(2 * BLOCK as u64) => space.write_zeroes(at, length).await,
         Zeroing::Write => write_zeros(life, space, at, length).await,
     };
     match done {
