@@ -15,8 +15,6 @@ mib=${DOLMEN_THIN_MIB:-256}
 space_mib=1048576
 # What a file system may claim of a space before anything is written into it: 0.5 %.
 claimed_mib_max=$((space_mib * 5 / 1000))
-# A known fault: ext4 begins every 2 GiB with metadata, and each such place claims a row of 64 MiB.
-ext4_mib_max=$((space_mib * 35 / 1000))
 
 # claimed NAME: MiB of the space for which room is claimed.
 claimed() { echo $(($(dolmen -o json space show "$pool/$1" | number_of claimed_bytes) / 1048576)); }

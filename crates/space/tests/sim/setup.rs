@@ -64,6 +64,12 @@ impl Setup {
         let name = format!("space{}", self.names).parse().unwrap();
         let mut spec = SpaceSpec::usual(name, Bytes(drawn_size(random)), resiliency);
         spec.row = Some(Bytes::mib(1 << random.below(3)));
+        // Short rows would mostly get one column by themselves.
+        let copies = u64::from(spec.resiliency.copies());
+        let widest = self.profiles.len() as u64 / copies;
+        if spec.resiliency != Resiliency::Span && random.coin() {
+            spec.columns = u8::try_from(1 + random.below(widest)).ok();
+        }
         spec.interleave = Bytes::kib(16 << random.below(5));
         spec.sector = Bytes(if random.coin() { 512 } else { 4096 });
         spec.provisioning = if random.below(4) == 0 { Provisioning::Fixed } else { Provisioning::Thin };
