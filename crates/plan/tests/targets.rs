@@ -129,6 +129,21 @@ fn copies_over_nodes_with_parity_have_the_published_sizes() {
     assert!(quarter * 4 <= raw && quarter * 4 * 100 >= raw * 98, "{quarter}");
 }
 
+/// A mixed space on large disks alike costs its published share of three copies and of dual parity as wide as there are
+/// disks, whether rows are placed one by one or many at once; 2 % are for tables, the map and the reserve.
+#[test]
+fn mixed_spaces_cost_the_mean_of_their_parts() {
+    for (count, size_gb) in [(4u64, 1000u64), (5, 50), (5, 1000), (8, 1000), (12, 1000)] {
+        let found = usable(&[&format!("{count}x{size_gb}GB")], "mixed:30");
+        let raw = count * size_gb * 1_000_000_000;
+        // Data columns, and a hundred times the raw bytes for a byte of data, as a fraction over them.
+        let data = (count - 2).min(12);
+        let cost = 30 * 3 * data + 70 * (data + 2);
+        let spent = found / 1000 * cost / (100 * data) * 1000;
+        assert!(spent <= raw && spent * 100 >= raw * 98, "{count} disks of {size_gb} GB: {spent} of {raw}");
+    }
+}
+
 /// Codes that the engine cannot make yet are planned and marked.
 #[test]
 fn what_this_version_cannot_make_is_marked() {
