@@ -25,7 +25,7 @@ pub struct Room {
     pub usable_bytes: u64,
     /// Further copies of it, or parity.
     pub redundancy_bytes: u64,
-    /// Checksums, states, headers, and rounding up to grains.
+    /// Checksums, states and headers.
     pub tables_bytes: u64,
     /// Left in pieces that no further row of this layout can use.
     pub stranded_bytes: u64,
@@ -85,7 +85,7 @@ impl Fill {
     }
 }
 
-/// Length of rows: given, or the pool's own, which grows with the space.
+/// Length of rows: given, or that of a fixed space, which grows with it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowLength(pub(crate) Option<Bytes>);
 

@@ -13,8 +13,9 @@ use serde::Serialize;
 /// Larger disks are taken for a slip of the unit. 240 of them stay far below what 64 bits count.
 pub const DISK_BYTES_MAX: Bytes = Bytes::gib(1024 * 1024);
 
-/// What ordinary claims leave free on each disk: four of the largest slabs, on a small disk a sixteenth.
-const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 / GRAIN_BYTES + 8);
+/// What ordinary claims leave free on each disk: four slabs of 64 MiB with half a MiB each for their tables, on a small
+/// disk a sixteenth.
+const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
 const RESERVE_PART: u64 = 16;
 /// Blocks that one page of a row's table describes, and slots that each page has (`docs/format/space.md`).
 const PAGE_ENTRIES: u64 = 504;

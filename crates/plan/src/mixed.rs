@@ -2,7 +2,8 @@
 //!
 //! The two kinds are placed in turn, so that at every moment their shares differ from what was asked for by one
 //! placement at most. As in `placement`, many rows alike are placed at once while much is left, and single ones at the
-//! end: a placer whose slabs are so many times as long gives the choice for all of them.
+//! end: a row that fits disks with so many times less room gives the choice for all of them. Slabs keep their length,
+//! because the width of a row follows from it.
 
 use dolmen_placement::{Offer, Placement, Placer, Request};
 use dolmen_units::{Bytes, GRAIN_BYTES};
@@ -30,9 +31,15 @@ impl Part {
         Self { code, request, rows: 0 }
     }
 
+    /// A choice that so many rows can share.
     fn place(&self, offers: &[Offer], rows: u64, turn: u64) -> Option<Placement> {
-        let placer = Placer::new(self.request, |bytes| slab_grains(bytes) * rows);
-        placer.place(offers, turn).ok()
+        let share = |offer: &Offer| Offer {
+            free_grains: offer.claimable_grains() / rows,
+            reserve_grains: 0,
+            ..*offer
+        };
+        let shares: Vec<Offer> = offers.iter().map(share).collect();
+        Placer::new(self.request, slab_grains).place(&shares, turn).ok()
     }
 
     /// Bytes of copies or parity in one row so placed.
@@ -64,7 +71,7 @@ pub(crate) fn fill(mirror_percent: u32, disks: &Disks, row: Bytes) -> Fill {
             Some(placement) => {
                 redundancy += part.redundancy(&placement) * at_once;
                 part.rows += at_once;
-                take(&mut offers, &placement);
+                take(&mut offers, &placement, at_once);
             }
             None if at_once > 1 => at_once_max = at_once / 2,
             None => break,
@@ -84,10 +91,10 @@ fn at_once(offers: &[Offer], row: Bytes) -> u64 {
     if rows == 0 { 1 } else { 1 << rows.ilog2() }
 }
 
-fn take(offers: &mut [Offer], placement: &Placement) {
+fn take(offers: &mut [Offer], placement: &Placement, rows: u64) {
     for slab in &placement.slabs {
         if let Some(offer) = offers.iter_mut().find(|offer| offer.slot == slab.slot) {
-            offer.free_grains -= slab.grains;
+            offer.free_grains -= slab.grains * rows;
         }
     }
 }

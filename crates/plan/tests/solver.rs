@@ -15,8 +15,11 @@ use dolmen_plan::{Basis, Code, Disk, Disks, Layout, Losses, Plan, PlanRequest, U
 use dolmen_sim::Random;
 use dolmen_units::{Bytes, DiskSlot};
 
-const GRAIN: u64 = 64 * 1024;
+/// A block, the unit in which slabs are claimed (docs/design/0001).
+const GRAIN: u64 = 4096;
+/// Row of a fixed space, and bytes written to one of its columns before the next where parity protects.
 const ROW: u64 = 64 << 20;
+const INTERLEAVE: u64 = 64 << 10;
 
 /// A network; the maximum flow is found along shortest paths (Edmonds and Karp, 1972).
 struct Network {
@@ -122,9 +125,10 @@ fn by_domain(plan: &Plan) -> Vec<Vec<u64>> {
     named.into_iter().map(|(_, members)| members).collect()
 }
 
-/// A slab with tables and a header (docs/format/space.md), in grains.
+/// Bytes of a slab: data, two slots of 4 KiB for each 504 blocks of it, and a header (docs/format/space.md).
 fn slab(data: u64) -> u64 {
-    (data + data.div_ceil(4096).div_ceil(504) * 8192 + 4096).div_ceil(GRAIN) * GRAIN
+    assert!(data.is_multiple_of(GRAIN), "columns are whole blocks");
+    data + data.div_ceil(504 * 4096) * 8192 + 4096
 }
 
 fn drawn(random: &mut Random, count: u64, mib: u64, domains: u64) -> Vec<(u64, u32)> {
@@ -144,7 +148,7 @@ fn fixed_codes_reach_the_maximum_flow() {
         let (data, parity) = (2 + random.below(3) as u32, 1 + random.below(3) as u32);
         let plan = plan(&sizes, Layout::Plain(Code::Wide { data, parity }));
         let answer = &plan.answers[0];
-        let long = (ROW / GRAIN).div_ceil(u64::from(data)) * GRAIN;
+        let long = (ROW / INTERLEAVE).div_ceil(u64::from(data)) * INTERLEAVE;
         let slabs: Vec<Vec<u64>> = by_domain(&plan)
             .iter()
             .map(|disks| disks.iter().map(|free| free / slab(long)).collect())
@@ -342,7 +346,7 @@ fn shares_by_rows_are_those_of_the_rows() {
         let sizes: Vec<(u64, u32)> = (0..count).map(|_| ((96 + random.below(400)) << 20, 0)).collect();
         let found = plan(&sizes, Layout::Plain(Code::Parity { parity }));
         let request =
-            Request::new(Resiliency::Parity { parity }, Width::Auto, Bytes(ROW), Bytes(GRAIN)).unwrap();
+            Request::new(Resiliency::Parity { parity }, Width::Auto, Bytes(ROW), Bytes(INTERLEAVE)).unwrap();
         let placer = Placer::new(request, |data| slab(data.0) / GRAIN);
         let mut offers: Vec<Offer> = (0..)
             .zip(by_domain(&found))

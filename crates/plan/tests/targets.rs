@@ -87,6 +87,17 @@ fn three_copies_use_98_percent_and_list_every_byte() {
     }
 }
 
+/// Rows that a node of twelve disks of 1 TB holds under parity, by what the documents say: nine slabs of 8 MiB, which
+/// have five pages of tables in two slots each and a header, and of each disk 0.1 % for the map, the first MiB, 8 MiB
+/// at the end and four slabs of 64.5 MiB are kept.
+fn rows_of_a_node() -> u64 {
+    const MIB: u64 = 1 << 20;
+    let disk = 1_000_000_000_000;
+    let free = disk - disk / 1000 - MIB - 8 * MIB - 4 * (64 * MIB + MIB / 2);
+    let slab = 8 * MIB + (5 * 2 + 1) * 4096;
+    12 * free / (9 * slab)
+}
+
 /// Nodes of twelve disks of 1 TB with parity, two copies over the nodes: published as about 10.5 TB on 2 nodes, 15.7 on
 /// 3 and more than 50 on 10; a mirror of mirrors keeps four copies, so a quarter is data.
 #[test]
@@ -98,17 +109,39 @@ fn copies_over_nodes_with_parity_have_the_published_sizes() {
     };
     let one = room(2, "mirror:2/parity");
     let row = 64 << 20;
+    // Slabs end where they end, and a few megabytes of each disk are rounded.
+    let exact = rows_of_a_node() * row;
+    assert!(one <= exact && one * 1000 >= exact * 999, "{one} of {exact}");
     for (count, halves, published_gb) in [(2, 2, 10_500), (3, 3, 15_700), (10, 10, 50_000)] {
         let found = room(count, "mirror:2/parity");
         // Two nodes hold one copy each; n nodes hold n halves of that, whole rows.
         assert_eq!(found, one / row * halves / 2 * row, "{count} nodes");
         let published: u64 = published_gb * 1_000_000_000;
         assert!(found >= published, "{count} nodes: {found}");
-        assert!(count == 10 || found * 99 <= published * 100, "{count} nodes: {found}");
+        // With 8 + 1 columns and two copies, 3 nodes have 36 TB x 8/9 / 2 = 16 TB for data and tables, 1.9 % above the
+        // published figure. Of that the tables of a slab take 11 of its 2059 blocks, which leaves 15.914 TB, and the map
+        // and the reserve 0.13 % of a disk, which leaves 15.894 TB: 1.24 % above. A slab rounded up to 64 KiB would have
+        // 2064 blocks and give 15.855 TB, within one per cent.
+        assert!(count == 10 || found * 1000 <= published * 1013, "{count} nodes: {found}");
     }
     let raw = 24 * 1_000_000_000_000;
     let quarter = room(2, "mirror:2/mirror:2");
     assert!(quarter * 4 <= raw && quarter * 4 * 100 >= raw * 98, "{quarter}");
+}
+
+/// A mixed space on large disks alike costs its published share of three copies and of dual parity as wide as there are
+/// disks, whether rows are placed one by one or many at once; 2 % are for tables, the map and the reserve.
+#[test]
+fn mixed_spaces_cost_the_mean_of_their_parts() {
+    for (count, size_gb) in [(4u64, 1000u64), (5, 50), (5, 1000), (8, 1000), (12, 1000)] {
+        let found = usable(&[&format!("{count}x{size_gb}GB")], "mixed:30");
+        let raw = count * size_gb * 1_000_000_000;
+        // Data columns, and a hundred times the raw bytes for a byte of data, as a fraction over them.
+        let data = (count - 2).min(12);
+        let cost = 30 * 3 * data + 70 * (data + 2);
+        let spent = found / 1000 * cost / (100 * data) * 1000;
+        assert!(spent <= raw && spent * 100 >= raw * 98, "{count} disks of {size_gb} GB: {spent} of {raw}");
+    }
 }
 
 /// Codes that the engine cannot make yet are planned and marked.
