@@ -61,7 +61,7 @@ impl Slab {
 
     /// Whether it holds everything and its disk is here.
     pub(crate) fn readable(&self, pool: &Pool) -> Option<Rc<Disk>> {
-        if self.stale.is_some() && !cfg!(feature = "bug-stale-copy-read") {
+        if self.stale.is_some() {
             return None;
         }
         self.present(pool)

@@ -382,7 +382,7 @@ fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
         let spot = row.shape.locate(block);
         let left = u32::try_from((data.len() - offset) / BLOCK).unwrap_or(u32::MAX);
         let count = spot.contiguous.min(left);
-        let first = if cfg!(feature = "bug-row-off-by-one") && block % 1024 == 1023 && spot.block > 0 {
+        let first = if cfg!(feature = "bug-row-off-by-one") && block % 64 == 63 && spot.block > 0 {
             spot.block - 1
         } else {
             spot.block
