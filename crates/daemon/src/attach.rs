@@ -170,22 +170,6 @@ fn fault_of(error: &SpaceError) -> Fault {
     }
 }
 
-/// Writes zeros that take room: for a range that may not become unallocated.
-pub(crate) async fn write_zeros(spaces: &Spaces, space: &Space, range: Range<u64>) -> Result<(), SpaceError> {
-    let mut zeros = spaces.pool().seams().data.take(ZEROS_BYTES).await;
-    zeros.fill(0);
-    let zeros = zeros.freeze();
-    let mut at = range.start;
-    while at < range.end {
-        // Up to the next multiple, so that later pieces are whole blocks.
-        let room = ZEROS_BYTES as u64 - at % ZEROS_BYTES as u64;
-        let length = usize::try_from(room.min(range.end - at)).unwrap_or(ZEROS_BYTES);
-        space.write(at, &zeros.slice(0..length), Durability::Cached).await?;
-        at += length as u64;
-    }
-    Ok(())
-}
-
 async fn read(space: &Space, request: ReadRequest, zeros: &[u8]) {
     let length = usize::try_from(request.len().0).unwrap_or(usize::MAX);
     match space.read(request.at().0, length).await {
@@ -232,7 +216,7 @@ async fn carry_out(spaces: Rc<Spaces>, space: Rc<Space>, asked: Asked, zeros: Rc
     match asked {
         Asked::Read(request) => read(&space, request, &zeros).await,
         Asked::Write(request) => write(&spaces, &space, request).await,
-        Asked::Flush(request) => match spaces.flush().await {
+        Asked::Flush(request) => match space.flush().await {
             Ok(()) => request.answer(),
             Err(error) => request.fail(fault_of(&error)),
         },
@@ -244,7 +228,7 @@ async fn carry_out(spaces: Rc<Spaces>, space: Rc<Space>, asked: Asked, zeros: Rc
         Asked::WriteZeroes(request) => {
             let (at, length) = (request.at().0, request.len().0);
             if space.is_thin() {
-                finish(request, write_zeros(&spaces, &space, at..at + length)).await;
+                finish(request, space.write_allocated_zeroes(at, length)).await;
             } else {
                 finish(request, space.write_zeroes(at, length)).await;
             }

@@ -23,8 +23,6 @@ use dolmen_pool::PoolError;
 use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
 use dolmen_units::{PoolId, SpaceId};
 
-use crate::attach::write_zeros;
-
 const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
 
 /// How long the listener rests when the system has no room for another connection.
@@ -157,7 +155,7 @@ impl Export for SpaceExport {
     }
 
     async fn flush(&self) -> Result<(), ExportError> {
-        self.served.spaces.flush().await.map_err(|error| told(&error))
+        self.served.space.flush().await.map_err(|error| told(&error))
     }
 
     async fn discard(&self, range: Range<u64>, durability: Durability) -> Result<(), ExportError> {
@@ -175,7 +173,8 @@ impl Export for SpaceExport {
             Holes::Forbidden if self.served.space.is_thin() => match effort {
                 Effort::OnlyFast => return Err(ExportError::NotFast),
                 Effort::Any => {
-                    let written = write_zeros(&self.served.spaces, &self.served.space, range).await;
+                    let space = &self.served.space;
+                    let written = space.write_allocated_zeroes(range.start, range.end - range.start).await;
                     written.map_err(|error| told(&error))?;
                 }
             },

@@ -443,7 +443,11 @@ impl Pool {
             if self.tail.get() == tail && self.now.borrow().epoch.id() == epoch.id() {
                 let source =
                     |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
-                return Ok(blocks_of(&read.map_err(source)?));
+                // What it does not say would be taken for flushed.
+                return read
+                    .map(|read| blocks_of(&read))
+                    .map_err(source)
+                    .inspect_err(|error| self.latch(error.to_string()));
             }
         }
     }

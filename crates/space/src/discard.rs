@@ -64,14 +64,18 @@ impl Space {
     }
 
     async fn discard_in_row(&self, index: u64, start: u64, end: u64) -> Result<(), SpaceError> {
-        let Some(row) = self.row(index).await? else { return Ok(()) };
         let range = blocks_of(start, end);
-        {
+        let row = loop {
+            let Some(row) = self.row(index).await? else { return Ok(()) };
             let _guard = row.locks.lock(range).await;
+            if self.shared.is_unresolved(&row) {
+                continue;
+            }
             if row.gone.get() || self.discard_blocks(&row, range).await? == 0 {
                 return Ok(());
             }
-        }
+            break Rc::clone(&row);
+        };
         if self.is_thin() { self.free_if_unused(&row).await } else { Ok(()) }
     }
 

@@ -131,16 +131,17 @@ impl Shared {
         Ok(self.keep(row, column, index, page))
     }
 
-    /// What the table on the disks says of a block, beside the table in memory; damage when none can be believed.
+    /// What the table on the disks says of a block, beside the table in memory; damage when none can be believed, `None` when
+    /// none answers.
     pub(crate) async fn state_on_disk(
         &self,
         row: &Rc<Row>,
         column: usize,
         (index, entry): (usize, usize),
         in_memory: &Page,
-    ) -> BlockState {
+    ) -> Option<BlockState> {
         if !row.is_formatted() {
-            return BlockState::Never;
+            return Some(BlockState::Never);
         }
         let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
         let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
@@ -148,7 +149,8 @@ impl Shared {
         let believed = found.iter().filter(|copy| copy.slab.stale.is_none() && copy.is_believed(knowledge));
         let newest =
             believed.filter_map(|copy| copy.newest.as_ref()).max_by_key(|(_, generation)| *generation);
-        newest.map_or(BlockState::Damaged, |(page, _)| page.state(entry))
+        let answers = found.iter().any(|copy| copy.slab.stale.is_none());
+        answers.then(|| newest.map_or(BlockState::Damaged, |(page, _)| page.state(entry)))
     }
 
     /// No copy of a page can be believed.

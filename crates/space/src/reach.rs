@@ -15,7 +15,9 @@ use crate::error::SpaceError;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
-use crate::recovery::{Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach};
+use crate::recovery::{
+    Claim, Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach, keep_latest,
+};
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
@@ -41,6 +43,14 @@ impl Shared {
         for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.gone.get()) {
             let mut claims = known.remove(key).unwrap_or_default();
             claims.retain(|place, _| wanted.contains(place));
+            for (column, block) in wanted {
+                let (index, entry) = place_in_page(*block);
+                let Some(page) = row.page(*column, index) else { continue };
+                // The log cannot say less than the table in memory; were a batch of it lost, the newest state is left.
+                let newest = || vec![Claim::of_table(row.id, &page, entry).undecided()];
+                claims.entry((*column, *block)).or_insert_with(newest);
+            }
+            claims.values_mut().for_each(keep_latest);
             tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
                 "unflushed blocks are out of reach");
             for body in encode_claims(row.space, row.index, &claims, Restating::Anew) {

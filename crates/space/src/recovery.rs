@@ -13,6 +13,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::locks::Range;
 use crate::pages::Knowledge;
 use crate::read::{Copy, matches_state};
 use crate::record::{BlockState, Stamp, Stretch, stretches};
@@ -47,6 +48,11 @@ impl Claim {
             intent: false,
             generation,
         }
+    }
+
+    /// The same, not covered by a flush.
+    pub(crate) fn undecided(self) -> Self {
+        Self { settled: false, ..self }
     }
 
     /// Whether another says the same, but for the checksum.
@@ -132,6 +138,11 @@ pub(crate) async fn recover(
             let Some((row, left, part)) = decided? else { continue };
             recovery.add(part);
             if !left.is_empty() {
+                let mut left = left;
+                left.values_mut().for_each(keep_latest);
+                if left.values().flatten().any(|claim| !claim.settled) {
+                    shared.unflushed_away.borrow_mut().insert((row.space, row.index));
+                }
                 shared.unresolved.borrow_mut().insert((row.space, row.index), left);
             }
             rows.push(row);
@@ -224,7 +235,10 @@ pub(crate) async fn recover_row(
     recovery: &mut Recovery,
 ) -> Result<RowClaims, SpaceError> {
     let mut left = RowClaims::new();
-    mark_absences(shared, row);
+    if below == Below::Memory {
+        // While the pool is open this is committed before.
+        mark_absences(shared, row);
+    }
     let held = shared.tickets.begin();
     let floors = floors_of(&claims);
     for ((column, block), claims) in claims {
@@ -253,10 +267,18 @@ pub(crate) async fn recover_row(
             Below::Disk if open.len() == claims.len() => {
                 shared.state_on_disk(row, column, (index, entry), &page).await
             }
-            Below::Disk | Below::Memory => page.state(entry),
+            Below::Disk | Below::Memory => Some(page.state(entry)),
         };
-        match decide(shared, space, row, (column, block), base, &open, recovery).await? {
-            Some(decided) => page.set(entry, decided, shared.stamp(), shared.now(&held)),
+        let decided = match base {
+            Some(base) => decide(shared, space, row, (column, block), base, &open, recovery).await?,
+            None => None,
+        };
+        match decided {
+            Some(decided) => {
+                page.set(entry, decided, shared.stamp(), shared.now(&held));
+                // What the copies were given is in their caches until a flush.
+                shared.note_unsettled(held.ticket(), row, column, Range { first: block, count: 1 });
+            }
             None => {
                 recovery.out_of_reach += 1;
                 left.insert((column, block), claims);
@@ -274,6 +296,13 @@ const CLAIMS_TOGETHER_MAX: usize = 4096;
 /// Claims of one block that are said again: a record has room for as many. A block that was written over more often since
 /// the last flush, and whose disk kept none of the latest, counts as lost.
 const CLAIMS_OF_BLOCK_MAX: usize = 1024;
+
+/// Keeps as many claims of a block as are said again: what a flush has covered, and the latest.
+pub(crate) fn keep_latest(claims: &mut Vec<Claim>) {
+    let covered = usize::from(claims.first().is_some_and(|claim| claim.settled));
+    let surplus = claims.len().saturating_sub(CLAIMS_OF_BLOCK_MAX);
+    claims.drain(covered..covered + surplus);
+}
 
 /// What records of claims are to the log before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,7 +377,6 @@ impl ClaimRun<'_> {
 fn runs_of(claims: &RowClaims) -> Vec<ClaimRun<'_>> {
     let mut runs: Vec<ClaimRun<'_>> = Vec::new();
     for ((column, block), claims) in claims {
-        let claims = claims.get(claims.len().saturating_sub(CLAIMS_OF_BLOCK_MAX)..).unwrap_or_default();
         match runs.last_mut().filter(|run| run.takes(*column, *block, claims)) {
             Some(run) => run.blocks.push(claims),
             None => runs.push(ClaimRun { column: *column, first: *block, blocks: vec![claims] }),

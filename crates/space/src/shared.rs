@@ -16,7 +16,7 @@ use crate::format::STATE_VALID;
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Below, Recovery, Restating, RowClaims, encode_claims, recover_row};
+use crate::recovery::{Below, Recovery, Restating, RowClaims, RowKey, encode_claims, recover_row};
 use crate::row::{Row, RowRecord};
 use crate::space::Space;
 use crate::table::Now;
@@ -97,6 +97,16 @@ struct Unsettled {
     row: Rc<Row>,
     column: usize,
     range: Range,
+}
+
+impl Unsettled {
+    fn key(&self) -> RowKey {
+        (self.row.space, self.row.index, self.row.id)
+    }
+
+    fn blocks(&self) -> std::ops::Range<u32> {
+        self.range.first..self.range.first + self.range.count
+    }
 }
 
 /// Shared by all spaces of a pool.
@@ -226,19 +236,21 @@ impl Shared {
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let _turn = self.resolve_turn.take().await;
         let key = (row.space, row.index);
-        let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
-        let places: Vec<(usize, u32)> = claims.keys().copied().collect();
         let mut recovery = Recovery::default();
         let left = {
             // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
             let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+            self.settle_absences(row).await?;
+            let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
+            let places: Vec<(usize, u32)> = claims.keys().copied().collect();
             let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?;
+            let lost = recovery.reverted + recovery.damaged + recovery.taken_as_found > 0;
+            if lost && self.is_unflushed_away(row) {
+                space.lost_unflushed.set(true);
+            }
             self.note_decided(key, &places, &left);
             left
         };
-        if recovery.reverted + recovery.damaged > 0 && self.is_unflushed_away(row) {
-            space.lost_unflushed.set(true);
-        }
         if let Some((column, block)) = left.keys().next() {
             return Err(self.unreadable(row, *column, *block as usize, UnreadableReason::Absent));
         }
@@ -347,22 +359,24 @@ impl Shared {
         }
         let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnsettledBlocks)> = BTreeMap::new();
         let mut away = BlocksOfRows::new();
-        self.unsettled.borrow_mut().retain(|entry| {
-            self.is_in_reach(&entry.row, entry.column) || {
-                let key = (entry.row.space, entry.row.index, entry.row.id);
-                let (_, blocks) = away.entry(key).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
-                blocks.extend(
-                    (entry.range.first..entry.range.first + entry.range.count)
-                        .map(|block| (entry.column, block)),
-                );
-                false
-            }
-        });
+        for entry in
+            self.unsettled.borrow().iter().filter(|entry| !self.is_in_reach(&entry.row, entry.column))
+        {
+            let (_, blocks) =
+                away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
+            blocks.extend(entry.blocks().map(|block| (entry.column, block)));
+        }
         self.leave_undecided(&away).await?;
+        // Only now, because whoever finds them neither here nor there would take them for flushed.
+        let is_away = |entry: &Unsettled| {
+            away.get(&entry.key())
+                .is_some_and(|(_, blocks)| blocks.contains(&(entry.column, entry.range.first)))
+        };
+        self.unsettled.borrow_mut().retain(|entry| !is_away(entry));
         for entry in &*self.unsettled.borrow() {
-            let key = (entry.row.space, entry.row.index, entry.row.id);
-            let (_, blocks) = by_row.entry(key).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
-            for block in entry.range.first..entry.range.first + entry.range.count {
+            let (_, blocks) =
+                by_row.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
+            for block in entry.blocks() {
                 blocks.insert(
                     entry.row.shape.row_block(entry.column, block),
                     (entry.column, block, entry.ticket),
@@ -394,10 +408,13 @@ impl Shared {
                 if body.len() > RECORD_BYTES_MAX {
                     self.pool.append_blocks(&body, Wait::Written).await?;
                     body.clear();
-                    guards.clear();
                 }
             }
             self.note_dirty(row);
+            // What is in the body is still locked when it is appended: a write in between would be recorded before it.
+            if body.is_empty() {
+                guards.clear();
+            }
         }
         if !body.is_empty() {
             self.pool.append_blocks(&body, Wait::Written).await?;

@@ -23,6 +23,9 @@ use crate::tickets::Held;
 /// Bytes of the record of a write of 1 MiB that lies in one column; longer ones spill to the heap.
 type Body = SmallVec<[u8; 1088]>;
 
+/// Bytes of zeros that are written at a time.
+const ZEROS_BYTES: usize = 64 * 1024;
+
 /// A part of a write that lies in one piece in one column.
 struct Part {
     column: usize,
@@ -63,6 +66,26 @@ impl Space {
         Ok(())
     }
 
+    /// Makes a range read as zeros and take room, in a thin space too: whoever writes there later finds it.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn write_allocated_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+        self.check_range(at, length)?;
+        let mut zeros = self.shared.pool.seams().data.take(ZEROS_BYTES).await;
+        zeros.fill(0);
+        let zeros = zeros.freeze();
+        let (mut from, end) = (at, at + length);
+        while from < end {
+            // Up to the next multiple, so that later pieces are whole blocks.
+            let room = ZEROS_BYTES as u64 - from % ZEROS_BYTES as u64;
+            let piece = usize::try_from(room.min(end - from)).unwrap_or(ZEROS_BYTES);
+            self.store(from, &zeros.slice(0..piece)).await?;
+            from += piece as u64;
+        }
+        Ok(())
+    }
+
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         self.shared.gate().await?;
@@ -84,7 +107,7 @@ impl Space {
         loop {
             let row = self.row_for_write(index).await?;
             let _guard = row.locks.lock(range).await;
-            if row.gone.get() {
+            if row.gone.get() || self.shared.is_unresolved(&row) {
                 continue;
             }
             // The space may have been made smaller while this waited for the lock.

@@ -304,6 +304,29 @@ async fn check_zeroed(lab: &Lab, space: &Space) -> Outcome {
     lab.expect(space, 3 << 20, mib, 0).await
 }
 
+/// Zeros that are asked to take room do so in a thin space too, across rows and from the middle of a block on.
+#[test]
+fn zeros_that_are_to_take_room_take_it() {
+    let bench = Bench::new(18, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), MIRROR);
+            spec.row = Some(Bytes::mib(1));
+            spec.sector = Bytes(512);
+            let space = spaces.create(spec).await?;
+            lab.write(&space, 1 << 20, 4096, 1).await?;
+            space.write_allocated_zeroes((1 << 20) + 512, 1 << 20).await?;
+            assert_eq!(space.claimed(), Bytes::mib(2), "both rows that the zeros touch");
+            let extents = space.block_status(1 << 20, 1 << 20, usize::MAX).await?;
+            assert!(extents.iter().all(|extent| extent.is_data), "no hole: {extents:?}");
+            lab.expect(&space, 1 << 20, 512, 1).await?;
+            lab.expect(&space, (1 << 20) + 512, 1 << 20, 0).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
 /// Of zeros that begin and end inside blocks, the blocks at the ends keep what the zeros did not reach.
 #[test]
 fn zeros_leave_the_rest_of_a_block_as_it_was() {
