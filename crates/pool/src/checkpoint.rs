@@ -13,17 +13,37 @@ use crate::pool::{ExcludeReason, Pool};
 
 /// Whoever keeps in memory what records of blocks in the log say.
 pub trait TableOwner {
-    /// Writes back and flushes everything that records below `below` changed, so that the log need not keep them.
+    /// Writes back and flushes everything that records below `below` changed, so that the log need not keep them. What has
+    /// no home but the log it appends again; it may call [`Pool::trim_log`] on the way.
     fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<(), PoolError>>;
 }
 
-/// The place in the log from which it is needed, as the checkpoint keeps it.
-pub(crate) fn anchor_of(place: Place) -> Anchor {
-    let mut anchor = [0; 64];
-    for (to, from) in anchor.iter_mut().zip(place.to_bytes()) {
-        *to = from;
+/// What a checkpoint says of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogNeed {
+    /// The place from which it is needed.
+    pub(crate) from: Place,
+    /// Changes of the map in batches before this one are in the checkpoint.
+    pub(crate) applied: Lsn,
+}
+
+impl LogNeed {
+    /// A log of which nothing was written.
+    pub(crate) const ALL: Self = Self { from: Place::FIRST, applied: Place::FIRST.lsn };
+
+    pub(crate) fn to_anchor(self) -> Anchor {
+        let mut anchor = [0; 64];
+        let bytes = self.from.to_bytes().into_iter().chain(self.applied.0.to_le_bytes());
+        anchor.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        Anchor(anchor)
     }
-    Anchor(anchor)
+
+    pub(crate) fn from_anchor(Anchor(anchor): Anchor) -> Self {
+        let place = anchor.first_chunk().copied().unwrap_or_default();
+        let (_, behind) = anchor.split_at(place.len());
+        let applied = behind.first_chunk().copied().unwrap_or_default();
+        Self { from: Place::from_bytes(place), applied: Lsn(u64::from_le_bytes(applied)) }
+    }
 }
 
 impl Pool {
@@ -44,18 +64,42 @@ impl Pool {
     pub async fn checkpoint(self: &Rc<Self>) -> Result<(), PoolError> {
         let _turn = self.checkpoint_turn.take().await;
         let log = Rc::clone(self.writable_log()?);
+        let epoch = self.epoch().number;
         let cut = log.cut();
         self.written_below(cut).await?;
-        let owner = self.table_owner();
-        if let Some(owner) = &owner {
-            owner.write_back(cut).await?;
+        match self.table_owner() {
+            Some(owner) => {
+                owner.write_back(cut).await?;
+                self.trim_log(cut, cut).await?;
+            }
+            // Nobody has block records yet, or recovery has not read them: then they must stay.
+            None => self.commit_map(LogNeed { from: self.tail.get(), applied: cut }).await?,
         }
-        // Without an owner nobody has block records yet, or recovery has not read them: then they must stay.
-        let place = if owner.is_some() { log.place_of(cut) } else { None };
-        let place = place.unwrap_or(self.tail.get());
+        self.carried.set(log.usage().used_bytes);
+        self.carried_in.set(epoch);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Commits the map, and that the log is needed from `needed` on, with changes of the map before `applied` in it; then
+    /// trims the log. For a checkpoint, and for the owner of the tables within one: there is no other order in which the log
+    /// could be given up piece by piece.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub async fn trim_log(self: &Rc<Self>, needed: Lsn, applied: Lsn) -> Result<(), PoolError> {
+        let log = Rc::clone(self.writable_log()?);
+        let from = log.place_of(needed).unwrap_or(self.tail.get());
+        self.commit_map(LogNeed { from, applied }).await?;
+        self.tail.set(from);
+        log.trim(from);
+        Ok(())
+    }
+
+    async fn commit_map(self: &Rc<Self>, need: LogNeed) -> Result<(), PoolError> {
         loop {
-            match self.store.checkpoint(anchor_of(place)).await {
-                Ok(()) => break,
+            match self.store.checkpoint(need.to_anchor()).await {
+                Ok(()) => return Ok(()),
                 Err(CheckpointError::Replicas { failed, .. }) => {
                     for failure in failed {
                         self.exclude_id(failure.disk, ExcludeReason::MissedCommit).await?;
@@ -67,20 +111,17 @@ impl Pool {
                 Err(source) => return Err(PoolError::Checkpoint { name: self.name.clone(), source }),
             }
         }
-        self.tail.set(place);
-        log.trim(place);
-        self.carried.set(log.usage().used_bytes);
-        self.changed.notify_all();
-        Ok(())
     }
 
-    /// Whether the log is half full, and a quarter of it was written since the last checkpoint left what it could not trim; or was written by so many epochs that a label will soon not tell them apart.
+    /// Whether the log is half full, and a quarter of it was written since the last checkpoint left what it could not trim;
+    /// or was written by so many epochs that a label will soon not tell them apart.
     fn wants_checkpoint(&self) -> bool {
         let half_full = self.log.as_ref().is_some_and(|log| {
             let usage = log.usage();
             let written = usage.used_bytes.saturating_sub(self.carried.get());
             let half_full = usage.used_bytes * 2 > usage.capacity_bytes && written * 4 > usage.capacity_bytes;
-            half_full || self.is_full(usage)
+            let worth_a_try = self.is_occupied(usage) && self.may_carry_less(usage);
+            half_full || self.is_full(usage) && written > 0 || worth_a_try
         });
         self.table_owner().is_some() && (half_full || self.now.borrow().epoch.spans().len() > SPANS_MAX / 2)
     }

@@ -12,13 +12,13 @@ use dolmen_disk::{
     Contents, Extent, Generation, Label, METADATA_AT, Member, MemberState, look, wipe, write_label,
 };
 use dolmen_epoch::{EpochRecord, Owner};
-use dolmen_journal::{Place, Ring};
+use dolmen_journal::Ring;
 use dolmen_store::{Area, Replica, Store};
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, Lsn, Name, PoolId};
 
 use crate::arbiter::Arbiter;
 use crate::change::Purpose;
-use crate::checkpoint::anchor_of;
+use crate::checkpoint::LogNeed;
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::VOTERS_WANTED;
@@ -95,7 +95,7 @@ pub async fn create(
         .map(|(device, member)| Replica { disk: member.disk, device: Rc::clone(device) })
         .collect();
     let (_, area) = areas(log, pages);
-    Store::format(seams, Epoch(1), pool, area, &replicas, anchor_of(Place::FIRST)).await?;
+    Store::format(seams, Epoch(1), pool, area, &replicas, LogNeed::ALL.to_anchor()).await?;
     let generation = Generation { epoch: epoch.clone(), members: members.clone() };
     let label = |extent: &Extent, member: &Member| Label {
         pool,

@@ -231,8 +231,20 @@ pub enum PoolError {
         /// How large it may be.
         limit: Bytes,
     },
+    /// So much of the log is kept for disks that are away that nothing more fits.
+    #[error(
+        "{kept} of the {of} of log of pool {name} are kept for spaces whose disks are away; attach those disks, or delete those spaces"
+    )]
+    LogOccupied {
+        /// Its name.
+        name: Name,
+        /// How much is kept.
+        kept: Bytes,
+        /// Of how much.
+        of: Bytes,
+    },
     /// No voter could give back what the log says.
-    #[error("the log of pool {name} could not be read")]
+    #[error("the log of pool {name} could not be read from any disk; see to its disks, then restart dolmen")]
     LogUnreadable {
         /// Its name.
         name: Name,

@@ -36,4 +36,4 @@ pub use disk::{Disk, DiskCounters, DiskState};
 pub use error::{CreateError, OpenError, PoolError};
 pub use free::{RUNS_MAX, Run};
 pub use open::{OpenMode, OpenOptions, Opened, open};
-pub use pool::{DiskRoom, ExcludeReason, Pool, PoolState, RecoveredBlock};
+pub use pool::{DiskRoom, ExcludeReason, Pool, PoolState, RecordedBlocks, RecoveredBlock};

@@ -15,10 +15,11 @@ use dolmen_disk::{Extent, Generation, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_store::{Replica, Store, StoreOptions};
-use dolmen_units::{DiskId, Epoch, PoolId};
+use dolmen_units::{DiskId, Epoch, Lsn, PoolId};
 
 use crate::arbiter::Arbiter;
 use crate::change::decode_edits;
+use crate::checkpoint::LogNeed;
 use crate::create::areas;
 use crate::discover::Candidate;
 use crate::disk::Disk;
@@ -26,7 +27,7 @@ use crate::epochs::mark_absent;
 use crate::error::{OpenError, PoolError};
 use crate::free::{FreeMap, Run};
 use crate::keys;
-use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecoveredBlock};
+use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
 
 /// Pages of the metadata map that are kept in memory, at most: 64 MiB.
 const CACHE_PAGES_MAX: usize = 4096;
@@ -144,6 +145,8 @@ struct Read {
     store: Rc<Store>,
     stale: Vec<DiskId>,
     tail: Place,
+    /// Changes of the map in batches before this one are in the store.
+    applied: Lsn,
     recovered: Recovered,
     sources: Vec<LogCopy>,
 }
@@ -180,15 +183,14 @@ impl Opening<'_> {
         let replicas: Vec<Replica> = devices().map(|(disk, device)| Replica { disk, device }).collect();
         let options = StoreOptions { cache_pages_max: CACHE_PAGES_MAX };
         let (store, opened) = Store::open(self.seams, token, first.pool, area, &replicas, options).await?;
-        let anchor: [u8; 16] = opened.anchor.0.first_chunk().copied().unwrap_or([0; 16]);
-        let tail = Place::from_bytes(anchor);
+        let LogNeed { from: tail, applied } = LogNeed::from_anchor(opened.anchor);
         let copies: Vec<LogCopy> = devices().map(|(disk, device)| LogCopy { disk, device }).collect();
         let spans = spans_of(&self.build_on);
         let recovered = recover(self.seams, token, first.pool, ring, &copies, tail, &spans).await?;
         if let Some(damage) = recovered.damage().first() {
             return Err(OpenError::LogDamage { what: damage.to_string() });
         }
-        Ok(Read { generation, store, stale: opened.stale, tail, recovered, sources: copies })
+        Ok(Read { generation, store, stale: opened.stale, tail, applied, recovered, sources: copies })
     }
 
     async fn read(
@@ -379,6 +381,7 @@ impl Opening<'_> {
             checkpoint_turn: Turn::default(),
             checkpoint_bell: Notify::new(),
             carried: Cell::new(0),
+            carried_in: Cell::default(),
             voters_bell: Rc::default(),
             table_owner: RefCell::new(None),
             state: RefCell::new(state),
@@ -395,6 +398,8 @@ impl Opening<'_> {
 fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
     for (lsn, record) in read.recovered.records() {
         match record.kind {
+            // An older change again would undo what a checkpoint wrote without the log.
+            RECORD_META if lsn < read.applied => {}
             RECORD_META => {
                 let edits = decode_edits(record.body);
                 let edits = edits
@@ -414,24 +419,25 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
             }
         }
     }
-    Ok(blocks_of(&read.recovered))
+    Ok(blocks_of(&read.recovered).map(RecordedBlocks::to_recovered).collect())
 }
 
 /// Records of blocks, in order.
-fn blocks_of(recovered: &Recovered) -> Vec<RecoveredBlock> {
+fn blocks_of(recovered: &Recovered) -> impl Iterator<Item = RecordedBlocks<'_>> {
     let settled = recovered.settled();
     let blocks = recovered.records().filter(|(_, record)| record.kind == RECORD_BLOCKS);
-    blocks
-        .map(|(lsn, record)| RecoveredBlock { lsn, settled: lsn <= settled, body: record.body.to_vec() })
-        .collect()
+    blocks.map(move |(lsn, record)| RecordedBlocks { lsn, settled: lsn <= settled, body: record.body })
 }
 
 impl Pool {
-    /// Records of blocks that were written to the log before this call and that it still needs, in order.
+    /// Shows the records of blocks that were written to the log before this call and that it still needs, in order.
     ///
     /// # Errors
-    /// When the log cannot be read from any voter, or the pool cannot be written.
-    pub async fn recorded_blocks(&self) -> Result<Vec<RecoveredBlock>, PoolError> {
+    /// When the log cannot be read from any voter, or the pool cannot be written; and what `visit` says.
+    pub async fn recorded_blocks(
+        &self,
+        visit: impl FnMut(RecordedBlocks<'_>) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
         self.written_below(self.cut()?).await?;
         let (ring, _) = areas(self.log_bytes, self.page_bytes);
         loop {
@@ -440,15 +446,14 @@ impl Pool {
             let (copies, _) = self.copies_of(epoch.voters());
             let read = recover(&self.seams, epoch.number(), self.id, ring, &copies, tail, &spans).await;
             // What was trimmed meanwhile may have been overwritten while it was read.
-            if self.tail.get() == tail && self.now.borrow().epoch.id() == epoch.id() {
-                let source =
-                    |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
-                // What it does not say would be taken for flushed.
-                return read
-                    .map(|read| blocks_of(&read))
-                    .map_err(source)
-                    .inspect_err(|error| self.latch(error.to_string()));
+            if self.tail.get() != tail || self.now.borrow().epoch.id() != epoch.id() {
+                continue;
             }
+            let source =
+                |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
+            // What it does not say would be taken for flushed.
+            let read = read.map_err(source).inspect_err(|error| self.latch(error.to_string()))?;
+            return blocks_of(&read).try_for_each(visit);
         }
     }
 }

@@ -42,6 +42,9 @@ pub enum PoolState {
     Latched(String),
 }
 
+/// Sixteenths of the log that a checkpoint may leave in use before writes are refused.
+const CARRIED_SIXTEENTHS_MAX: u64 = 11;
+
 /// Why a disk is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExcludeReason {
@@ -64,6 +67,32 @@ pub struct RecoveredBlock {
     pub settled: bool,
     /// The record.
     pub body: Vec<u8>,
+}
+
+impl RecoveredBlock {
+    /// The same, to look at.
+    #[must_use]
+    pub fn as_recorded(&self) -> RecordedBlocks<'_> {
+        RecordedBlocks { lsn: self.lsn, settled: self.settled, body: &self.body }
+    }
+}
+
+/// A record of blocks in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordedBlocks<'a> {
+    /// Its place in the log.
+    pub lsn: Lsn,
+    /// Whether a flush covered what it describes.
+    pub settled: bool,
+    /// The record.
+    pub body: &'a [u8],
+}
+
+impl RecordedBlocks<'_> {
+    /// The same, to keep.
+    pub(crate) fn to_recovered(self) -> RecoveredBlock {
+        RecoveredBlock { lsn: self.lsn, settled: self.settled, body: self.body.to_vec() }
+    }
 }
 
 /// Room on a member.
@@ -106,6 +135,8 @@ pub struct Pool {
     pub(crate) checkpoint_bell: Notify,
     /// Bytes of the log that the last checkpoint left in use.
     pub(crate) carried: Cell<u64>,
+    /// The epoch in which it began.
+    pub(crate) carried_in: Cell<Epoch>,
     /// Rings when there may be too few voters.
     pub(crate) voters_bell: Rc<Notify>,
     pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
@@ -244,24 +275,49 @@ impl Pool {
     /// Waits until the log has room for ordinary records. Called before anything is held that a checkpoint waits for.
     ///
     /// # Errors
-    /// When the pool cannot be written.
+    /// When the pool cannot be written, and [`PoolError::LogOccupied`].
     pub async fn wait_for_log(&self) -> Result<(), PoolError> {
         loop {
             let log = self.writable_log()?;
             let usage = log.usage();
             let trimmed = self.changed.wait();
-            if !self.is_full(usage) {
+            if !self.is_full(usage) && !self.is_occupied(usage) {
                 return Ok(());
+            }
+            if self.is_occupied(usage) && !self.may_carry_less(usage) {
+                return Err(PoolError::LogOccupied {
+                    name: self.name.clone(),
+                    kept: Bytes(self.carried.get()),
+                    of: Bytes(usage.capacity_bytes),
+                });
             }
             self.checkpoint_bell.notify_all();
             trimmed.await;
         }
     }
 
-    /// Whether ordinary records have to wait: at three quarters, or, where a checkpoint leaves that much, a bit above it.
+    /// Whether ordinary records have to wait for a checkpoint.
     pub(crate) fn is_full(&self, usage: Usage) -> bool {
-        let part = usage.capacity_bytes / 16;
-        usage.used_bytes > (12 * part).max(self.carried.get() + part)
+        usage.used_bytes > usage.capacity_bytes / 16 * 12
+    }
+
+    /// Whether the last checkpoint had to leave so much in the log that there is no room to go on: above it, records that
+    /// wait, those that follow the loss of a disk, and the next checkpoint's own still have to fit.
+    pub(crate) fn is_occupied(&self, usage: Usage) -> bool {
+        self.carried.get() > usage.capacity_bytes / 16 * CARRIED_SIXTEENTHS_MAX
+    }
+
+    /// Whether another checkpoint may leave less than the last one did: a disk is back, or something was freed.
+    pub(crate) fn may_carry_less(&self, usage: Usage) -> bool {
+        usage.used_bytes != self.carried.get() || self.carried_in.get() != self.epoch().number
+    }
+
+    /// Fails where nothing can be written.
+    ///
+    /// # Errors
+    /// [`PoolError::ReadOnly`] or [`PoolError::Latched`].
+    pub fn check_writable(&self) -> Result<(), PoolError> {
+        self.writable_log().map(drop)
     }
 
     /// Length of the log's ring and of the page area on every voter.

@@ -14,6 +14,7 @@
 //! - Nothing is acknowledged while a disk that missed it counts as holding it.
 //! - A ticket is never held while waiting for room in the log: making room waits for tickets.
 
+mod carry;
 mod discard;
 mod error;
 mod format;

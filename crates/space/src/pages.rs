@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
-use dolmen_journal::Wait;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
@@ -14,11 +13,9 @@ use dolmen_checksum::crc64;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
-use crate::locks::Range;
 use crate::record::BlockState;
-use crate::recovery::{Claim, Restating, RowClaims, RowKey, collect, encode_claims};
 use crate::row::{Row, Slab};
-use crate::shared::{Incident, IncidentKind, Shared, place_in_page};
+use crate::shared::{Incident, IncidentKind, Shared};
 use crate::table::{Page, PageName};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
@@ -360,65 +357,6 @@ impl Shared {
         })
     }
 
-    /// Records again what tables say of blocks that the log names and that no disk which is here could take: the log is
-    /// their only home until the disk is back. Whether there was anything. Never called with a table turn: whoever holds a
-    /// row's lock may wait for that.
-    async fn carry_out_of_reach(&self, rows: &[Rc<Row>]) -> Result<bool, SpaceError> {
-        let away: BTreeMap<RowKey, (&Rc<Row>, Vec<usize>)> = rows
-            .iter()
-            .filter(|row| !row.gone.get())
-            .map(|row| ((row.space, row.index, row.id), (row, self.columns_of_log(row))))
-            .filter(|(_, (_, columns))| !columns.is_empty())
-            .collect();
-        if away.is_empty() {
-            return Ok(false);
-        }
-        let mut named: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
-        for record in self.pool.recorded_blocks().await? {
-            collect(self, &record, |key| away.contains_key(key), &mut named)?;
-        }
-        for (key, claims) in named {
-            if let Some((row, columns)) = away.get(&key) {
-                let blocks = claims.into_keys().filter(|(column, _)| columns.contains(column));
-                self.carry_blocks(row, blocks.collect()).await?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Columns of a row whose tables have no home but the log. Tables are believed once a commit says that all of a row's
-    /// are there; until then none are.
-    fn columns_of_log(&self, row: &Row) -> Vec<usize> {
-        let withheld =
-            |column| (0..row.map(column).pages()).any(|index| self.is_withheld(row, column, index));
-        let away: Vec<usize> = (0..row.shape.columns())
-            .filter(|column| !self.is_in_reach(row, *column) || withheld(*column))
-            .collect();
-        if away.is_empty() || row.is_formatted() { away } else { (0..row.shape.columns()).collect() }
-    }
-
-    /// Says again what the table in memory says of blocks, with the stamps that they have.
-    async fn carry_blocks(&self, row: &Rc<Row>, blocks: Vec<(usize, u32)>) -> Result<(), SpaceError> {
-        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        if row.gone.get() {
-            return Ok(());
-        }
-        let mut claims = RowClaims::new();
-        for (column, block) in
-            blocks.into_iter().filter(|(column, block)| !self.is_undecided(row, *column, *block))
-        {
-            let (index, entry) = place_in_page(block);
-            // A page that is not in memory says nothing that its disk does not say.
-            let Some(page) = row.page(column, index) else { continue };
-            claims.insert((column, block), vec![Claim::of_table(row.id, &page, entry)]);
-        }
-        for body in encode_claims(row.space, row.index, &claims, Restating::Again) {
-            self.pool.append_blocks(&body, Wait::Written).await?;
-        }
-        self.note_dirty(row);
-        Ok(())
-    }
-
     /// Writes the block at the end of every slab that says what it is.
     pub(crate) async fn write_headers(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let mut headers = Vec::new();
@@ -458,9 +396,8 @@ impl Shared {
     }
 
     /// Writes back and flushes what is dirty, so that the log need not keep it.
-    async fn write_back_all(&self) -> Result<(), SpaceError> {
+    async fn write_back_all(&self, below: Lsn) -> Result<(), SpaceError> {
         self.write_backs.set(self.write_backs.get() + 1);
-        self.carry_unresolved().await?;
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
         let flushed = self.flush().await;
@@ -505,11 +442,7 @@ impl Shared {
                 self.commit_formatted(row).await?;
             }
         }
-        if self.carry_out_of_reach(&rows).await? {
-            // What was flushed is settled again, or else a damaged block would be taken for one in flight.
-            self.force_flush().await?;
-        }
-        Ok(())
+        self.carry(&rows, below).await
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
@@ -550,9 +483,9 @@ const _: () =
     assert!(GRAIN_BYTES.is_multiple_of(PAGE_BYTES as u64), "a page never straddles two runs of a slab");
 
 impl TableOwner for Shared {
-    fn write_back(&self, _below: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {
+    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {
         Box::pin(async move {
-            self.write_back_all().await.map_err(|error| match error {
+            self.write_back_all(below).await.map_err(|error| match error {
                 SpaceError::Pool(error) => error,
                 other => PoolError::Corrupt { name: self.pool_name().clone(), what: other.to_string() },
             })

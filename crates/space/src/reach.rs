@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
 use dolmen_journal::Wait;
-use dolmen_pool::ExcludeReason;
+use dolmen_pool::{ExcludeReason, RecordedBlocks};
 
 use crate::error::SpaceError;
 use crate::locks::Range;
@@ -32,14 +32,25 @@ type ByColumn = BTreeMap<usize, Vec<u32>>;
 impl Shared {
     /// Keeps all that the log says of blocks that nobody can decide now, and says it again, so that no flush counts them in.
     /// Their spaces cannot be flushed until the blocks are decided.
-    pub(crate) async fn leave_undecided(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
+    pub(crate) async fn leave_undecided(&self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
         if blocks.is_empty() {
             return Ok(());
         }
-        let mut known: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
-        for record in self.pool.recorded_blocks().await? {
-            collect(self, &record, |key| blocks.contains_key(key), &mut known)?;
+        for (key, (row, places)) in blocks {
+            let mut leaving = self.leaving.borrow_mut();
+            leaving.entry(key).or_insert_with(|| (row, BTreeSet::new())).1.extend(places);
         }
+        let _turn = self.leave_turn.take().await;
+        // The log is read once for all that came while it was being read: a disk that leaves fails many writes.
+        let blocks = std::mem::take(&mut *self.leaving.borrow_mut());
+        if blocks.is_empty() {
+            // Done by the one before, unless that failed, which stops the pool.
+            return Ok(self.pool.check_writable()?);
+        }
+        let mut known: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
+        let visit =
+            |record: RecordedBlocks<'_>| collect(self, record, |key| blocks.contains_key(key), &mut known);
+        self.pool.recorded_blocks(visit).await?;
         for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.gone.get()) {
             let mut claims = known.remove(key).unwrap_or_default();
             claims.retain(|place, _| wanted.contains(place));
@@ -138,7 +149,7 @@ impl Space {
             return Ok(());
         }
         let key = (row.space, row.index, row.id);
-        self.shared.leave_undecided(&BTreeMap::from([(key, (Rc::clone(row), undecided))])).await
+        self.shared.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), undecided))])).await
     }
 
     /// What a block is after a failed write, on all copies; `None` when no copy that answers has the one or the other.

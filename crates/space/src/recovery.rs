@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
-use dolmen_pool::{ExcludeReason, RecoveredBlock};
-use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
+use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock};
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
@@ -115,7 +115,7 @@ pub(crate) async fn recover(
     let mut recovery = Recovery::default();
     let mut by_row: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
     for record in blocks {
-        collect(shared, record, |_| true, &mut by_row)?;
+        collect(shared, record.as_recorded(), |_| true, &mut by_row)?;
     }
     let mut rows = Vec::new();
     let mut waiting = by_row
@@ -176,19 +176,23 @@ fn mark_absences(shared: &Shared, row: &Row) {
     }
 }
 
+impl Shared {
+    /// The error for a record of blocks that makes no sense.
+    pub(crate) fn malformed(&self, lsn: Lsn) -> PoolError {
+        let what = format!("a malformed record of blocks at {lsn}");
+        PoolError::Corrupt { name: self.pool_name().clone(), what }
+    }
+}
+
 /// Adds what a record says of rows that are wanted.
 pub(crate) fn collect(
     shared: &Shared,
-    record: &RecoveredBlock,
+    record: RecordedBlocks<'_>,
     wanted: impl Fn(&RowKey) -> bool,
     by_row: &mut BTreeMap<RowKey, RowClaims>,
-) -> Result<(), SpaceError> {
-    for read in stretches(&record.body) {
-        let corrupt = || {
-            let what = format!("a malformed record of blocks at {}", record.lsn);
-            dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }
-        };
-        let read = read.ok_or_else(corrupt)?;
+) -> Result<(), PoolError> {
+    for read in stretches(record.body) {
+        let read = read.ok_or_else(|| shared.malformed(record.lsn))?;
         let stretch = read.stretch;
         let key = (stretch.space, stretch.row_index, stretch.row);
         if !wanted(&key) {

@@ -16,7 +16,7 @@ use crate::format::STATE_VALID;
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Below, Recovery, Restating, RowClaims, RowKey, encode_claims, recover_row};
+use crate::recovery::{Below, Recovery, RowClaims, RowKey, recover_row};
 use crate::row::{Row, RowRecord};
 use crate::space::Space;
 use crate::table::Now;
@@ -30,7 +30,7 @@ const RESTAMP_SHARE: u64 = 8;
 /// Rows that are recorded again at once: their metadata fits one change.
 const RESTAMP_ROWS: usize = 128;
 /// Bytes of a record of many blocks, at most.
-const RECORD_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
 const INCIDENTS_MAX: usize = 1000;
 
@@ -133,6 +133,11 @@ pub(crate) struct Shared {
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
     pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
     resolve_turn: Turn,
+    /// Held while decisions are made durable, for all that were taken before.
+    settle_turn: Turn,
+    /// Blocks that are about to be left undecided, and the turn of whoever does it for all of them.
+    pub(crate) leaving: RefCell<BlocksOfRows>,
+    pub(crate) leave_turn: Turn,
     /// Recovery is under way: what it decided is in memory, and the log still holds the records that it decided about. A
     /// settled mark now would call them covered by a flush, and a second crash would then believe the last of them.
     pub(crate) recovering: Cell<bool>,
@@ -162,6 +167,9 @@ impl Shared {
             write_backs: Cell::new(0),
             unflushed_away: RefCell::default(),
             resolve_turn: Turn::default(),
+            settle_turn: Turn::default(),
+            leaving: RefCell::default(),
+            leave_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
             page_count: Cell::new(0),
@@ -234,30 +242,43 @@ impl Shared {
 
     /// Decides what the log says of a row, now that its disks may be here.
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let _turn = self.resolve_turn.take().await;
         let key = (row.space, row.index);
-        let mut recovery = Recovery::default();
-        let left = {
-            // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
-            let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-            self.settle_absences(row).await?;
-            let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
-            let places: Vec<(usize, u32)> = claims.keys().copied().collect();
-            let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?;
-            let lost = recovery.reverted + recovery.damaged + recovery.taken_as_found > 0;
-            if lost && self.is_unflushed_away(row) {
-                space.lost_unflushed.set(true);
+        {
+            let _turn = self.resolve_turn.take().await;
+            if self.unresolved.borrow().contains_key(&key) {
+                self.decide_row(space, row).await?;
             }
-            self.note_decided(key, &places, &left);
-            left
-        };
-        if let Some((column, block)) = left.keys().next() {
-            return Err(self.unreadable(row, *column, *block as usize, UnreadableReason::Absent));
         }
         // Nothing of the row is served before its decisions are durable.
-        self.pool.checkpoint().await?;
-        self.settling.borrow_mut().remove(&key);
+        let _turn = self.settle_turn.take().await;
+        if self.settling.borrow().contains_key(&key) {
+            let before = self.write_backs.get();
+            self.pool.checkpoint().await?;
+            self.settling.borrow_mut().retain(|_, decided| *decided > before);
+        }
         Ok(())
+    }
+
+    async fn decide_row(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let key = (row.space, row.index);
+        let mut recovery = Recovery::default();
+        // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
+        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        self.settle_absences(row).await?;
+        let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
+        let places: Vec<(usize, u32)> = claims.keys().copied().collect();
+        let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?;
+        let lost = recovery.reverted + recovery.damaged + recovery.taken_as_found > 0;
+        if lost && self.is_unflushed_away(row) {
+            space.lost_unflushed.set(true);
+        }
+        self.note_decided(key, &places, &left);
+        match left.keys().next() {
+            Some((column, block)) => {
+                Err(self.unreadable(row, *column, *block as usize, UnreadableReason::Absent))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Notes that blocks of a row are decided. Claims that came meanwhile stay.
@@ -280,18 +301,6 @@ impl Shared {
         late || self.unresolved.borrow().get(&key).is_some_and(|claims| {
             claims.keys().any(|(other, block)| *other == column && place_in_page(*block).0 == index)
         })
-    }
-
-    /// Records again what could not be decided, so that the log may be trimmed.
-    pub(crate) async fn carry_unresolved(&self) -> Result<(), SpaceError> {
-        let unresolved: Vec<_> =
-            self.unresolved.borrow().iter().map(|(row, claims)| (*row, claims.clone())).collect();
-        for ((space, index), claims) in unresolved {
-            for body in encode_claims(space, index, &claims, Restating::Anew) {
-                self.pool.append_blocks(&body, Wait::Written).await?;
-            }
-        }
-        Ok(())
     }
 
     /// Notes a write that no flush has covered.
@@ -366,7 +375,7 @@ impl Shared {
                 away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
             blocks.extend(entry.blocks().map(|block| (entry.column, block)));
         }
-        self.leave_undecided(&away).await?;
+        self.leave_undecided(away.clone()).await?;
         // Only now, because whoever finds them neither here nor there would take them for flushed.
         let is_away = |entry: &Unsettled| {
             away.get(&entry.key())

@@ -371,3 +371,63 @@ fn zeros_written_to_a_fixed_space_are_stored() {
         })
         .unwrap();
 }
+
+/// Half of the log tells what the table of a space has to be told whose only disk has left. Other spaces are written as if
+/// nothing were: the log is trimmed around it, however often it goes round; and when the disk is back, all of it is there.
+#[test]
+fn what_the_log_keeps_for_a_disk_that_left_stops_nobody() {
+    let bench = Bench::new(19, 3, Bytes::mib(128));
+    let large = bench.world.add_disk("large", dolmen_sim::DiskProfile::new(Bytes::gib(1)));
+    let mut lab = bench.lab();
+    lab.devices.push(large.attach(&bench.world));
+    let kept = Rc::new(RefCell::new(None));
+    let (keep, leaving) = (Rc::clone(&kept), Rc::clone(&large));
+    bench
+        .run_in(lab, async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("alone".parse()?, Bytes::mib(256), Resiliency::Simple);
+            spec.columns = Some(1);
+            let alone = spaces.create(spec).await?;
+            let wide = lab.space(&spaces, "wide", Bytes::mib(32), MIRROR).await?;
+            write_scattered(&lab, &alone, SCATTERED, 1).await?;
+            spaces.flush().await?;
+            leaving.vanish();
+            for fill in 2..16 {
+                write_scattered(&lab, &wide, 4000, fill).await?;
+                wide.flush().await?;
+            }
+            assert!(alone.read(0, 4096).await.is_err(), "its disk is away");
+            lab.expect(&wide, 8192, 4096, 15).await?;
+            *keep.borrow_mut() = Some((spaces, alone));
+            Ok(())
+        })
+        .unwrap();
+    large.come_back();
+    let again = large.attach(&bench.world);
+    bench
+        .run(async move |lab| {
+            let (spaces, alone) = kept.borrow_mut().take().ok_or("the pool is open")?;
+            spaces.rejoin(again).await?;
+            spaces.resync(&Progress::default()).await?;
+            for number in 0..SCATTERED {
+                lab.expect(&alone, number * 8192, 4096, 1).await?;
+            }
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Blocks that say nearly half of a small log full, each by itself.
+const SCATTERED: u64 = 20_000;
+
+/// Writes every other block, many at a time, so that records share batches.
+async fn write_scattered(lab: &Lab, space: &Space, count: u64, fill: u8) -> Outcome {
+    for first in (0..count).step_by(128) {
+        let numbers = first..count.min(first + 128);
+        let written = dolmen_block_io::sync::join_all(
+            numbers.map(|number| lab.write(space, number * 8192, 4096, fill)),
+        );
+        written.await.into_iter().collect::<Result<(), _>>()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! What has no home but the log is said again before the log is trimmed: claims that nobody can decide while their disks
+//! are away, and what tables on such disks have to be told.
+//!
+//! It is said in the order in which the log names it, a part at a time, and the log is trimmed behind each part. So a log
+//! that is full of it needs room for one part, not for all of it once more.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_journal::Wait;
+use dolmen_units::{Lsn, SpaceId};
+
+use crate::error::SpaceError;
+use crate::format::PAGE_ENTRIES;
+use crate::locks::{Range, RangeGuard};
+use crate::record::stretches;
+use crate::recovery::{Claim, Restating, RowClaims, RowKey, encode_claims};
+use crate::row::Row;
+use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
+
+/// Parts of the log that are said again at once, one of so many: a stretch of blocks that the log says in one piece may take
+/// ten times as much when each of its blocks has another stamp.
+const PARTS: u64 = 64;
+/// Bytes of the head of a stretch and of one state.
+const STRETCH_BYTES: u64 = 44;
+
+/// A stretch of blocks that the log names.
+struct Named {
+    lsn: Lsn,
+    key: RowKey,
+    column: usize,
+    range: Range,
+}
+
+/// Rows with columns whose tables have no home but the log, and those columns.
+type Homeless = BTreeMap<RowKey, (Rc<Row>, Vec<usize>)>;
+
+/// Blocks that were said again since the checkpoint began: a bit for each, by row, column and page.
+#[derive(Default)]
+struct Said(BTreeMap<(RowKey, usize, usize), [u64; PAGE_ENTRIES.div_ceil(64)]>);
+
+impl Said {
+    /// Notes a block; whether it is new.
+    fn add(&mut self, key: RowKey, column: usize, block: u32) -> bool {
+        let (page, entry) = place_in_page(block);
+        let bits = self.0.entry((key, column, page)).or_default();
+        let Some(word) = bits.get_mut(entry / 64) else { return false };
+        let bit = 1 << (entry % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+}
+
+/// Records that are gathered until they are worth a batch of the log. Rows stay locked until what is said of them is
+/// written: a write in between would be recorded before it.
+#[derive(Default)]
+struct Saying<'a> {
+    body: Vec<u8>,
+    /// That of the row of which something is being said is the last.
+    guards: Vec<RangeGuard<'a>>,
+}
+
+impl Saying<'_> {
+    async fn say(&mut self, shared: &Shared, body: &[u8]) -> Result<(), SpaceError> {
+        if self.body.len() + body.len() > RECORD_BYTES_MAX {
+            self.write(shared).await?;
+        }
+        self.body.extend_from_slice(body);
+        Ok(())
+    }
+
+    async fn write(&mut self, shared: &Shared) -> Result<(), SpaceError> {
+        if !self.body.is_empty() {
+            shared.pool.append_blocks(&self.body, Wait::Written).await?;
+            self.body.clear();
+        }
+        let last = self.guards.pop();
+        self.guards.clear();
+        self.guards.extend(last);
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Says again what the log has to keep although it is trimmed before `cut`: of these rows, and what is undecided. Never
+    /// called with a table turn: whoever holds a row's lock may wait for that.
+    pub(crate) async fn carry(&self, rows: &[Rc<Row>], cut: Lsn) -> Result<(), SpaceError> {
+        let homeless: Homeless = rows
+            .iter()
+            .filter(|row| !row.gone.get())
+            .map(|row| ((row.space, row.index, row.id), (Rc::clone(row), self.columns_of_log(row))))
+            .filter(|(_, (_, columns))| !columns.is_empty())
+            .collect();
+        if homeless.is_empty() && self.unresolved.borrow().is_empty() {
+            return Ok(());
+        }
+        let named = self.named_below(cut, &homeless).await?;
+        let mut said = Said::default();
+        let mut rest = named.as_slice();
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(self.length_of_part(rest));
+            self.say_undecided(part, &mut said).await?;
+            self.say_tables(part, &homeless, &mut said).await?;
+            // What was flushed is settled again, or else a damaged block would be taken for one in flight.
+            self.force_flush().await?;
+            if let Some(next) = behind.first() {
+                self.pool.trim_log(next.lsn, cut).await?;
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Columns of a row whose tables have no home but the log. Tables are believed once a commit says that all of a row's
+    /// are there; until then none are.
+    pub(crate) fn columns_of_log(&self, row: &Row) -> Vec<usize> {
+        let withheld =
+            |column| (0..row.map(column).pages()).any(|index| self.is_withheld(row, column, index));
+        let away: Vec<usize> = (0..row.shape.columns())
+            .filter(|column| !self.is_in_reach(row, *column) || withheld(*column))
+            .collect();
+        if away.is_empty() || row.is_formatted() { away } else { (0..row.shape.columns()).collect() }
+    }
+
+    /// What the log names of blocks that have no other home, in its order.
+    async fn named_below(&self, cut: Lsn, homeless: &Homeless) -> Result<Vec<Named>, SpaceError> {
+        let mut named = Vec::new();
+        let visit = |record: dolmen_pool::RecordedBlocks<'_>| {
+            if record.lsn >= cut {
+                return Ok(());
+            }
+            for read in stretches(record.body) {
+                let stretch = read.ok_or_else(|| self.malformed(record.lsn))?.stretch;
+                let key = (stretch.space, stretch.row_index, stretch.row);
+                let column = usize::from(stretch.column);
+                let range = Range { first: stretch.first, count: stretch.count };
+                let kept = homeless.get(&key).is_some_and(|(_, columns)| columns.contains(&column))
+                    || self.unresolved.borrow().contains_key(&(stretch.space, stretch.row_index));
+                if kept {
+                    named.push(Named { lsn: record.lsn, key, column, range });
+                }
+            }
+            Ok(())
+        };
+        self.pool.recorded_blocks(visit).await?;
+        Ok(named)
+    }
+
+    /// How many of these stretches are said at once: whole records, so that the log can be trimmed behind them.
+    fn length_of_part(&self, named: &[Named]) -> usize {
+        let (log, _) = self.pool.metadata_bytes();
+        let unresolved = self.unresolved.borrow();
+        let claims_of = |one: &Named| -> u64 {
+            let (space, index, _) = one.key;
+            let Some(claims) = unresolved.get(&(space, index)) else { return 0 };
+            let blocks = (one.column, one.range.first)..(one.column, one.range.first + one.range.count);
+            claims.range(blocks).map(|(_, claims)| claims.len() as u64).sum()
+        };
+        let mut bytes = 0;
+        let mut end = 0;
+        for record in named.chunk_by(|one, next| one.lsn == next.lsn) {
+            let size = |one: &Named| STRETCH_BYTES * (1 + claims_of(one)) + 4 * u64::from(one.range.count);
+            bytes += record.iter().map(size).sum::<u64>();
+            if end > 0 && bytes > log.0 / PARTS {
+                break;
+            }
+            end += record.len();
+        }
+        end
+    }
+
+    /// Says all claims of blocks that nobody can decide yet, in place of what the log says of them.
+    async fn say_undecided(&self, part: &[Named], said: &mut Said) -> Result<(), SpaceError> {
+        let mut wanted: BTreeMap<(SpaceId, u64), RowClaims> = BTreeMap::new();
+        for one in part {
+            let (space, index, _) = one.key;
+            let unresolved = self.unresolved.borrow();
+            let Some(claims) = unresolved.get(&(space, index)) else { continue };
+            let blocks = (one.column, one.range.first)..(one.column, one.range.first + one.range.count);
+            let new = claims.range(blocks).filter(|((column, block), _)| said.add(one.key, *column, *block));
+            wanted.entry((space, index)).or_default().extend(new.map(|(place, c)| (*place, c.clone())));
+        }
+        let mut saying = Saying::default();
+        for ((space, index), claims) in wanted {
+            for body in encode_claims(space, index, &claims, Restating::Anew) {
+                saying.say(self, &body).await?;
+            }
+        }
+        saying.write(self).await
+    }
+
+    /// Says what the tables in memory say of blocks, with the stamps that they have.
+    async fn say_tables(
+        &self,
+        part: &[Named],
+        homeless: &Homeless,
+        said: &mut Said,
+    ) -> Result<(), SpaceError> {
+        // In the order of rows, as everybody does who locks several.
+        let mut wanted: BTreeMap<RowKey, Vec<&Named>> = BTreeMap::new();
+        for one in part {
+            wanted.entry(one.key).or_default().push(one);
+        }
+        let mut saying = Saying::default();
+        for (key, stretches) in wanted {
+            let Some((row, columns)) = homeless.get(&key) else { continue };
+            saying.guards.push(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
+            if row.gone.get() {
+                continue;
+            }
+            let mut claims = RowClaims::new();
+            for one in stretches.into_iter().filter(|one| columns.contains(&one.column)) {
+                self.claims_of_tables(row, one, said, &mut claims);
+            }
+            for body in encode_claims(row.space, row.index, &claims, Restating::Again) {
+                saying.say(self, &body).await?;
+            }
+            self.note_dirty(row);
+            if saying.body.is_empty() {
+                saying.guards.clear();
+            }
+        }
+        saying.write(self).await
+    }
+
+    fn claims_of_tables(&self, row: &Rc<Row>, one: &Named, said: &mut Said, claims: &mut RowClaims) {
+        let end = one.range.first.saturating_add(one.range.count).min(row.shape.column_blocks(one.column));
+        for block in one.range.first..end {
+            let (index, entry) = place_in_page(block);
+            // A page that is not in memory says nothing that its disk does not say.
+            let Some(page) = row.page(one.column, index) else { continue };
+            if !self.is_undecided(row, one.column, block) && said.add(one.key, one.column, block) {
+                claims.insert((one.column, block), vec![Claim::of_table(row.id, &page, entry)]);
+            }
+        }
+    }
+}
