@@ -219,18 +219,11 @@ async fn carry_out(spaces: Rc<Spaces>, space: Rc<Space>, asked: Asked, zeros: Rc
             Ok(()) => request.answer(),
             Err(error) => request.fail(fault_of(&error)),
         },
-        Asked::Discard(request) => {
+        // Also the parts of blocks at the ends have to read as zeros. File systems zero their journals where they could
+        // discard, so a thin space takes room for zeros only when they are asked for by a way in that can say so.
+        Asked::Discard(request) | Asked::WriteZeroes(request) => {
             let (at, length) = (request.at().0, request.len().0);
-            // Also the parts of blocks at the ends have to read as zeros.
             finish(request, space.write_zeroes(at, length)).await;
-        }
-        Asked::WriteZeroes(request) => {
-            let (at, length) = (request.at().0, request.len().0);
-            if space.is_thin() {
-                finish(request, space.write_allocated_zeroes(at, length)).await;
-            } else {
-                finish(request, space.write_zeroes(at, length)).await;
-            }
         }
     }
 }

@@ -326,6 +326,13 @@ impl Pool {
         (self.log_bytes, self.page_bytes)
     }
 
+    /// Bytes of the log that are in use, of how many; none where the pool is only looked at.
+    #[must_use]
+    pub fn log_usage(&self) -> Option<(Bytes, Bytes)> {
+        let usage = self.log.as_ref()?.usage();
+        Some((Bytes(usage.used_bytes), Bytes(usage.capacity_bytes)))
+    }
+
     /// The log.
     ///
     /// # Errors
