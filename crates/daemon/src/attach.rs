@@ -161,7 +161,10 @@ fn fault_of(error: &SpaceError) -> Fault {
     match error {
         SpaceError::NoSpaceBelow { .. }
         | SpaceError::Pool(
-            PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. },
+            PoolError::NoSpace { .. }
+            | PoolError::Fragmented { .. }
+            | PoolError::MetadataFull { .. }
+            | PoolError::LogOccupied { .. },
         ) => Fault::NoRoom,
         SpaceError::Pool(PoolError::ReadOnly { .. }) => Fault::ReadOnly,
         SpaceError::Range { .. } | SpaceError::Gone { .. } => Fault::Invalid,

@@ -72,9 +72,10 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
     let code = match error {
         PoolError::ReadOnly { .. } => ErrorCode::ReadOnly,
         PoolError::Latched { .. } => ErrorCode::PoolStopped,
-        PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. } => {
-            ErrorCode::NoSpace
-        }
+        PoolError::NoSpace { .. }
+        | PoolError::Fragmented { .. }
+        | PoolError::MetadataFull { .. }
+        | PoolError::LogOccupied { .. } => ErrorCode::NoSpace,
         PoolError::TooLarge { .. } | PoolError::Full { .. } => ErrorCode::BadRequest,
         PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
         PoolError::Join { source, .. } => return create(source),

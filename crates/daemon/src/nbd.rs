@@ -107,7 +107,10 @@ fn told(error: &SpaceError) -> ExportError {
     let answer = match error {
         SpaceError::NoSpaceBelow { .. } => ExportError::NoSpace,
         SpaceError::Pool(
-            PoolError::NoSpace { .. } | PoolError::Fragmented { .. } | PoolError::MetadataFull { .. },
+            PoolError::NoSpace { .. }
+            | PoolError::Fragmented { .. }
+            | PoolError::MetadataFull { .. }
+            | PoolError::LogOccupied { .. },
         ) => ExportError::NoSpace,
         SpaceError::Pool(PoolError::ReadOnly { .. }) => ExportError::ReadOnly,
         SpaceError::Range { .. } => ExportError::OutOfRange,
