@@ -35,6 +35,10 @@ struct Named {
 /// Rows with columns whose tables have no home but the log, and those columns.
 type Homeless = BTreeMap<RowKey, (Rc<Row>, Vec<usize>)>;
 
+/// What nobody could decide when the checkpoint began. What is decided meanwhile is not durable before the next one, so the
+/// log still has to have the claims.
+pub(crate) type Undecided = BTreeMap<(SpaceId, u64), RowClaims>;
+
 /// Blocks that were said again since the checkpoint began: a bit for each, by row, column and page.
 #[derive(Default)]
 struct Said(BTreeMap<(RowKey, usize, usize), [u64; PAGE_ENTRIES.div_ceil(64)]>);
@@ -85,22 +89,27 @@ impl Saying<'_> {
 impl Shared {
     /// Says again what the log has to keep although it is trimmed before `cut`: of these rows, and what is undecided. Never
     /// called with a table turn: whoever holds a row's lock may wait for that.
-    pub(crate) async fn carry(&self, rows: &[Rc<Row>], cut: Lsn) -> Result<(), SpaceError> {
+    pub(crate) async fn carry(
+        &self,
+        rows: &[Rc<Row>],
+        undecided: &Undecided,
+        cut: Lsn,
+    ) -> Result<(), SpaceError> {
         let homeless: Homeless = rows
             .iter()
             .filter(|row| !row.gone.get())
             .map(|row| ((row.space, row.index, row.id), (Rc::clone(row), self.columns_of_log(row))))
             .filter(|(_, (_, columns))| !columns.is_empty())
             .collect();
-        if homeless.is_empty() && self.unresolved.borrow().is_empty() {
+        if homeless.is_empty() && undecided.is_empty() {
             return Ok(());
         }
-        let named = self.named_below(cut, &homeless).await?;
+        let named = self.named_below(cut, &homeless, undecided).await?;
         let mut said = Said::default();
         let mut rest = named.as_slice();
         while !rest.is_empty() {
-            let (part, behind) = rest.split_at(self.length_of_part(rest));
-            self.say_undecided(part, &mut said).await?;
+            let (part, behind) = rest.split_at(self.length_of_part(rest, undecided));
+            self.say_undecided(part, undecided, &mut said).await?;
             self.say_tables(part, &homeless, &mut said).await?;
             // What was flushed is settled again, or else a damaged block would be taken for one in flight.
             self.force_flush().await?;
@@ -124,7 +133,12 @@ impl Shared {
     }
 
     /// What the log names of blocks that have no other home, in its order.
-    async fn named_below(&self, cut: Lsn, homeless: &Homeless) -> Result<Vec<Named>, SpaceError> {
+    async fn named_below(
+        &self,
+        cut: Lsn,
+        homeless: &Homeless,
+        undecided: &Undecided,
+    ) -> Result<Vec<Named>, SpaceError> {
         let mut named = Vec::new();
         let visit = |record: dolmen_pool::RecordedBlocks<'_>| {
             if record.lsn >= cut {
@@ -136,7 +150,7 @@ impl Shared {
                 let column = usize::from(stretch.column);
                 let range = Range { first: stretch.first, count: stretch.count };
                 let kept = homeless.get(&key).is_some_and(|(_, columns)| columns.contains(&column))
-                    || self.unresolved.borrow().contains_key(&(stretch.space, stretch.row_index));
+                    || undecided.contains_key(&(stretch.space, stretch.row_index));
                 if kept {
                     named.push(Named { lsn: record.lsn, key, column, range });
                 }
@@ -148,12 +162,11 @@ impl Shared {
     }
 
     /// How many of these stretches are said at once: whole records, so that the log can be trimmed behind them.
-    fn length_of_part(&self, named: &[Named]) -> usize {
+    fn length_of_part(&self, named: &[Named], undecided: &Undecided) -> usize {
         let (log, _) = self.pool.metadata_bytes();
-        let unresolved = self.unresolved.borrow();
         let claims_of = |one: &Named| -> u64 {
             let (space, index, _) = one.key;
-            let Some(claims) = unresolved.get(&(space, index)) else { return 0 };
+            let Some(claims) = undecided.get(&(space, index)) else { return 0 };
             let blocks = (one.column, one.range.first)..(one.column, one.range.first + one.range.count);
             claims.range(blocks).map(|(_, claims)| claims.len() as u64).sum()
         };
@@ -170,13 +183,17 @@ impl Shared {
         end
     }
 
-    /// Says all claims of blocks that nobody can decide yet, in place of what the log says of them.
-    async fn say_undecided(&self, part: &[Named], said: &mut Said) -> Result<(), SpaceError> {
-        let mut wanted: BTreeMap<(SpaceId, u64), RowClaims> = BTreeMap::new();
+    /// Says all claims of blocks that nobody could decide, in place of what the log says of them.
+    async fn say_undecided(
+        &self,
+        part: &[Named],
+        undecided: &Undecided,
+        said: &mut Said,
+    ) -> Result<(), SpaceError> {
+        let mut wanted = Undecided::new();
         for one in part {
             let (space, index, _) = one.key;
-            let unresolved = self.unresolved.borrow();
-            let Some(claims) = unresolved.get(&(space, index)) else { continue };
+            let Some(claims) = undecided.get(&(space, index)) else { continue };
             let blocks = (one.column, one.range.first)..(one.column, one.range.first + one.range.count);
             let new = claims.range(blocks).filter(|((column, block), _)| said.add(one.key, *column, *block));
             wanted.entry((space, index)).or_default().extend(new.map(|(place, c)| (*place, c.clone())));

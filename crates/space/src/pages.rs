@@ -398,6 +398,7 @@ impl Shared {
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     async fn write_back_all(&self, below: Lsn) -> Result<(), SpaceError> {
         self.write_backs.set(self.write_backs.get() + 1);
+        let undecided = self.unresolved.borrow().clone();
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
         let flushed = self.flush().await;
@@ -442,7 +443,7 @@ impl Shared {
                 self.commit_formatted(row).await?;
             }
         }
-        self.carry(&rows, below).await
+        self.carry(&rows, &undecided, below).await
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
@@ -471,7 +472,7 @@ impl Shared {
     ) -> SpaceError {
         let block = row.shape.row_block(column, u32::try_from(block).unwrap_or(0));
         SpaceError::Unreadable {
-            name: self.pool_name().clone(),
+            name: self.name_of(row.space),
             at: row.index * row.bytes() + u64::from(block) * BLOCK_BYTES,
             length: Bytes(BLOCK_BYTES),
             why,

@@ -11,6 +11,7 @@ use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
+use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::STATE_VALID;
 use crate::locks::Range;
@@ -25,8 +26,9 @@ use crate::tickets::{Held, Ticket, Tickets};
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
 /// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
 const UNSETTLED_BLOCKS_MAX: u64 = 64 * 1024;
-/// The part of the log that recording all unflushed blocks again may take.
-const RESTAMP_SHARE: u64 = 8;
+/// The part of the log that recording all unflushed blocks again may take; twice that, where the states below them are said
+/// as well.
+const RESTAMP_SHARE: u64 = 16;
 /// Rows that are recorded again at once: their metadata fits one change.
 const RESTAMP_ROWS: usize = 128;
 /// Bytes of a record of many blocks, at most.
@@ -124,7 +126,7 @@ pub(crate) struct Shared {
     stamped: Cell<Epoch>,
     pub(crate) dirty_rows: RefCell<Vec<Rc<Row>>>,
     /// What the log says of rows whose disks were absent, so that nothing could be decided.
-    pub(crate) unresolved: RefCell<BTreeMap<(SpaceId, u64), RowClaims>>,
+    pub(crate) unresolved: RefCell<Undecided>,
     /// Rows that were decided while the pool was open, and the number of the write-back before that: until a later one has
     /// ended, the decisions are not durable.
     settling: RefCell<BTreeMap<(SpaceId, u64), u64>>,
@@ -146,6 +148,8 @@ pub(crate) struct Shared {
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
+    /// Names of the spaces, for messages.
+    names: RefCell<BTreeMap<SpaceId, Name>>,
 }
 
 impl Shared {
@@ -175,6 +179,7 @@ impl Shared {
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
+            names: RefCell::default(),
         })
     }
 
@@ -583,6 +588,16 @@ impl Shared {
         change.commit().await?;
         row.adopt(record);
         Ok(())
+    }
+
+    /// Notes what a space is called.
+    pub(crate) fn note_name(&self, space: SpaceId, name: Name) {
+        self.names.borrow_mut().insert(space, name);
+    }
+
+    /// The name of a space; of the pool when the space is none any more.
+    pub(crate) fn name_of(&self, space: SpaceId) -> Name {
+        self.names.borrow().get(&space).cloned().unwrap_or_else(|| self.pool_name().clone())
     }
 
     /// The name of a pool for messages about its spaces.

@@ -46,6 +46,7 @@ impl Space {
     pub(crate) fn new(shared: Rc<Shared>, id: SpaceId, spec: SpaceSpec) -> Result<Rc<Self>, SpaceError> {
         let request = spec.check()?;
         let row_bytes = spec.row_bytes().0;
+        shared.note_name(id, spec.name.clone());
         Ok(Rc::new(Self {
             shared,
             id,

@@ -293,6 +293,7 @@ impl Spaces {
         let mut change = self.pool().change(Purpose::Release).await;
         change.put(keys::space(space.id()), spec.encode());
         change.commit().await?;
+        self.shared.note_name(space.id(), spec.name.clone());
         *space.spec.borrow_mut() = spec;
         Ok(())
     }
