@@ -4,6 +4,7 @@ use std::rc::{Rc, Weak};
 
 use dolmen_epoch::SPANS_MAX;
 use dolmen_journal::Place;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Anchor, CheckpointError};
 use dolmen_units::Lsn;
 
@@ -50,6 +51,7 @@ impl Pool {
         if let Some(owner) = &owner {
             owner.write_back(cut).await?;
         }
+        let cut = if is_planted(Bug::TrimAhead) { log.cut() } else { cut };
         // Without an owner nobody has block records yet, or recovery has not read them: then they must stay.
         let place = if owner.is_some() { log.place_of(cut) } else { None };
         let place = place.unwrap_or(self.tail.get());

@@ -10,6 +10,7 @@ use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_disk::{Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::{DomainId, Offer, Standing};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Key, Store};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
 
@@ -381,7 +382,7 @@ impl Pool {
     pub async fn flush_disks(self: &Rc<Self>) -> Result<(), PoolError> {
         self.writable_log()?;
         let mut disks: Vec<Rc<Disk>> = self.disks().into_iter().filter(|disk| disk.is_present()).collect();
-        if cfg!(feature = "bug-flush-skips-a-disk") {
+        if is_planted(Bug::FlushSkipsADisk) {
             disks.pop();
         }
         if self.log_rests.replace(false) {

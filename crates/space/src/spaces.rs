@@ -11,6 +11,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Placer, Request};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, SpaceId};
 
@@ -341,14 +342,18 @@ impl Spaces {
                 }
                 progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
             }
-            self.pool().checkpoint().await?;
+            if !is_planted(Bug::TrustBeforeFlush) {
+                self.pool().checkpoint().await?;
+            }
             for (_, row) in &refilled {
                 let _tables = self.shared.table_turn.take().await;
                 if !row.row.gone.get() {
                     self.shared.write_headers(&row.row).await?;
                 }
             }
-            self.pool().flush_disks().await?;
+            if !is_planted(Bug::TrustBeforeFlush) {
+                self.pool().flush_disks().await?;
+            }
             for (space, row) in &refilled {
                 space.trust(row, &mut result).await?;
             }
