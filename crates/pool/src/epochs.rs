@@ -88,7 +88,14 @@ impl Pool {
                 disk
             }
             Some(_) => return Err(PoolError::Full { name: self.name.clone(), why: "its place is taken" }),
-            None => Disk::new(member, Some((device, extent)), self.epoch().number),
+            None => {
+                let disk = Disk::new(member, Some((device, extent)), self.epoch().number);
+                // Before the epoch that counts it in: a member without a label could never be told from a disk of nobody, and
+                // would be missed for ever.
+                let now = self.now.borrow().clone();
+                self.write_one_label(&disk, &now, None).await?;
+                disk
+            }
         };
         let changed = self
             .change_epoch(|generation, _| {
@@ -96,7 +103,7 @@ impl Pool {
                 plan.members.retain(|other| other.disk != member.disk);
                 plan.members.push(member);
                 plan.members.sort_by_key(|member| member.slot);
-                retire(&mut plan.members, retires);
+                retire(&mut plan.members, retires, member.slot);
                 plan
             })
             .await;
@@ -465,9 +472,11 @@ fn plan_of(generation: &Generation) -> Plan {
     }
 }
 
-fn retire(members: &mut [Member], slot: Option<DiskSlot>) {
-    let leaving = members.iter_mut().filter(|member| Some(member.slot) == slot);
-    leaving.for_each(|member| member.state = MemberState::Retired);
+fn retire(members: &mut [Member], slot: Option<DiskSlot>, successor: DiskSlot) {
+    for member in members.iter_mut().filter(|member| Some(member.slot) == slot) {
+        member.state = MemberState::Retired;
+        member.successor = Some(successor);
+    }
 }
 
 /// Notes that a member is not there from epoch `number` on; one that left earlier stays with the earlier number.

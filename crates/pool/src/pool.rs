@@ -176,6 +176,14 @@ impl Pool {
         disks.values().filter(|disk| disk.is_present()).map(|disk| (disk.slot(), disk.seating())).collect()
     }
 
+    /// Replacements that are not at their end: a retired disk, and the one that gets its slabs. The epoch that took the new
+    /// disk in says so, so that no moment is left in which a daemon that dies leaves a retired disk that nobody knows of.
+    #[must_use]
+    pub fn replacements(&self) -> Vec<(Rc<Disk>, Rc<Disk>)> {
+        let retired = self.disks().into_iter().filter(|disk| disk.member().state == MemberState::Retired);
+        retired.filter_map(|old| Some((Rc::clone(&old), self.disk(old.member().successor?)?))).collect()
+    }
+
     /// Rings whenever disks, epoch or state have changed.
     #[must_use]
     pub fn changed(&self) -> &Notify {
@@ -263,6 +271,12 @@ impl Pool {
     pub(crate) fn is_full(&self, usage: Usage) -> bool {
         let part = usage.capacity_bytes / 16;
         usage.used_bytes > (12 * part).max(self.carried.get() + part)
+    }
+
+    /// How often the beginning of the log has gone round its ring since the pool was made.
+    #[must_use]
+    pub fn log_laps(&self) -> u64 {
+        self.tail.get().position / self.log_bytes.0.max(1)
     }
 
     /// Length of the log's ring and of the page area on every voter.

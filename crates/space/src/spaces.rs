@@ -420,11 +420,30 @@ impl Spaces {
         progress: &Progress,
     ) -> Result<Rc<Disk>, SpaceError> {
         let new = self.pool().add_instead_of(old, device, overwrite).await?;
-        if self.move_slabs(old.slot(), new.slot(), progress).await? {
+        self.finish_replacing(old, &new, progress).await?;
+        Ok(new)
+    }
+
+    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`] tells which there are). Whether it is
+    /// there: while disks are absent that have the only copy of something, the old disk stays.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the pool goes on with what it had.
+    pub async fn finish_replacing(
+        &self,
+        old: &Rc<Disk>,
+        new: &Rc<Disk>,
+        progress: &Progress,
+    ) -> Result<bool, SpaceError> {
+        if !new.is_present() {
+            return Ok(false);
+        }
+        let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
+        if moved {
             self.pool().strike(old.slot()).await?;
         }
         self.pool().tend_voters().await?;
-        Ok(new)
+        Ok(moved)
     }
 
     /// Adds a device to the pool.
@@ -619,7 +638,7 @@ impl fmt::Debug for Spaces {
 /// A member entry for a device that joins.
 #[must_use]
 pub fn new_member(disk: dolmen_units::DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
-    Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0) }
+    Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0), successor: None }
 }
 
 /// Words for a resiliency that people type.
