@@ -1,9 +1,9 @@
 #!/bin/sh
-# bugs.sh [FILTER]...: runs every planted bug of bugs.txt and prints whether the tests caught it.
+# bugs.sh [FILTER]...: plants every bug of bugs.txt in turn and prints which test caught it.
 #
-# A bug is a feature of a crate, off by default, that breaks one rule on purpose. It is caught when the crate's tests,
-# built with that feature, fail; for bugs marked `self`, when the test that expects the breach passes. A build that
-# fails, or a filter that no test fits, catches nothing.
+# A bug breaks one rule on purpose (crate `planted`). It is caught when the test that the table names fails, and says
+# while failing what the table says it must: a test that breaks for another reason catches nothing, and neither does a
+# build that fails, or a filter that no test fits. All bugs are in one build of the tests; DOLMEN_BUG wakes one.
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
@@ -25,42 +25,53 @@ is_wanted() {
     return 1
 }
 
-# try CRATE FEATURE FILTER MARK: sets $verdict, with its log in $log.
+# trimmed WORDS: without the spaces around them.
+trimmed() { printf '%s' "$1" | sed 's/^ *//;s/ *$//'; }
+
+# The tests of all crates of the table, built to hold the bugs. Always the same crates, so that all runs share one build.
+packages=$(sed -n '/^#/d;s/^\([a-z_]*\) .*/\1/p' "$list" | sort -u | sed 's/^/--package dolmen-/' | tr '\n' ' ')
+tests="cargo test $packages --lib --tests --features dolmen-planted/switch --locked"
+
+# try BUG TEST SETTINGS REASON: sets $verdict, with its log in $log.
 try() {
-    log=$logs/bug-$1-$2.log
-    filter=$3
-    [ "$filter" != - ] || filter=
-    if ! cargo test --package "dolmen-$1" --features "$2" --locked --no-run >"$log" 2>&1; then
-        verdict='BROKEN: does not build'
-        return
-    fi
-    # shellcheck disable=SC2086 # no filter is no word
-    timeout "$seconds" cargo test --package "dolmen-$1" --features "$2" --locked -- $filter >"$log" 2>&1
+    log=$logs/bug-$1.log
+    # shellcheck disable=SC2086 # lists of words
+    env DOLMEN_BUG="$1" $3 timeout "$seconds" $tests -- "$2" >"$log" 2>&1
     status=$?
     runs=$(awk '/^test result: / { sum += $4 + $6 } END { print sum + 0 }' "$log")
-    broken=$(awk '/^test result: / { sum += $6 } END { print sum + 0 }' "$log")
     if [ "$status" -eq 124 ]; then
-        # Endless work is a way to be caught only where somebody looks at the clock; the tests have to say it.
         verdict="MISSED: no end after $seconds s"
-    elif [ "$runs" -eq 0 ] && [ "$status" -eq 0 ]; then
-        verdict="MISSED: no test fits '$3'"
-    elif [ "$4" = self ] && [ "$status" -eq 0 ]; then
-        verdict=caught
-    elif [ "$4" != self ] && [ "$status" -ne 0 ] && [ "$broken" -gt 0 ]; then
-        verdict=caught
-    elif [ "$4" != self ] && grep -q 'process didn.t exit successfully.*signal: ' "$log"; then
-        # A broken invariant aborts the process before the runner can close its count.
-        verdict=caught
+    elif [ "$status" -eq 0 ] && [ "$runs" -eq 0 ]; then
+        verdict="MISSED: no test fits '$2'"
+    elif [ "$status" -eq 0 ]; then
+        verdict=MISSED
+    elif ! grep -q "^test .*$2.* FAILED\$" "$log"; then
+        verdict='MISSED: something else failed'
+    elif ! grep -q -e "$4" "$log"; then
+        verdict="MISSED: it failed without saying '$4'"
     else
-        verdict='MISSED'
+        verdict=caught
     fi
 }
 
-while read -r crate feature filter mark <&7; do
+building=$(now)
+# shellcheck disable=SC2086 # a list of words
+if ! $tests --no-run >"$logs/bugs-build.log" 2>&1; then
+    cat "$logs/bugs-build.log"
+    die 1 'the tests do not build with the planted bugs'
+fi
+say "built in $(($(now) - building)) s"
+
+while IFS='|' read -r crate bug test settings reason rule <&7; do
+    crate=$(trimmed "$crate")
     case $crate in '' | '#'*) continue ;; esac
-    is_wanted "$crate $feature $filter" "$@" || continue
-    try "$crate" "$feature" "${filter:--}" "${mark:-}"
-    printf '  %-12s %-36s %s\n' "$crate" "$feature" "$verdict"
+    bug=$(trimmed "$bug")
+    test=$(trimmed "$test")
+    is_wanted "$crate $bug $test" "$@" || continue
+    begun=$(now)
+    try "$bug" "$test" "$(trimmed "$settings")" "$(trimmed "$reason")"
+    printf '  %-8s %-24s %-6s %3d s  %s\n' "$crate" "$bug" "$verdict" $(($(now) - begun)) "$(trimmed "$rule")"
+    printf '           by %s\n' "$test"
     if [ "$verdict" = caught ]; then
         passed=$((passed + 1))
     else

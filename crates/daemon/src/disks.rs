@@ -8,13 +8,12 @@ use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Disk, check_devices};
 use dolmen_space::Progress;
-use dolmen_units::{DiskSlot, Epoch};
+use dolmen_units::Epoch;
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::ledger::Replacing;
 use crate::plan::{made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 
@@ -43,7 +42,11 @@ impl Engine {
         let _turn = pool.turn.take().await;
         self.check_job_room(&pool)?;
         let old = Self::find_disk(&pool, &what)?;
-        if pool.replacing.borrow().iter().any(|one| one.old == old.slot().0 || one.new == old.slot().0) {
+        // One whose new disk is gone may be begun again with another.
+        let part_of = |(one, other): &(Rc<Disk>, Rc<Disk>)| {
+            other.is_present() && [one.slot(), other.slot()].contains(&old.slot())
+        };
+        if pool.spaces.pool().replacements().iter().any(part_of) {
             let message = format!("{} is part of a replacement already; nothing was changed", old.name());
             return Err(ErrorBody::new(ErrorCode::Busy, message)
                 .on(what)
@@ -85,8 +88,8 @@ impl Engine {
         Ok(change)
     }
 
-    /// Takes the new disk in and puts the replacement on record; what then follows goes on with the next daemon when this
-    /// one ends.
+    /// Takes the new disk in. The epoch that does so says what it is for, so what follows goes on with whoever opens the
+    /// pool next when this daemon ends.
     async fn begin_replace(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
@@ -97,37 +100,35 @@ impl Engine {
         let inner = pool.spaces.pool();
         let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
-        let replacing = Replacing { old: old.slot().0, new: new.slot().0 };
-        pool.replacing.borrow_mut().push(replacing);
         self.remember(pool).await;
-        Ok(self.start_replacing(pool, replacing))
+        Ok(Some(self.start_replacing(pool, Rc::clone(old), new)))
     }
 
-    /// Goes on with what the daemon before had begun.
-    pub(crate) fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>, replacing: Replacing) {
-        if self.start_replacing(pool, replacing).is_some() {
-            pool.replacing.borrow_mut().push(replacing);
+    /// Goes on with replacements that were begun before the pool was opened, or that had to wait for a disk.
+    pub(crate) fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+        let waiting = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+        if waiting.iter().any(|job| job.kind == JobKind::Replace) {
+            return;
+        }
+        for (old, new) in pool.spaces.pool().replacements() {
+            self.start_replacing(pool, old, new);
         }
     }
 
-    /// The job that moves everything and strikes the old disk; `None` when one of the two is no member any more.
+    /// The job that moves everything and strikes the old disk.
     fn start_replacing(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
-        replacing: Replacing,
-    ) -> Option<dolmen_api::Job> {
-        let old = pool.spaces.pool().disk(DiskSlot(replacing.old))?;
-        let new = pool.spaces.pool().disk(DiskSlot(replacing.new))?;
+        old: Rc<Disk>,
+        new: Rc<Disk>,
+    ) -> dolmen_api::Job {
         let subject = format!("{} by {}", old.name(), new.name());
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        Some(self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
+        self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
             let result = engine.move_all(&owner, &old, &new, &progress).await;
-            if result.is_ok() {
-                owner.replacing.borrow_mut().retain(|one| *one != replacing);
-            }
             engine.remember(&owner).await;
             result
-        }))
+        })
     }
 
     async fn move_all(
@@ -143,7 +144,7 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             let message = format!("{} has what could be read; {name} still holds the rest", new.name());
             return Err(ErrorBody::new(ErrorCode::Io, message)
-                .hint("attach the disks that are absent, then replace it once more or restart the daemon"));
+                .hint("take the disks that are absent back in; it goes on by itself then"));
         }
         pool.strike(old.slot()).await.map_err(|error| fault::pool(&error))?;
         let mut text = format!("{} has taken the place of {name}", new.name());
@@ -206,6 +207,7 @@ impl Engine {
         pool.spaces.rejoin(device).await.map_err(|error| fault::space(&error))?;
         self.remember(&pool).await;
         let job = self.resync_if_needed(&pool).await;
+        self.go_on_replacing(&pool);
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
         change.pool = Some(self.view_pool(&pool).await?);

@@ -25,7 +25,7 @@ use crate::caller::{Answer, Work};
 use crate::config::Config;
 use crate::fault;
 use crate::jobs::Jobs;
-use crate::ledger::{Ledger, Remembered, Replacing};
+use crate::ledger::{Ledger, Remembered};
 use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::scribe::Scribe;
@@ -44,21 +44,12 @@ pub(crate) struct OpenPool {
     /// Jobs of this pool, one at a time.
     pub(crate) job_turn: Turn,
     pub(crate) is_closing: Cell<bool>,
-    /// Disks whose content is being moved.
-    pub(crate) replacing: RefCell<Vec<Replacing>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), Turn::default());
-        Rc::new(Self {
-            spaces,
-            mode,
-            turn,
-            job_turn,
-            is_closing: Cell::new(false),
-            replacing: RefCell::default(),
-        })
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false) })
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -25,13 +25,6 @@ pub(crate) struct ServedSpace {
     pub(crate) read_only: bool,
 }
 
-/// A disk whose content is being moved to another, by their places in the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Replacing {
-    pub(crate) old: u16,
-    pub(crate) new: u16,
-}
-
 /// A pool, as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
@@ -44,15 +37,12 @@ pub(crate) struct Remembered {
     pub(crate) paths: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) served: Vec<ServedSpace>,
-    /// Replacements that go on with the next daemon.
-    #[serde(default)]
-    pub(crate) replacing: Vec<Replacing>,
 }
 
 impl Remembered {
     pub(crate) fn new(id: PoolId, name: &str, mode: ImportMode, paths: Vec<PathBuf>) -> Self {
         let (id, name) = (id.to_string(), name.to_owned());
-        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), replacing: Vec::new() }
+        Self { version: VERSION, id, name, mode, paths, served: Vec::new() }
     }
 }
 

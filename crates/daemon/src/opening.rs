@@ -87,9 +87,6 @@ impl Engine {
         }
         let pool = self.open_pool(id, &paths, mode).await?;
         self.serve_again(&pool, &remembered.served);
-        for replacing in &remembered.replacing {
-            self.go_on_replacing(&pool, *replacing);
-        }
         self.remember(&pool).await;
         Ok(())
     }
@@ -140,6 +137,7 @@ impl Engine {
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         self.closed.borrow_mut().remove(&pool.id());
         if mode != ImportMode::Read {
+            self.go_on_replacing(&pool);
             self.resync_if_needed(&pool).await;
         }
         Ok(pool)
@@ -164,7 +162,6 @@ impl Engine {
         paths.dedup();
         let mut what = Remembered::new(pool.id(), &pool.name(), pool.mode, paths);
         let served = self.nbd.list();
-        what.replacing.clone_from(&pool.replacing.borrow());
         what.served = served
             .iter()
             .filter(|served| served.pool == pool.id())

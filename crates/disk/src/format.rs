@@ -90,8 +90,10 @@ pub(crate) struct RawMember {
     pub(crate) fault_domain: U32,
     /// First epoch without this disk, 0 while active: what it missed has a stamp of at least this.
     pub(crate) left: U64,
+    /// Of a retired disk the slot that gets its slabs, plus one; 0: none.
+    pub(crate) successor: U16,
     /// Zero.
-    pub(crate) reserved: [u8; 24],
+    pub(crate) reserved: [u8; 22],
 }
 
 /// The fixed part of a label; the members of the epoch in force follow, then those of the pending epoch.

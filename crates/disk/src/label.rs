@@ -36,6 +36,8 @@ pub struct Member {
     pub fault_domain: u32,
     /// The first epoch without it, because it was not there or missed a write; 0 while it takes part.
     pub left: Epoch,
+    /// Of a retired disk, the one that gets its slabs: so whoever opens the pool knows what a replacement has left to do.
+    pub successor: Option<DiskSlot>,
 }
 
 impl Member {
@@ -349,7 +351,8 @@ impl RawMember {
             state: state.into(),
             fault_domain: member.fault_domain.into(),
             left: member.left.0.into(),
-            reserved: [0; 24],
+            successor: member.successor.map_or(0, |slot| slot.0 + 1).into(),
+            reserved: [0; 22],
         }
     }
 
@@ -373,6 +376,7 @@ impl RawMember {
             state,
             fault_domain: self.fault_domain.get(),
             left: Epoch(self.left.get()),
+            successor: self.successor.get().checked_sub(1).map(DiskSlot),
         })
     }
 }
@@ -471,6 +475,7 @@ mod tests {
             state: if number == 1 { MemberState::Retired } else { MemberState::Active },
             fault_domain: 0,
             left: Epoch(u64::from(number == 1)),
+            successor: (number == 1).then_some(DiskSlot(0)),
         };
         let generation = Generation { epoch, members: (0..members).map(member).collect() };
         Label {

@@ -1,5 +1,6 @@
 //! Building the next epoch, and when it counts.
 
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{DiskId, Epoch, EpochId, Lsn};
 
 use crate::record::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, ascending};
@@ -173,7 +174,7 @@ fn spans_for(
 #[must_use]
 pub fn commit_counts(holding: &[DiskId], record: &EpochRecord) -> bool {
     let count = record.voters().iter().filter(|disk| holding.contains(disk)).count();
-    if cfg!(feature = "bug-commit-by-majority") {
+    if is_planted(Bug::CommitByMajority) {
         return count * 2 > record.voters().len();
     }
     count == record.voters().len()
@@ -288,7 +289,6 @@ mod tests {
     }
 
     /// A commit counts on every voter, whoever else holds it.
-    #[cfg(not(feature = "bug-commit-by-majority"))]
     #[test]
     fn a_commit_counts_on_every_voter() {
         assert!(commit_counts(&[disk(3), disk(2), disk(1)], &first()));

@@ -1,5 +1,6 @@
 //! What a set of present disks allows a host to do.
 
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{DiskId, Epoch, EpochId, HostId};
 
 use crate::record::{EpochRecord, Owner};
@@ -160,7 +161,7 @@ enum Verdict {
 pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> Decision {
     let bases = || present.iter().map(|view| &view.base);
     let Some(mut in_force) = bases().max_by_key(|record| record.id()) else { return Decision::Nothing };
-    if cfg!(feature = "bug-stale-disk-wins") {
+    if is_planted(Bug::StaleDiskWins) {
         in_force = bases().min_by_key(|record| record.id()).unwrap_or(in_force);
     }
     let judge = Judge { host, arbiter, present };
@@ -199,7 +200,7 @@ impl<'a> Judge<'a> {
     fn pending_above(&self, floor: EpochId) -> Vec<&'a EpochRecord> {
         let mut records: Vec<_> =
             self.present.iter().filter_map(|view| view.pending.as_ref()).filter(|r| r.id() > floor).collect();
-        if cfg!(feature = "bug-stale-disk-wins") {
+        if is_planted(Bug::StaleDiskWins) {
             records.clear();
         }
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.id()));
@@ -300,7 +301,7 @@ impl<'a> Judge<'a> {
             (Owner::Exported, _) => Some(ReadOnlyReason::ExportedWithoutMajority { epoch, voters, absent }),
             (Owner::Host(owner), _) if owner != self.host => {
                 let refusal = ReadOnlyReason::Foreign { epoch, owner, voters, absent };
-                (!cfg!(feature = "bug-foreign-half-writes")).then_some(refusal)
+                (!is_planted(Bug::ForeignHalfWrites)).then_some(refusal)
             }
             (Owner::Host(_), None) => Some(ReadOnlyReason::ArbiterSilent { epoch, absent }),
             (Owner::Host(_), Some(arbiter)) if arbiter != epoch => {
@@ -338,7 +339,6 @@ fn unseen(record: &EpochRecord) -> ReadOnlyReason {
     ReadOnlyReason::NoVoterPresent { epoch: record.id(), voters: record.voters().len() }
 }
 
-#[cfg(not(any(feature = "bug-stale-disk-wins", feature = "bug-foreign-half-writes")))]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::Permit;
 use dolmen_journal::{Class, Wait};
 use dolmen_placement::{Offer, Placement, Placer, Request};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::Key;
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -207,7 +208,7 @@ impl Change<'_> {
             return Err(PoolError::TooLarge { found: Bytes((own + grains) as u64), limit });
         }
         self.done = true;
-        let frees = cfg!(feature = "bug-free-before-commit") && !self.given.is_empty();
+        let frees = is_planted(Bug::FreeBeforeCommit) && !self.given.is_empty();
         give(self.pool, self.given.drain(..));
         let mut edits: Vec<Edit> = std::mem::take(&mut self.edits).into_iter().collect();
         for (slot, map) in self.pool.free.borrow_mut().iter_mut() {

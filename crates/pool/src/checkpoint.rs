@@ -4,6 +4,7 @@ use std::rc::{Rc, Weak};
 
 use dolmen_epoch::SPANS_MAX;
 use dolmen_journal::Place;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Anchor, CheckpointError};
 use dolmen_units::Lsn;
 
@@ -70,6 +71,7 @@ impl Pool {
         match self.table_owner() {
             Some(owner) => {
                 owner.write_back(cut).await?;
+                let cut = if is_planted(Bug::TrimAhead) { log.cut() } else { cut };
                 self.trim_log(cut, cut).await?;
             }
             // Nobody has block records yet, or recovery has not read them: then they must stay.

@@ -75,6 +75,7 @@ pub async fn create(
             state: MemberState::Active,
             fault_domain: options.fault_domains.get(usize::from(slot)).copied().unwrap_or(0),
             left: Epoch(0),
+            successor: None,
         })
         .collect();
     let voters = choose_voters(devices, &members);
@@ -257,7 +258,7 @@ impl Pool {
         if known {
             return Err(join(CreateError::Twice { name: device.name() }));
         }
-        let overwrites = overwrite.contains(&device.name());
+        let overwrites = overwrite.contains(&device.name()) || self.was_never_taken_in(device.as_ref()).await;
         let extent = check_device(&self.seams, device.as_ref(), overwrites).await.map_err(join)?;
         let slot = self.free_slot()?;
         prepare(&self.seams, device.as_ref(), self.log_bytes).await.map_err(join)?;
@@ -269,12 +270,31 @@ impl Pool {
             state: MemberState::Active,
             fault_domain,
             left: Epoch(0),
+            successor: None,
         };
         let disk = self.admit(device, extent, member, retires).await?;
-        self.free.borrow_mut().insert(slot, FreeMap::whole(extent.grain_count()));
-        // The record of its free grains rides on this change.
-        self.change(Purpose::Release).await.commit().await?;
+        self.give_room(&disk).await?;
         Ok(disk)
+    }
+
+    /// Whether a device was prepared for this pool by a daemon that ended before it counted: its label names an epoch of
+    /// which it is no member. Nothing was ever stored on it.
+    async fn was_never_taken_in(&self, device: &dyn BlockDevice) -> bool {
+        let Ok(Contents::Member { label, .. }) = look(&self.seams, device).await else { return false };
+        let is_known = self.disks().iter().any(|disk| disk.id() == label.disk);
+        label.pool == self.id && label.member().is_none() && label.pending.is_none() && !is_known
+    }
+
+    /// Gives a member whose free grains are on no record all of its grains.
+    async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        let Some(extent) = disk.extent() else { return Ok(()) };
+        let is_known = self.free.borrow().contains_key(&disk.slot());
+        if !is_known {
+            self.free.borrow_mut().insert(disk.slot(), FreeMap::whole(extent.grain_count()));
+            // The record of its free grains rides on this change.
+            self.change(Purpose::Release).await.commit().await?;
+        }
+        Ok(())
     }
 
     /// Takes a device back that is a member and was away.
@@ -285,6 +305,8 @@ impl Pool {
         let (known, label) = self.absent_member(device.as_ref()).await?;
         self.sequences.borrow_mut().insert(label.disk, label.sequence);
         let disk = self.admit(device, label.extent, known.member(), None).await?;
+        // It may have left before its room was on record.
+        self.give_room(&disk).await?;
         self.tend_voters().await?;
         Ok(disk)
     }

@@ -10,6 +10,7 @@ use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_disk::{Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::{DomainId, Offer, Standing};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Key, Store};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
 
@@ -206,6 +207,14 @@ impl Pool {
         disks.values().filter(|disk| disk.is_present()).map(|disk| (disk.slot(), disk.seating())).collect()
     }
 
+    /// Replacements that are not at their end: a retired disk, and the one that gets its slabs. The epoch that took the new
+    /// disk in says so, so that no moment is left in which a daemon that dies leaves a retired disk that nobody knows of.
+    #[must_use]
+    pub fn replacements(&self) -> Vec<(Rc<Disk>, Rc<Disk>)> {
+        let retired = self.disks().into_iter().filter(|disk| disk.member().state == MemberState::Retired);
+        retired.filter_map(|old| Some((Rc::clone(&old), self.disk(old.member().successor?)?))).collect()
+    }
+
     /// Rings whenever disks, epoch or state have changed.
     #[must_use]
     pub fn changed(&self) -> &Notify {
@@ -318,6 +327,12 @@ impl Pool {
     /// [`PoolError::ReadOnly`] or [`PoolError::Latched`].
     pub fn check_writable(&self) -> Result<(), PoolError> {
         self.writable_log().map(drop)
+    }
+
+    /// How often the beginning of the log has gone round its ring since the pool was made.
+    #[must_use]
+    pub fn log_laps(&self) -> u64 {
+        self.tail.get().position / self.log_bytes.0.max(1)
     }
 
     /// Length of the log's ring and of the page area on every voter.
@@ -444,7 +459,7 @@ impl Pool {
     pub async fn flush_disks(self: &Rc<Self>) -> Result<(), PoolError> {
         self.writable_log()?;
         let mut disks: Vec<Rc<Disk>> = self.disks().into_iter().filter(|disk| disk.is_present()).collect();
-        if cfg!(feature = "bug-flush-skips-a-disk") {
+        if is_planted(Bug::FlushSkipsADisk) {
             disks.pop();
         }
         if self.log_rests.replace(false) {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
@@ -324,12 +325,9 @@ impl Shared {
                     page.sealed();
                 }
                 self.count(|counters| counters.page_writes += 1);
-                writes.extend(self.start_writes(
-                    row,
-                    column,
-                    row.map(column).page_at(index, generation),
-                    buffer,
-                ));
+                let in_place = times == 1 && is_planted(Bug::PageInPlace);
+                let at = row.map(column).page_at(index, if in_place { 0 } else { generation });
+                writes.extend(self.start_writes(row, column, at, buffer));
             }
             if page.is_dirty() {
                 self.note_dirty(row);
@@ -401,7 +399,7 @@ impl Shared {
         let undecided = self.unresolved.borrow().clone();
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
-        let flushed = self.flush().await;
+        let flushed = if is_planted(Bug::TableBeforeFlush) { Ok(()) } else { self.flush().await };
         if let Err(error) = flushed {
             self.frozen.set(None);
             return Err(error);
@@ -424,7 +422,7 @@ impl Shared {
                 self.write_row_tables(row, &mut written).await?;
             }
         }
-        if !cfg!(feature = "bug-table-not-flushed") {
+        if !is_planted(Bug::TableNotFlushed) {
             self.pool.flush_disks().await?;
         }
         for (row, column, page) in &written {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::{Buffer, Shared as Bytes_};
 use dolmen_checksum::crc32c;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
@@ -198,8 +199,8 @@ impl Space {
             let (mut buffer, result) = disk.read(at, buffer).await;
             for bytes in buffer.chunks_exact_mut(BLOCK) {
                 let state = states.next().copied().unwrap_or_default();
-                let good = result.is_ok()
-                    && (matches_state(bytes, state) || cfg!(feature = "bug-checksum-not-checked"));
+                let good =
+                    result.is_ok() && (matches_state(bytes, state) || is_planted(Bug::ChecksumNotChecked));
                 if !good {
                     self.read_block_again(row, run.column, block, bytes).await?;
                 }
@@ -286,7 +287,7 @@ impl Space {
             copy.disk.note(|counters| counters.checksum_errors += 1);
             self.shared.count(|counters| counters.checksum_errors += 1);
             tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, block = row_block, "healing a block");
-            let source = if cfg!(feature = "bug-heal-from-bad-copy") { &copy.bytes } else { &good.bytes };
+            let source = if is_planted(Bug::HealFromBadCopy) { &copy.bytes } else { &good.bytes };
             self.write_copy(copy, source).await;
         }
         Ok(())

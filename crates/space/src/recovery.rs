@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock};
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -421,7 +422,11 @@ async fn decide(
         return Ok(None);
     }
     recovery.decided += 1;
-    let candidates = open.iter().rev().map(|claim| claim.state).chain([settled]);
+    let mut candidates: SmallVec<[BlockState; 8]> =
+        open.iter().rev().map(|claim| claim.state).chain([settled]).collect();
+    if is_planted(Bug::OldestStateWins) {
+        candidates.reverse();
+    }
     let newest = open.last().map(|claim| claim.state);
     for state in candidates {
         let reverted = u64::from(newest != Some(state));

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_block_io::Durability;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
 
@@ -87,8 +88,8 @@ impl Space {
             let (index, entry) = place_in_page(block);
             let page = self.shared.page(row, column, index).await?;
             let stamp = page.stamp(entry);
-            let skipped = cfg!(feature = "bug-resync-skips-newest")
-                && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
+            let skipped =
+                is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
             let missed =
                 matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped;
             if !missed || run.count == RUN_BLOCKS {

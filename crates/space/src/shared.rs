@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
 use dolmen_journal::Wait;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Pool, PoolState, keys};
 use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
@@ -336,16 +337,20 @@ impl Shared {
             let limit = self.tickets.next();
             let interval = self.tickets.next_interval();
             let cut = self.pool.cut()?;
-            self.tickets.wait_below(limit).await;
+            if !is_planted(Bug::FlushWaitsForNobody) {
+                self.tickets.wait_below(limit).await;
+            }
             self.pool.written_below(cut).await?;
-            if cfg!(feature = "bug-mark-before-flush") {
+            if is_planted(Bug::MarkBeforeFlush) {
                 self.pool.settle(cut).await?;
             }
             self.pool.flush_disks().await?;
             if self.restamp().await? {
                 continue;
             }
-            if !cfg!(feature = "bug-mark-before-flush") && !self.recovering.get() {
+            if !is_planted(Bug::MarkBeforeFlush)
+                && (!self.recovering.get() || is_planted(Bug::RecoveryNotFinal))
+            {
                 self.pool.settle(cut).await?;
             }
             self.forget_settled(limit);
@@ -518,9 +523,7 @@ impl Shared {
         &self,
         rows: impl Iterator<Item = &Rc<Row>> + Clone,
     ) -> Result<(), SpaceError> {
-        if cfg!(feature = "bug-exclude-not-committed")
-            || !rows.clone().any(|row| self.has_unmarked_absence(row))
-        {
+        if is_planted(Bug::AbsenceNotCommitted) || !rows.clone().any(|row| self.has_unmarked_absence(row)) {
             return Ok(());
         }
         let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;

@@ -11,6 +11,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Placer, Request};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, SpaceId};
 
@@ -342,14 +343,18 @@ impl Spaces {
                 }
                 progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
             }
-            self.pool().checkpoint().await?;
+            if !is_planted(Bug::TrustBeforeFlush) {
+                self.pool().checkpoint().await?;
+            }
             for (_, row) in &refilled {
                 let _tables = self.shared.table_turn.take().await;
                 if !row.row.gone.get() {
                     self.shared.write_headers(&row.row).await?;
                 }
             }
-            self.pool().flush_disks().await?;
+            if !is_planted(Bug::TrustBeforeFlush) {
+                self.pool().flush_disks().await?;
+            }
             for (space, row) in &refilled {
                 space.trust(row, &mut result).await?;
             }
@@ -416,11 +421,30 @@ impl Spaces {
         progress: &Progress,
     ) -> Result<Rc<Disk>, SpaceError> {
         let new = self.pool().add_instead_of(old, device, overwrite).await?;
-        if self.move_slabs(old.slot(), new.slot(), progress).await? {
+        self.finish_replacing(old, &new, progress).await?;
+        Ok(new)
+    }
+
+    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`] tells which there are). Whether it is
+    /// there: while disks are absent that have the only copy of something, the old disk stays.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the pool goes on with what it had.
+    pub async fn finish_replacing(
+        &self,
+        old: &Rc<Disk>,
+        new: &Rc<Disk>,
+        progress: &Progress,
+    ) -> Result<bool, SpaceError> {
+        if !new.is_present() {
+            return Ok(false);
+        }
+        let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
+        if moved {
             self.pool().strike(old.slot()).await?;
         }
         self.pool().tend_voters().await?;
-        Ok(new)
+        Ok(moved)
     }
 
     /// Adds a device to the pool.
@@ -615,7 +639,7 @@ impl fmt::Debug for Spaces {
 /// A member entry for a device that joins.
 #[must_use]
 pub fn new_member(disk: dolmen_units::DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
-    Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0) }
+    Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0), successor: None }
 }
 
 /// Words for a resiliency that people type.

@@ -6,6 +6,7 @@ use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_checksum::crc32c;
 use dolmen_journal::Wait;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::ExcludeReason;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot};
 use smallvec::SmallVec;
@@ -203,7 +204,7 @@ impl Space {
             }
             WriteClass::Rewrite => {
                 self.shared.count(|counters| counters.rewrites += 1);
-                if cfg!(feature = "bug-rewrite-in-parallel") {
+                if is_planted(Bug::RewriteInParallel) {
                     return self.write_data(row, parts, data, Some(append(Wait::Written))).await;
                 }
                 append(Wait::Written).await?;
@@ -211,7 +212,7 @@ impl Space {
             }
             WriteClass::Overwrite => {
                 self.shared.count(|counters| counters.overwrites += 1);
-                if cfg!(feature = "bug-intent-not-waited") {
+                if is_planted(Bug::IntentNotWaited) {
                     return self.write_data(row, parts, data, Some(append(Wait::Written))).await;
                 }
                 append(Wait::Durable).await?;
@@ -405,7 +406,7 @@ fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
         let spot = row.shape.locate(block);
         let left = u32::try_from((data.len() - offset) / BLOCK).unwrap_or(u32::MAX);
         let count = spot.contiguous.min(left);
-        let first = if cfg!(feature = "bug-row-off-by-one") && block % 64 == 63 && spot.block > 0 {
+        let first = if is_planted(Bug::RowOffByOne) && block % 64 == 63 && spot.block > 0 {
             spot.block - 1
         } else {
             spot.block

@@ -41,6 +41,8 @@ const RESILIENCIES: [Resiliency; 4] = [
     Resiliency::Mirror { copies: 3 },
 ];
 const PLOTS: [Plot; 2] = [Plot::Blocks, Plot::Owners];
+/// The resiliency whose every cut is tried in every run.
+const EVERY_CUT: Resiliency = Resiliency::Mirror { copies: 2 };
 /// States of each life and way of crashing.
 const STATES: u64 = 16;
 /// States of one cut that are opened before another is drawn.
@@ -405,7 +407,7 @@ fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Ra
     world.set_arenas(life::ARENAS, life::ARENAS);
     let profile = || life::profile().with_late_writes(Rate::one_in(3));
     let disks: Vec<_> =
-        (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+        (0..plot.disks()).map(|number| world.add_disk(&life::name_of(number), profile())).collect();
     let tape = Tape::new(None);
     let (body, arbiter) = life::body(&world, &disks, &tape, resiliency, plot);
     let _context = Context(format!("killed after {commands} commands, {resiliency}, {plot:?}"));
@@ -427,6 +429,39 @@ fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Ra
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
     let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), &world), later: Vec::new() };
     judge_in(&world, case, devices, arbiter)
+}
+
+/// Power is cut after every single write and flush while a disk is added, replaced, excluded under a write, and taken back
+/// in. The members are the old ones or the new ones; a replacement goes on where the pool says that it is; everything that
+/// was flushed is there, also with one disk gone for as many as the space survives; nothing stays stale.
+#[test]
+fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
+    let begun = Clock::now();
+    println!("disks come and go: seed {}", seed());
+    for resiliency in RESILIENCIES {
+        let life = Life::record(resiliency, Plot::Disks, seed());
+        let mut random = Random::new(seed());
+        let mut tally = Tally::default();
+        let every = resiliency == EVERY_CUT || budget() == u64::MAX;
+        let cuts = cuts_in_turn(&life, &mut random);
+        let cuts = cuts.into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
+        for cut in cuts.take(if every { usize::MAX } else { STATES as usize }) {
+            let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
+            let states = some_states(&life, cut, &options, &mut random);
+            for state in states.iter().take(if budget() == u64::MAX { usize::MAX } else { 1 }) {
+                let gone = if random.below(3) == 0 { draw_gone(&life, &mut random) } else { BTreeSet::new() };
+                let tried = try_state(&life, state, &mut tally, |case| {
+                    case.gone.clone_from(&gone);
+                    case.thorough |= !gone.is_empty();
+                });
+                if let Err(why) = tried {
+                    panic!("disks come and go, seed {}: {why}", seed());
+                }
+            }
+        }
+        println!("  {resiliency}: {} states at {} cuts", tally.states, tally.cuts.len());
+    }
+    println!("disks come and go: {:?}", begun.elapsed());
 }
 
 /// Control: a tape that claims a flush was acknowledged when it began. The judge has to find a state that breaks the claim,

@@ -1,5 +1,7 @@
 //! Which pages are in use.
 
+use dolmen_planted::{Bug, is_planted};
+
 use crate::format::BODY_BYTES;
 
 const WORD_BITS: u64 = 64;
@@ -165,6 +167,9 @@ impl Allocation {
 
     /// Gives up a page; whether it was in use. It is not taken again by this checkpoint.
     pub(crate) fn release(&mut self, page: u64) -> bool {
+        if is_planted(Bug::PageReusedEarly) {
+            self.blocked.remove(page);
+        }
         self.next.remove(page)
     }
 

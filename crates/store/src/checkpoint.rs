@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use dolmen_planted::{Bug, is_planted};
+
 use crate::block::Checkpoint;
 use crate::error::{CheckpointError, Failure, Step, StoreError};
 use crate::key::Anchor;
@@ -104,7 +106,10 @@ impl Store {
     ) -> Result<(Checkpoint, Merged), Attempt> {
         let merged = Merge::new(self, to, sequence, changes).run().await.map_err(Attempt::Pages)?;
         let port = self.port();
-        let failed = port.flush_all(to, Step::PagesFlush).await;
+        let mut failed = Vec::new();
+        if !is_planted(Bug::BlockBeforePages) {
+            failed = port.flush_all(to, Step::PagesFlush).await;
+        }
         if !failed.is_empty() {
             return Err(Attempt::Pages(self.failed(failed)));
         }

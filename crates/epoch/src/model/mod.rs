@@ -15,6 +15,8 @@
 mod explore;
 mod state;
 
+use dolmen_planted::{Bug, is_planted};
+
 use explore::{Bounds, ExportOrder, Nonces, Outcome, explore};
 
 fn depth(usual: usize) -> usize {
@@ -27,7 +29,7 @@ fn shipped(depth: usize) -> Bounds {
         writes_max: 2,
         confirmations_max: 0,
         nonces: Nonces::Ascending,
-        export: if cfg!(feature = "bug-export-record-last") {
+        export: if is_planted(Bug::ExportRecordLast) {
             ExportOrder::RecordLast
         } else {
             ExportOrder::RecordFirst
@@ -39,66 +41,32 @@ fn assert_found(outcome: &Outcome) {
     assert!(outcome.violation.is_some(), "no violation in {} states", outcome.states);
 }
 
-#[cfg(not(any(
-    feature = "bug-commit-by-majority",
-    feature = "bug-export-record-last",
-    feature = "bug-stale-disk-wins",
-    feature = "bug-foreign-half-writes"
-)))]
-mod shipping {
-    use super::*;
-
-    fn assert_holds(outcome: &Outcome) {
-        println!("{} states", outcome.states);
-        assert!(outcome.states > 10_000, "only {} states: the model hardly moved", outcome.states);
-        assert_eq!(outcome.violation, None);
-    }
-
-    /// Every order of events without a confirmation: nothing served is lost, one writer, both live.
-    #[test]
-    fn no_order_of_events_loses_a_served_write_or_makes_two_writers() {
-        assert_holds(&explore(shipped(depth(4))));
-    }
-
-    /// The same with random bits that happen to order equal numbers the other way round.
-    #[test]
-    fn the_order_of_random_bits_does_not_matter() {
-        assert_holds(&explore(Bounds { nonces: Nonces::Descending, writes_max: 1, ..shipped(depth(4)) }));
-    }
-
-    /// With confirmations: sides that went apart are never merged, and none wins silently.
-    #[test]
-    fn after_a_confirmation_no_side_wins_silently() {
-        assert_holds(&explore(Bounds { confirmations_max: 2, writes_max: 1, ..shipped(depth(4)) }));
-    }
-
-    /// Control: an export that withdraws the host's record after it wrote the disks makes two writers.
-    #[test]
-    fn control_an_export_that_withdraws_the_record_last_fails() {
-        assert_found(&explore(Bounds { export: ExportOrder::RecordLast, writes_max: 0, ..shipped(6) }));
-    }
+fn assert_holds(outcome: &Outcome) {
+    println!("{} states", outcome.states);
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.states > 10_000, "only {} states: the model hardly moved", outcome.states);
 }
 
-#[cfg(feature = "bug-commit-by-majority")]
+/// Every order of events without a confirmation: nothing served is lost, one writer, both live.
 #[test]
-fn a_commit_by_majority_is_caught() {
-    assert_found(&explore(shipped(depth(6))));
+fn no_order_of_events_loses_a_served_write_or_makes_two_writers() {
+    assert_holds(&explore(shipped(depth(4))));
 }
 
-#[cfg(feature = "bug-export-record-last")]
+/// The same with random bits that happen to order equal numbers the other way round.
 #[test]
-fn an_export_that_withdraws_the_record_last_is_caught() {
-    assert_found(&explore(shipped(depth(6))));
+fn the_order_of_random_bits_does_not_matter() {
+    assert_holds(&explore(Bounds { nonces: Nonces::Descending, writes_max: 1, ..shipped(depth(4)) }));
 }
 
-#[cfg(feature = "bug-stale-disk-wins")]
+/// With confirmations: sides that went apart are never merged, and none wins silently.
 #[test]
-fn a_stale_disk_that_wins_is_caught() {
-    assert_found(&explore(shipped(depth(6))));
+fn after_a_confirmation_no_side_wins_silently() {
+    assert_holds(&explore(Bounds { confirmations_max: 2, writes_max: 1, ..shipped(depth(4)) }));
 }
 
-#[cfg(feature = "bug-foreign-half-writes")]
+/// Control: an export that withdraws the host's record after it wrote the disks makes two writers.
 #[test]
-fn a_foreign_half_that_writes_is_caught() {
-    assert_found(&explore(shipped(depth(6))));
+fn control_an_export_that_withdraws_the_record_last_fails() {
+    assert_found(&explore(Bounds { export: ExportOrder::RecordLast, writes_max: 0, ..shipped(6) }));
 }

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Durability, Seams};
+use dolmen_disk::MemberState;
 use dolmen_pool::{
     Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, PoolError, discover,
     open,
@@ -84,6 +85,15 @@ pub enum Deed {
     },
     Flush,
     Export,
+    /// A disk becomes a member.
+    Join {
+        disk: usize,
+    },
+    /// One takes the place of another.
+    Replace {
+        old: usize,
+        new: usize,
+    },
     /// A disk misses what is written from here until the deed is acknowledged.
     Weak {
         disk: usize,
@@ -312,6 +322,10 @@ pub struct Expected {
     pub export_begun: bool,
     /// Disks that miss something at this instant.
     pub weak: BTreeSet<usize>,
+    /// Disks that were to become members, and whether they must be by now.
+    pub joins: Vec<(usize, bool)>,
+    /// Replacements: old disk, new disk, and whether it must have been made by now.
+    pub replacements: Vec<(usize, usize, bool)>,
     pub spaces: BTreeMap<&'static str, ExpectedSpace>,
 }
 
@@ -328,6 +342,8 @@ impl Expected {
             match entry.deed {
                 Deed::Pool => expected.pool_must_be |= acked,
                 Deed::Export => expected.export_begun = true,
+                Deed::Join { disk } => expected.joins.push((disk, acked)),
+                Deed::Replace { old, new } => expected.replacements.push((old, new, acked)),
                 Deed::Weak { disk } if !acked => _ = expected.weak.insert(disk),
                 Deed::Weak { .. } | Deed::Flush | Deed::Step => {}
                 Deed::Make { size } => {
@@ -460,6 +476,10 @@ pub async fn examine(
         return spaces.close().await.map_err(|error| format!("does not close when confirmed: {error}"));
     }
     let first = judge_contents(&case, &spaces).await?;
+    let moved = !case.expected.joins.is_empty() || !case.expected.replacements.is_empty();
+    if moved && case.gone.is_empty() {
+        settle_members(&case, &spaces).await?;
+    }
     if case.thorough {
         check_clean(&case, &spaces).await?;
         if !case.is_beyond_redundancy() {
@@ -486,11 +506,57 @@ pub async fn examine(
         if !spaces.stale_rows().await.map_err(|error| error.to_string())?.is_empty() {
             return Err(format!("rows stay stale with all disks: {resynced:?}"));
         }
+        settle_members(&whole, &spaces).await.map_err(|why| format!("resynced: {why}"))?;
         judge_again(&whole, &spaces, &first).await.map_err(|why| format!("resynced: {why}"))?;
         check_clean(&whole, &spaces).await.map_err(|why| format!("resynced: {why}"))?;
         spaces.close().await.map_err(|error| format!("does not close with all disks: {error}"))?;
     }
     Ok(())
+}
+
+/// Replacements that were cut are brought to their end; then the members are the old ones or the new ones, and everything
+/// has its full redundancy on them.
+async fn settle_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
+    if case.is_beyond_redundancy() {
+        return Ok(());
+    }
+    let said = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    for (old, new) in spaces.pool().replacements() {
+        let done = spaces.finish_replacing(&old, &new, &Progress::default()).await;
+        if !done.map_err(|error| said("a replacement does not go on", &error))? {
+            return Err(format!("{} cannot be left although all disks are here", old.name()));
+        }
+    }
+    spaces.resync(&Progress::default()).await.map_err(|error| said("resync", &error))?;
+    let stale = spaces.stale_rows().await.map_err(|error| said("stale rows", &error))?;
+    if !stale.is_empty() {
+        return Err(format!("rows stay stale although all disks are here: {stale:?}"));
+    }
+    let members = spaces.pool().disks();
+    let retired = members.iter().find(|disk| disk.member().state == MemberState::Retired);
+    if let Some(disk) = retired {
+        return Err(format!("{} is retired and nobody goes on with it", disk.name()));
+    }
+    let is_member = |number: usize| members.iter().any(|disk| disk.name() == crate::life::name_of(number));
+    for (disk, must) in &case.expected.joins {
+        if *must && !is_member(*disk) {
+            return Err(format!("disk{disk} was added and is no member"));
+        }
+    }
+    for (old, new, must) in &case.expected.replacements {
+        if is_member(*old) == is_member(*new) || (*must && is_member(*old)) {
+            let (old_is, new_is) = (is_member(*old), is_member(*new));
+            return Err(format!("replaced by halves: disk{old} {old_is}, disk{new} {new_is}"));
+        }
+    }
+    let joined = |number: &usize| case.expected.joins.iter().any(|(disk, _)| disk == number);
+    let replaced = |number: &usize| case.expected.replacements.iter().any(|(_, new, _)| new == number);
+    match (crate::life::DISKS..crate::life::DISKS + 2)
+        .find(|number| is_member(*number) && !joined(number) && !replaced(number))
+    {
+        Some(number) => Err(format!("disk{number} is a member although nobody asked for it")),
+        None => Ok(()),
+    }
 }
 
 /// Everything that could be read still reads the same, and the rest as it may.

@@ -42,6 +42,11 @@ struct Liver {
     resiliency: Resiliency,
 }
 
+/// The name of a disk.
+pub fn name_of(number: usize) -> String {
+    format!("disk{number}")
+}
+
 pub fn profile() -> DiskProfile {
     DiskProfile::new(CAPACITY).tearing()
 }
@@ -53,6 +58,18 @@ pub enum Plot {
     Blocks,
     /// A pool that exists: rows are discarded and deleted, their slabs get new owners, a disk leaves and is resynced.
     Owners,
+    /// A pool that exists: a disk is added, one is replaced, one leaves under a write and comes back.
+    Disks,
+}
+
+impl Plot {
+    /// Disks that it needs.
+    pub fn disks(self) -> usize {
+        match self {
+            Self::Blocks | Self::Owners => DISKS,
+            Self::Disks => DISKS + 2,
+        }
+    }
 }
 
 impl Life {
@@ -60,7 +77,7 @@ impl Life {
         let world = Rc::new(World::new(seed));
         world.set_arenas(ARENAS, ARENAS);
         let disks: Vec<_> =
-            (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+            (0..plot.disks()).map(|number| world.add_disk(&name_of(number), profile())).collect();
         let tape = Tape::new(Some(world.record()));
         let pool = live(&world, &disks, &tape, resiliency, plot);
         Self { tape, resiliency, pool, world }
@@ -112,6 +129,7 @@ pub fn body(
         let result = match plot {
             Plot::Blocks => liver.blocks().await,
             Plot::Owners => liver.owners().await,
+            Plot::Disks => liver.disks().await,
         };
         result.map_err(|error| error.to_string())
     };
@@ -128,7 +146,8 @@ impl Liver {
         let options =
             CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
         let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
-        let opened = create(self.seams(), arbiter, &self.devices, &options).await?;
+        let first: Vec<_> = self.devices.iter().take(DISKS).cloned().collect();
+        let opened = create(self.seams(), arbiter, &first, &options).await?;
         let spaces = Spaces::start(opened).await?;
         self.scribe.tape.ack(index);
         Ok(spaces)
@@ -202,7 +221,7 @@ impl Liver {
         let spaces = scribe.step("open", opening).await.map_err(|error| format!("{error:?}"))?;
         let b = spaces.find("b")?;
         if self.resiliency.redundancy() > 0 {
-            self.lose_a_disk(&spaces, &b).await?;
+            self.lose_a_disk(&spaces, "b", &b, 0).await?;
         }
         scribe.put("b", &b, 0, 1).await?;
         scribe.flush(&spaces).await?;
@@ -211,20 +230,58 @@ impl Liver {
         Ok(())
     }
 
-    /// A disk goes under a write, comes back and is resynced.
-    async fn lose_a_disk(&self, spaces: &Rc<Spaces>, b: &Rc<Space>) -> Outcome {
+    /// Disks come and go, one after another; every write and flush of that is under a step.
+    async fn disks(&self) -> Outcome {
         let scribe = &self.scribe;
-        let lost = 0;
-        scribe.put("b", b, 1, 1).await?;
+        let (added, old, new, lost) = (DISKS, 0, DISKS + 1, 1);
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 3).await?;
+        scribe.put("a", &a, 257, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 1, 1).await?;
+        let index = scribe.tape.begin("", Deed::Join { disk: added });
+        let device = Rc::clone(&self.devices[added]);
+        scribe.step("add a disk", spaces.add(device, &[])).await?;
+        scribe.tape.ack(index);
+        scribe.put("a", &a, 513, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 0, 1).await?;
+        let leaving = spaces.pool().find_disk(&name_of(old))?;
+        let index = scribe.tape.begin("", Deed::Replace { old, new });
+        let (device, progress) = (Rc::clone(&self.devices[new]), Progress::default());
+        scribe.step("replace a disk", spaces.replace(&leaving, device, &[], &progress)).await?;
+        scribe.tape.ack(index);
+        scribe.put("a", &a, 514, 1).await?;
+        scribe.flush(&spaces).await?;
+        if self.resiliency.redundancy() > 0 {
+            self.lose_a_disk(&spaces, "a", &a, lost).await?;
+        }
+        scribe.flush(&spaces).await?;
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// A disk goes under a write, comes back and is resynced.
+    async fn lose_a_disk(
+        &self,
+        spaces: &Rc<Spaces>,
+        name: &'static str,
+        b: &Rc<Space>,
+        lost: usize,
+    ) -> Outcome {
+        let scribe = &self.scribe;
+        scribe.put(name, b, 1, 1).await?;
         self.disks[lost].vanish();
         let weak = scribe.tape.begin("", Deed::Weak { disk: lost });
-        scribe.step("exclude a disk under a write", scribe.put("b", b, 0, 1)).await?;
+        scribe.step("exclude a disk under a write", scribe.put(name, b, 0, 1)).await?;
         scribe.step("flush after exclusion", scribe.flush(spaces)).await?;
-        scribe.put("b", b, 2, 1).await?;
+        scribe.put(name, b, 2, 1).await?;
         self.disks[lost].come_back();
         let device = self.disks[lost].attach(&self.world);
         scribe.step("readmit", spaces.rejoin(device)).await?;
-        scribe.put("b", b, 258, 1).await?;
+        scribe.put(name, b, 258, 1).await?;
         scribe.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
         scribe.tape.ack(weak);
         Ok(())

@@ -9,7 +9,7 @@ use dolmen_sim::Random;
 use dolmen_space::{Provisioning, Segment, Space, SpaceError};
 use dolmen_units::Bytes;
 
-use super::life::Life;
+use super::life::{Life, Rare};
 use super::oracle::{self, BLOCK};
 use super::setup::drawn_size;
 
@@ -182,7 +182,10 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
     for space in life.spaces.list() {
         match space.flush().await {
             Ok(()) => life.oracle.borrow_mut().flushed(began, Some(space.name().as_str())),
-            Err(SpaceError::Unflushed { .. }) if !life.redundant => life.note(|tally| tally.refused += 1),
+            Err(SpaceError::Unflushed { .. }) if !life.redundant => life.note(|tally| {
+                tally.refused += 1;
+                tally.saw(Rare::ClaimsSaidAgain);
+            }),
             Err(error) => return Err(format!("flushing: {}", super::life::causes(&error))),
         }
     }
@@ -190,11 +193,12 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
 }
 
 async fn checkpoint(life: &Rc<Life>) -> Result<(), String> {
-    life.spaces
-        .pool()
-        .checkpoint()
-        .await
-        .map_err(|error| format!("a checkpoint: {}", super::life::causes(&error)))
+    let before = life.tally.get().operations;
+    let done = life.spaces.pool().checkpoint().await;
+    if life.tally.get().operations > before {
+        life.note(|tally| tally.saw(Rare::CheckpointUnderLoad));
+    }
+    done.map_err(|error| format!("a checkpoint: {}", super::life::causes(&error)))
 }
 
 async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {

@@ -74,10 +74,75 @@ pub struct Tally {
     pub resynced_blocks: u64,
     pub healed_blocks: u64,
     pub refused: u64,
+    rare: [u64; Rare::ALL.len()],
+}
+
+/// States that few lives come through, so that somebody has to see to it that some do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rare {
+    /// A recovery was cut short.
+    RecoveryCut,
+    /// So was the recovery after it.
+    RecoveryCutAgain,
+    /// The daemon ended while a member was away.
+    CrashWithoutADisk,
+    /// The pool was opened without a member.
+    OpenedWithoutADisk,
+    /// The daemon ended while a disk was taken back in.
+    RejoinCut,
+    /// The daemon ended while stale slabs were refilled.
+    ResyncCut,
+    /// The daemon ended while a disk was replaced.
+    ReplacementCut,
+    /// A replacement that the daemon before had begun was brought to its end.
+    ReplacementResumed,
+    /// Clients went on during a checkpoint.
+    CheckpointUnderLoad,
+    /// The log had gone round when a pool was closed.
+    LogWrapped,
+    /// A flush failed because an only copy had left with unflushed blocks, whose claims were said again.
+    ClaimsSaidAgain,
+    /// Recovery left blocks undecided because their disks were absent.
+    Undecided,
+    /// Recovery went back to an earlier state of a block.
+    Reverted,
+    /// Power failed after a flush that had kept nothing.
+    LieExposed,
+    /// A full pool refused a write.
+    NoRoom,
+}
+
+impl Rare {
+    pub const ALL: [Self; 15] = [
+        Self::RecoveryCut,
+        Self::RecoveryCutAgain,
+        Self::CrashWithoutADisk,
+        Self::OpenedWithoutADisk,
+        Self::RejoinCut,
+        Self::ResyncCut,
+        Self::ReplacementCut,
+        Self::ReplacementResumed,
+        Self::CheckpointUnderLoad,
+        Self::LogWrapped,
+        Self::ClaimsSaidAgain,
+        Self::Undecided,
+        Self::Reverted,
+        Self::LieExposed,
+        Self::NoRoom,
+    ];
 }
 
 impl Tally {
+    pub fn saw(&mut self, state: Rare) {
+        self.rare[state as usize] += 1;
+    }
+
+    pub fn of(&self, state: Rare) -> u64 {
+        self.rare[state as usize]
+    }
+
     pub fn add(&mut self, other: &Self) {
+        self.rare.iter_mut().zip(other.rare).for_each(|(mine, more)| *mine += more);
         let fields: [(&mut u64, u64); 17] = [
             (&mut self.operations, other.operations),
             (&mut self.lives, other.lives),
@@ -122,6 +187,9 @@ impl Course {
         here.iter().filter(|disk| !disk.is_absent()).map(|disk| disk.attach(&self.world)).collect()
     }
 }
+
+/// The place of the operator among those who are doing something.
+pub const OPERATOR: u64 = 99;
 
 /// What a life is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,8 +278,11 @@ impl Life {
         let leaving = model.is_none_or(|model| model.leaving);
         let single = model.is_some_and(|model| model.copies == 1);
         let fine = match error {
-            SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })
-            | SpaceError::NoSpaceBelow { .. } => true,
+            SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. }) => {
+                self.note(|tally| tally.saw(Rare::NoRoom));
+                true
+            }
+            SpaceError::NoSpaceBelow { .. } => true,
             SpaceError::Gone { .. } => leaving,
             SpaceError::Unflushed { .. } => single,
             SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } => {
@@ -266,6 +337,9 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
             counters.lost_blocks
         ));
     }
+    if life.spaces.pool().log_laps() > 0 {
+        life.note(|tally| tally.saw(Rare::LogWrapped));
+    }
     let began = life.oracle.borrow_mut().flush_begins();
     life.spaces.close().await.map_err(|error| format!("closing: {}", causes(&error)))?;
     life.oracle.borrow_mut().flushed(began, None);
@@ -290,6 +364,15 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     let spaces = Spaces::start(opened).await.map_err(|error| format!("recovering: {}", causes(&error)))?;
     course.created.set(true);
     let recovery = spaces.recovery();
+    if course.members.borrow().len() > devices.len() {
+        course.note(|tally| tally.saw(Rare::OpenedWithoutADisk));
+    }
+    if recovery.out_of_reach > 0 {
+        course.note(|tally| tally.saw(Rare::Undecided));
+    }
+    if recovery.reverted > 0 {
+        course.note(|tally| tally.saw(Rare::Reverted));
+    }
     course.note(|tally| {
         tally.decided += recovery.decided;
         tally.rewritten += recovery.rewritten;
@@ -368,7 +451,7 @@ async fn serve(life: &Rc<Life>) {
 /// Looks after disks: what came back is taken in and brought up to date, what is to be replaced is replaced.
 async fn tend(life: &Rc<Life>) -> Result<(), String> {
     let missing = missing_disks(life);
-    let doing = |what: &str| drop(life.doing.borrow_mut().insert(99, format!("operator: {what}")));
+    let doing = |what: &str| drop(life.doing.borrow_mut().insert(OPERATOR, format!("operator: {what}")));
     doing("rejoin");
     let mut joined = false;
     for index in missing {
@@ -385,8 +468,8 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
         life.unnoticed.set(false);
         life.note(|tally| tally.rejoins += 1);
     }
-    doing("replace");
     if let Some((old, new)) = life.replacing.get() {
+        doing("replace");
         replace(life, old, new).await;
     }
     doing("resync");
@@ -461,6 +544,7 @@ async fn replace(life: &Rc<Life>, old: usize, new: usize) {
             }
         }
         Some(new_disk) => {
+            life.note(|tally| tally.saw(Rare::ReplacementResumed));
             let (from, to): (DiskSlot, DiskSlot) = (old_disk.slot(), new_disk.slot());
             match life.spaces.move_slabs(from, to, &progress).await {
                 Ok(true) => drop(pool.strike(from).await),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::MemoryArbiter;
-use dolmen_sim::{FaultCounters, FaultRates, Random, World};
+use dolmen_sim::{FaultCounters, FaultKind, FaultRates, Random, World};
 use dolmen_units::HostId;
 
-use super::life::{Course, Goal, Tally, live};
+use super::life::{Course, Goal, OPERATOR, Rare, Tally, live};
 use super::oracle::{Crash, Oracle};
 use super::setup::{Setup, policy, stream};
 
@@ -31,6 +31,10 @@ struct Run {
     random: Random,
     rates: FaultRates,
     spare_used: bool,
+    /// The daemon before ended while it recovered.
+    recovery_cut: bool,
+    /// Lies of the disk that suffers, up to the last crash.
+    lies_exposed: u64,
     log: RefCell<Vec<String>>,
 }
 
@@ -100,7 +104,16 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         doing: RefCell::default(),
         made: RefCell::default(),
     });
-    let mut run = Run { course, victim, random, rates, spare_used: false, log: RefCell::default() };
+    let mut run = Run {
+        course,
+        victim,
+        random,
+        rates,
+        spare_used: false,
+        recovery_cut: false,
+        lies_exposed: 0,
+        log: RefCell::default(),
+    };
     let failure = run.all().err();
     let course = Rc::clone(&run.course);
     course.world.kill();
@@ -297,6 +310,7 @@ impl Run {
         let course = Rc::clone(&self.course);
         let recovering = !course.serving.get();
         self.say(format!("{crash:?}, {}", if recovering { "while recovering" } else { "while serving" }));
+        self.note_rare(crash, recovering);
         match crash {
             Crash::Kill => course.world.kill(),
             Crash::PowerCut => course.world.power_cut(),
@@ -309,6 +323,32 @@ impl Run {
             tally.recoveries_cut += u64::from(recovering);
         });
         self.between();
+    }
+
+    /// Counts what this crash meets.
+    fn note_rare(&mut self, crash: Crash, recovering: bool) {
+        let course = Rc::clone(&self.course);
+        let cut_again = std::mem::replace(&mut self.recovery_cut, recovering) && recovering;
+        let victim = Rc::clone(&course.disks.borrow()[self.victim.get()]);
+        let lies = victim.fault_counters().of(FaultKind::LyingFlush);
+        let lied = std::mem::replace(&mut self.lies_exposed, lies) < lies;
+        let exposed = lied && crash == Crash::PowerCut;
+        if exposed {
+            // What the disk said was durable is gone, and nobody is told: it is as good as damaged.
+            course.rolled_back.set(true);
+        }
+        let work = course.doing.borrow_mut().remove(&OPERATOR).filter(|_| !recovering).unwrap_or_default();
+        let away = course.members.borrow().iter().any(|index| course.disks.borrow()[*index].is_absent());
+        let met = [
+            (Rare::RecoveryCut, recovering),
+            (Rare::RecoveryCutAgain, cut_again),
+            (Rare::CrashWithoutADisk, away),
+            (Rare::RejoinCut, work == "operator: rejoin"),
+            (Rare::ResyncCut, work == "operator: resync"),
+            (Rare::ReplacementCut, work == "operator: replace"),
+            (Rare::LieExposed, exposed),
+        ];
+        course.note(|tally| met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state)));
     }
 
     /// No daemon runs: disks come back, perhaps as they were, and another disk may be the one that suffers.
@@ -336,6 +376,8 @@ impl Run {
             let members = course.members.borrow();
             let choice = self.random.index(members.len());
             self.victim.set(members[choice]);
+            self.lies_exposed =
+                course.disks.borrow()[members[choice]].fault_counters().of(FaultKind::LyingFlush);
             drop(members);
             self.say(format!("disk {} is the one that suffers from here on", self.victim.get()));
         }

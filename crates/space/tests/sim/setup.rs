@@ -38,7 +38,11 @@ impl Setup {
         let tearing =
             profiles.iter().chain([&spare]).any(|profile| profile.geometry.atomic_write_bytes == 512);
         let redundant = random.below(4) != 0;
-        let rates = rates(redundant, &mut random);
+        let mut rates = rates(redundant, &mut random);
+        let mut lies = stream(seed, 902);
+        if redundant && lies.below(3) == 0 {
+            rates = rates.with(FaultKind::LyingFlush, Rate::one_in(4 << lies.below(4)));
+        }
         Self {
             profiles,
             spare,

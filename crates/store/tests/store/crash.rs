@@ -5,12 +5,14 @@ use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
 use dolmen_buffer::Arena;
-use dolmen_store::PAGE_BYTES;
+use dolmen_store::{CheckpointError, PAGE_BYTES};
 
 use crate::world::{Content, Event, World, anchor, arena, key, value};
 
 /// Above this many unflushed writes, subsets are drawn.
 const SUBSETS_WHOLE_MAX: usize = 10;
+/// Pages of an area in which 165 values have room, and their successors have none beside them.
+const TIGHT_PAGES: usize = 16;
 
 struct Crash<'a> {
     base: &'a [Vec<u8>],
@@ -135,12 +137,21 @@ fn subsets(count: usize, draw: &mut u64) -> Vec<Vec<bool>> {
 
 /// A world with a checkpoint, and changes over it that are not in it yet.
 fn prepared(disks: usize, rounds: u8) -> (World, Rc<dolmen_store::Store>, Content, Content) {
-    let world = World::blank(disks, 20);
+    prepared_in(disks, rounds, 20, 40)
+}
+
+fn prepared_in(
+    disks: usize,
+    rounds: u8,
+    pages: usize,
+    keys: u64,
+) -> (World, Rc<dolmen_store::Store>, Content, Content) {
+    let world = World::blank(disks, pages);
     world.format();
     let store = world.open();
     let mut old = Content::new();
     for round in 0..rounds {
-        for number in 0..40 {
+        for number in 0..keys {
             let bytes = value(number, round, 400 + usize::from(round % 3) * 50);
             store.put(key(number), &bytes);
             old.insert(key(number), bytes);
@@ -148,7 +159,7 @@ fn prepared(disks: usize, rounds: u8) -> (World, Rc<dolmen_store::Store>, Conten
         world.checkpoint(&store, round);
     }
     let mut new = old.clone();
-    for number in (0..80).step_by(7) {
+    for number in (0..2 * keys).step_by(7) {
         store.put(key(number), &value(number, 99, 1000));
         new.insert(key(number), value(number, 99, 1000));
         store.delete(key(number + 1));
@@ -189,6 +200,34 @@ fn crash_everywhere(disks: usize, rounds: u8, piece: usize) {
 #[test]
 fn a_crash_in_a_checkpoint_on_one_disk_leaves_old_or_new() {
     (3..9).for_each(|rounds| crash_everywhere(1, rounds, PAGE_BYTES));
+}
+
+/// The area has no room for two trees of this size, so the search for free pages goes round and comes by those that this
+/// very checkpoint gives up. They belong to the tree that stands: the checkpoint ends for want of room, and wherever it
+/// is cut, the old content is there.
+#[test]
+fn a_checkpoint_that_finds_no_room_touches_nothing_of_the_old_one() {
+    for rounds in [3, 6, 9] {
+        let (world, store, old, new) = prepared_in(1, rounds, TIGHT_PAGES, 165);
+        let base = world.images();
+        world.events.borrow_mut().clear();
+        let result = world.try_checkpoint(&store, 50);
+        let events = world.events.borrow().clone();
+        let crash = Crash {
+            base: &base,
+            arena: arena(),
+            old: (old.clone(), rounds - 1),
+            new: (new, 50),
+            seen: [0; 2],
+        };
+        for end in 0..=events.len() {
+            let reopened = World::on(crash.state(&events[..end], &|_| true, None), &crash.arena);
+            let (store, opened) = reopened.try_open(&[0], 64).unwrap();
+            assert!(opened.anchor == anchor(rounds - 1), "the old checkpoint stands");
+            assert!(reopened.content(&store).unwrap() == old, "with all of its pages");
+        }
+        assert!(matches!(result, Err(CheckpointError::Full { .. })), "{result:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! Planted bugs: each breaks one rule of the engine on purpose, and the tests have to find it (`scripts/bugs.sh`).
+//!
+//! Invariant: without the feature `switch`, [`is_planted`] is a constant `false`, and no build that ships asks for that
+//! feature; so what a bug would do is never compiled into it. With the feature, one build of the tests holds all bugs, and
+//! the environment variable `DOLMEN_BUG` names the one that is awake in a process.
+
+/// A rule that can be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    /// The log says *settled* before the disks were flushed.
+    MarkBeforeFlush,
+    /// A flush leaves one disk out.
+    FlushSkipsADisk,
+    /// A flush does not wait for writes that began before it.
+    FlushWaitsForNobody,
+    /// Flushed content is overwritten before the intent is durable.
+    IntentNotWaited,
+    /// Acknowledged content is overwritten before the new record is written.
+    RewriteInParallel,
+    /// What a read brings is not compared with its checksum.
+    ChecksumNotChecked,
+    /// A bad copy is "healed" with what it holds.
+    HealFromBadCopy,
+    /// Nobody commits that a slab misses what was written without its disk.
+    AbsenceNotCommitted,
+    /// A resync leaves out what was written last.
+    ResyncSkipsNewest,
+    /// A refilled slab is trusted before its content was flushed.
+    TrustBeforeFlush,
+    /// Blocks of a column are counted wrongly at the end of a stretch.
+    RowOffByOne,
+    /// Tables go to their disks before a flush covered what they say.
+    TableBeforeFlush,
+    /// The log is trimmed before the tables that take its place were flushed.
+    TableNotFlushed,
+    /// A table page is always written to the same slot, over the one that stands.
+    PageInPlace,
+    /// Recovery lets the oldest state of a block win.
+    OldestStateWins,
+    /// What recovery decided is marked settled before it is durable.
+    RecoveryNotFinal,
+    /// Grains are handed out again before the commit that freed them is durable.
+    FreeBeforeCommit,
+    /// A checkpoint trims what was logged while it was being made.
+    TrimAhead,
+    /// An epoch is in force before its voters say so.
+    EpochNotSettled,
+    /// A batch of the log counts when one voter has it.
+    OneVoterIsEnough,
+    /// A durable batch of the log stays in the disks' caches.
+    DurableIsCached,
+    /// An opening reads the log of one voter only.
+    OneLogIsEnough,
+    /// The block of a checkpoint is written before its pages were flushed.
+    BlockBeforePages,
+    /// A page that a checkpoint gives up is used again by that same checkpoint.
+    PageReusedEarly,
+    /// A commit counts when a majority of the voters holds it.
+    CommitByMajority,
+    /// An export writes the disks first and withdraws the host's record last.
+    ExportRecordLast,
+    /// A disk that was away decides what is in force.
+    StaleDiskWins,
+    /// Some of the disks can be written on a host that does not own them.
+    ForeignHalfWrites,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 28] = [
+        Self::MarkBeforeFlush,
+        Self::FlushSkipsADisk,
+        Self::FlushWaitsForNobody,
+        Self::IntentNotWaited,
+        Self::RewriteInParallel,
+        Self::ChecksumNotChecked,
+        Self::HealFromBadCopy,
+        Self::AbsenceNotCommitted,
+        Self::ResyncSkipsNewest,
+        Self::TrustBeforeFlush,
+        Self::RowOffByOne,
+        Self::TableBeforeFlush,
+        Self::TableNotFlushed,
+        Self::PageInPlace,
+        Self::OldestStateWins,
+        Self::RecoveryNotFinal,
+        Self::FreeBeforeCommit,
+        Self::TrimAhead,
+        Self::EpochNotSettled,
+        Self::OneVoterIsEnough,
+        Self::DurableIsCached,
+        Self::OneLogIsEnough,
+        Self::BlockBeforePages,
+        Self::PageReusedEarly,
+        Self::CommitByMajority,
+        Self::ExportRecordLast,
+        Self::StaleDiskWins,
+        Self::ForeignHalfWrites,
+    ];
+
+    /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MarkBeforeFlush => "mark-before-flush",
+            Self::FlushSkipsADisk => "flush-skips-a-disk",
+            Self::FlushWaitsForNobody => "flush-waits-for-nobody",
+            Self::IntentNotWaited => "intent-not-waited",
+            Self::RewriteInParallel => "rewrite-in-parallel",
+            Self::ChecksumNotChecked => "checksum-not-checked",
+            Self::HealFromBadCopy => "heal-from-bad-copy",
+            Self::AbsenceNotCommitted => "absence-not-committed",
+            Self::ResyncSkipsNewest => "resync-skips-newest",
+            Self::TrustBeforeFlush => "trust-before-flush",
+            Self::RowOffByOne => "row-off-by-one",
+            Self::TableBeforeFlush => "table-before-flush",
+            Self::TableNotFlushed => "table-not-flushed",
+            Self::PageInPlace => "page-in-place",
+            Self::OldestStateWins => "oldest-state-wins",
+            Self::RecoveryNotFinal => "recovery-not-final",
+            Self::FreeBeforeCommit => "free-before-commit",
+            Self::TrimAhead => "trim-ahead",
+            Self::EpochNotSettled => "epoch-not-settled",
+            Self::OneVoterIsEnough => "one-voter-is-enough",
+            Self::DurableIsCached => "durable-is-cached",
+            Self::OneLogIsEnough => "one-log-is-enough",
+            Self::BlockBeforePages => "block-before-pages",
+            Self::PageReusedEarly => "page-reused-early",
+            Self::CommitByMajority => "commit-by-majority",
+            Self::ExportRecordLast => "export-record-last",
+            Self::StaleDiskWins => "stale-disk-wins",
+            Self::ForeignHalfWrites => "foreign-half-writes",
+        }
+    }
+}
+
+/// Whether a bug is planted in this process.
+#[cfg(not(feature = "switch"))]
+#[must_use]
+#[inline(always)]
+pub const fn is_planted(_bug: Bug) -> bool {
+    false
+}
+
+/// Whether a bug is planted in this process.
+///
+/// # Panics
+/// When `DOLMEN_BUG` names no bug: a run that plants nothing must not look like one that found nothing.
+#[cfg(feature = "switch")]
+#[must_use]
+pub fn is_planted(bug: Bug) -> bool {
+    static AWAKE: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
+    *AWAKE.get_or_init(|| {
+        let name = std::env::var("DOLMEN_BUG").ok()?;
+        let found = Bug::ALL.into_iter().find(|bug| bug.name() == name);
+        assert!(found.is_some(), "DOLMEN_BUG is '{name}', which is no bug that can be planted");
+        found
+    }) == Some(bug)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bug without a line in the table would be planted and never looked for.
+    #[test]
+    fn every_bug_has_one_line_in_the_table() {
+        let table = include_str!("../../../scripts/bugs.txt");
+        let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let mut named: Vec<&str> = lines.filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let mut known: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        named.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(named, known);
+    }
+}
