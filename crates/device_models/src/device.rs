@@ -45,6 +45,11 @@ impl Server {
         self.free_at = self.free_at.max(from).after(span_ns);
         self.free_at
     }
+
+    /// When everything asked so far is done.
+    pub(crate) const fn free_at(&self) -> Time {
+        self.free_at
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,8 @@
 mod device;
 mod disk;
 mod error;
+mod flash;
+mod link;
 pub mod load;
 mod random;
 mod request;
@@ -18,6 +20,8 @@ mod time;
 pub use device::Device;
 pub use disk::{Disk, DiskParameters, Scheduler, Seeks, WriteCache};
 pub use error::{ParameterError, UnknownModel};
+pub use flash::{Condition, Flash, FlashParameters, WriteBuffer};
+pub use link::{Delivery, Direction, Link, LinkParameters, Message, SendError};
 pub use random::Random;
 pub use request::{Completion, Op, Request, SubmitError, Ticket};
 pub use time::{SECOND_NS, Time};
