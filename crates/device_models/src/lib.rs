@@ -7,6 +7,8 @@
 //! The models are made from data sheets alone and judged by measurements that others published; `docs/device_models.md`
 //! has the sources, the figures and the deviations, and a test keeps it true.
 
+mod array;
+pub mod catalogue;
 mod device;
 mod disk;
 mod error;
@@ -17,6 +19,7 @@ mod random;
 mod request;
 mod time;
 
+pub use array::{Array, ArrayCache, ArrayParameters, Level};
 pub use device::Device;
 pub use disk::{Disk, DiskParameters, Scheduler, Seeks, WriteCache};
 pub use error::{ParameterError, UnknownModel};

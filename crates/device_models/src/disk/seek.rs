@@ -22,7 +22,7 @@ const ROOT_ONE: u64 = 1 << 16;
 pub(crate) struct SeekCurve {
     base_ns: u64,
     root_ns: u64,
-    linear_ns: u64,
+    stroke_ns: u64,
     tracks: u64,
 }
 
@@ -35,19 +35,18 @@ impl SeekCurve {
         within(full, seeks.full_ns, seeks.average_ns, SEEK_NS_MAX)?;
         let stroke = seeks.full_ns - seeks.single_ns;
         let mean = seeks.average_ns - seeks.single_ns;
-        // b = 5 (mean - stroke / 3), c = stroke - b; both must help to slow longer seeks down.
+        // b = 5 (mean - stroke / 3) and c = stroke - b. A longer seek is never shorter while b <= 2 stroke.
         let root = mean.saturating_mul(5).checked_sub(stroke.saturating_mul(5) / 3);
-        let fitting = root.and_then(|root_ns| Some((root_ns, stroke.checked_sub(root_ns)?)));
-        let Some((root_ns, linear_ns)) = fitting else {
+        let Some(root_ns) = root.filter(|root_ns| *root_ns <= stroke.saturating_mul(2)) else {
             let least = seeks.single_ns + stroke / 3;
-            let most = seeks.single_ns + mul_div(stroke, 8, 15);
+            let most = seeks.single_ns + mul_div(stroke, 11, 15);
             return Err(ParameterError::new(
                 average,
                 seeks.average_ns,
                 format!("between the other two seeks it must lie from {least} to {most}"),
             ));
         };
-        Ok(Self { base_ns: seeks.single_ns, root_ns, linear_ns, tracks: tracks.max(1) })
+        Ok(Self { base_ns: seeks.single_ns, root_ns, stroke_ns: stroke, tracks: tracks.max(1) })
     }
 
     /// The seek over so many tracks. Staying costs nothing.
@@ -57,7 +56,8 @@ impl SeekCurve {
         }
         let part = mul_div(tracks, ONE, self.tracks);
         let root = part.isqrt();
-        self.base_ns + mul_div(self.root_ns, root, ROOT_ONE) + mul_div(self.linear_ns, part, ONE)
+        let risen_ns = mul_div(self.root_ns, root, ROOT_ONE) + mul_div(self.stroke_ns, part, ONE);
+        self.base_ns + risen_ns.saturating_sub(mul_div(self.root_ns, part, ONE))
     }
 }
 
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn seeks_that_no_arm_has_are_named() {
-        let wrong = Seeks { average_ns: 8_000_000, ..SEEKS };
+        let wrong = Seeks { average_ns: 7_900_000, ..SEEKS };
         let error = SeekCurve::new(wrong, FIELDS, 1_000).unwrap_err();
         assert_eq!(error.field, "average_ns");
-        assert!(error.to_string().contains("8000000"), "{error}");
+        assert!(error.to_string().contains("7900000"), "{error}");
         let wrong = Seeks { full_ns: 3_000_000, ..SEEKS };
         assert_eq!(SeekCurve::new(wrong, FIELDS, 1_000).unwrap_err().field, "full_ns");
     }
