@@ -8,6 +8,7 @@
 //! has the sources, the figures and the deviations, and a test keeps it true.
 
 mod array;
+pub mod calibration;
 pub mod catalogue;
 mod device;
 mod disk;

@@ -176,6 +176,6 @@ pub(super) const TRAVELSTAR_5K320: DiskParameters = DiskParameters {
     buffer_bytes: 8 << 20,
     segment_bytes: 512 << 10,
     queue_depth: 32,
-    scheduler: Scheduler::ShortestAccess,
+    scheduler: Scheduler::Elevator,
     write_cache: WriteCache::On,
 };

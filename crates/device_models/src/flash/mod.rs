@@ -4,12 +4,13 @@
 //! is answered when the buffer has it; the buffer empties at the rate at which flash is programmed, divided by what the
 //! collector moves for each byte. While it empties, a read may find its die programming and waits for the rest of it.
 //!
-//! Not modelled: caches of single-bit cells, thermal limits, wear, reads that are suspended into programs, and trims.
+//! Not modelled: read-ahead, caches of single-bit cells, thermal limits, wear, reads that are suspended into programs, and trims.
 
 mod collector;
 mod parameters;
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 pub use collector::Condition;
 pub use parameters::{FlashParameters, WriteBuffer};
@@ -20,6 +21,26 @@ use crate::random::{Random, scatter};
 use crate::request::{Completion, Op, Request, SubmitError, Ticket, check};
 use crate::time::{SECOND_NS, Time, mul_div, span_ns, wide};
 use collector::Collector;
+
+/// What happens next to a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A page comes to its die.
+    Sense { read: usize, page: u64, bytes: u64 },
+    /// A page leaves its die.
+    Carry { read: usize, die: usize, bytes: u64 },
+    /// A page is in the controller.
+    Arrive { read: usize },
+}
+
+/// A read under way.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    ticket: Ticket,
+    request: Request,
+    submitted: Time,
+    pages_left: u64,
+}
 
 /// A solid-state disk in virtual time.
 #[derive(Debug, Clone)]
@@ -38,6 +59,11 @@ pub struct Flash {
     dies: Vec<Server>,
     /// Empties the write buffer.
     drain: Server,
+    steps: BinaryHeap<Reverse<(Time, u64, Step)>>,
+    steps_made: u64,
+    /// Reads under way; idle places are reused.
+    reads: Vec<Reading>,
+    idle_reads: Vec<usize>,
     answers: Answers,
     /// What was done before the caller asked.
     done: VecDeque<Completion>,
@@ -66,6 +92,10 @@ impl Flash {
             channels: vec![Server::default(); parameters.channels],
             dies: vec![Server::default(); parameters.dies],
             drain: Server::default(),
+            steps: BinaryHeap::new(),
+            steps_made: 0,
+            reads: Vec::new(),
+            idle_reads: Vec::new(),
             answers: Answers::default(),
             done: VecDeque::new(),
             inside: 0,
@@ -87,8 +117,12 @@ impl Flash {
     }
 
     fn start(&mut self, ticket: Ticket, request: Request, submitted: Time) {
+        self.inside += 1;
         let completed = match request.op {
-            Op::Read => self.read(request),
+            Op::Read => {
+                self.read(Reading { ticket, request, submitted, pages_left: 0 });
+                return;
+            }
             Op::Write => self.write(request),
             Op::WriteThrough => {
                 let received = self.write(request);
@@ -105,37 +139,69 @@ impl Flash {
                 durable.after(self.parameters.write_overhead_ns)
             }
         };
-        self.inside += 1;
         self.answers.push(Completion { ticket, request, submitted, completed });
     }
 
-    fn read(&mut self, request: Request) -> Time {
-        let FlashParameters { page_bytes, read_overhead_ns, interface_bytes_per_second, .. } = self.parameters;
-        let handled = self.controller.serve(self.clock, SECOND_NS / self.parameters.reads_per_second);
-        let mut there = handled;
-        let mut at = request.at;
-        while at < request.end() {
-            let end = (at / page_bytes + 1).saturating_mul(page_bytes).min(request.end());
-            there = there.max(self.read_page(handled, at / page_bytes, end - at));
-            at = end;
-        }
-        let link_ns = span_ns(request.length, interface_bytes_per_second);
-        self.to_host.serve(there, link_ns).after(read_overhead_ns)
+    fn later(&mut self, at: Time, step: Step) {
+        self.steps_made += 1;
+        self.steps.push(Reverse((at, self.steps_made, step)));
     }
 
-    /// Reads part of a page: its die senses it, then its channel carries it.
-    fn read_page(&mut self, from: Time, page: u64, bytes: u64) -> Time {
-        let spread = scatter(page);
-        // Neighbouring pages lie on different dies, pages drawn at random on any.
-        let die = usize::try_from(page % wide(self.dies.len())).unwrap_or(0);
-        let twice = spread & 1 == 1;
-        let sense_ns = if twice { self.parameters.page_read_ns } else { self.parameters.page_read_ns / 2 };
-        let blocked_ns = self.programming_ns();
-        let sensed =
-            self.dies.get_mut(die).map_or(from, |server| server.serve(from.after(blocked_ns), sense_ns));
-        let channel = die % self.channels.len().max(1);
-        let carry_ns = span_ns(bytes, self.parameters.channel_bytes_per_second);
-        self.channels.get_mut(channel).map_or(sensed, |server| server.serve(sensed, carry_ns))
+    fn read(&mut self, mut reading: Reading) {
+        let FlashParameters { page_bytes, reads_per_second, .. } = self.parameters;
+        // The controller is a pipeline: it begins a read on each beat, and what a read takes inside is in the overhead.
+        let beat_ns = SECOND_NS / reads_per_second;
+        let begins = self.controller.serve(self.clock, beat_ns).before(beat_ns);
+        let read = self.idle_reads.pop().unwrap_or(self.reads.len());
+        let Request { at, .. } = reading.request;
+        let end = reading.request.end();
+        let mut from = at;
+        while from < end {
+            let page = from / page_bytes;
+            let to = (page + 1).saturating_mul(page_bytes).min(end);
+            self.later(begins, Step::Sense { read, page, bytes: to - from });
+            reading.pages_left += 1;
+            from = to;
+        }
+        match self.reads.get_mut(read) {
+            Some(place) => *place = reading,
+            None => self.reads.push(reading),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Sense { read, page, bytes } => {
+                let die = usize::try_from(page % wide(self.dies.len())).unwrap_or(0);
+                let twice = scatter(page) & 1 == 1;
+                let slowest_ns = self.parameters.page_read_ns;
+                let sense_ns = if twice { slowest_ns } else { slowest_ns / 2 };
+                let from = self.clock.after(self.programming_ns());
+                let sensed = self.dies.get_mut(die).map_or(from, |server| server.serve(from, sense_ns));
+                self.later(sensed, Step::Carry { read, die, bytes });
+            }
+            Step::Carry { read, die, bytes } => {
+                let channel = die % self.channels.len().max(1);
+                let carry_ns = span_ns(bytes, self.parameters.channel_bytes_per_second);
+                let clock = self.clock;
+                let there = self.channels.get_mut(channel).map_or(clock, |c| c.serve(clock, carry_ns));
+                self.later(there, Step::Arrive { read });
+            }
+            Step::Arrive { read } => self.arrive(read),
+        }
+    }
+
+    fn arrive(&mut self, read: usize) {
+        let Some(reading) = self.reads.get_mut(read) else { return };
+        reading.pages_left -= 1;
+        let Reading { ticket, request, submitted, pages_left } = *reading;
+        if pages_left > 0 {
+            return;
+        }
+        self.idle_reads.push(read);
+        let link_ns = span_ns(request.length, self.parameters.interface_bytes_per_second);
+        let completed = self.to_host.serve(self.clock, link_ns).after(self.parameters.read_overhead_ns);
+        self.answers.push(Completion { ticket, request, submitted, completed });
     }
 
     /// How long a die is still programming when a read comes to it: mostly not at all, else part of a page.
@@ -152,9 +218,10 @@ impl Flash {
 
     fn write(&mut self, request: Request) -> Time {
         let FlashParameters { writes_per_second, interface_bytes_per_second, buffer_bytes, .. } = self.parameters;
-        let handled = self.controller.serve(self.clock, SECOND_NS / writes_per_second);
+        let beat_ns = SECOND_NS / writes_per_second;
+        let begins = self.controller.serve(self.clock, beat_ns).before(beat_ns);
         let link_ns = span_ns(request.length, interface_bytes_per_second);
-        let received = self.from_host.serve(handled, link_ns);
+        let received = self.from_host.serve(begins, link_ns);
         let programmed = self.collector.write(request.at, request.length);
         let rate = self.parameters.program_bytes_per_second;
         let empty = self.drain.serve(received, span_ns(programmed, rate));
@@ -172,11 +239,20 @@ impl Flash {
 
     /// Moves everything on to `now`.
     fn advance(&mut self, now: Time) {
-        while let Some(completion) = self.answers.due(now) {
-            self.clock = self.clock.max(completion.completed);
-            self.inside -= 1;
-            self.done.push_back(completion);
-            self.admit();
+        loop {
+            let steps_at = self.steps.peek().map(|Reverse((at, ..))| *at);
+            let answers_at = self.answers.next();
+            let Some(next) = earlier(steps_at, answers_at).filter(|next| *next <= now) else { break };
+            self.clock = self.clock.max(next);
+            if steps_at == Some(next) {
+                if let Some(Reverse((_, _, step))) = self.steps.pop() {
+                    self.step(step);
+                }
+            } else if let Some(completion) = self.answers.due(next) {
+                self.inside -= 1;
+                self.done.push_back(completion);
+                self.admit();
+            }
         }
         self.clock = self.clock.max(now);
     }
@@ -201,7 +277,8 @@ impl Device for Flash {
         // Programming what the buffer holds ends without an answer.
         let drained = Some(self.drain.free_at()).filter(|at| *at > self.clock);
         let done = self.done.front().map(|completion| completion.completed);
-        earlier(done, earlier(self.answers.next(), drained))
+        let steps = self.steps.peek().map(|Reverse((at, ..))| *at);
+        earlier(earlier(done, steps), earlier(self.answers.next(), drained))
     }
 
     fn poll(&mut self, now: Time) -> Option<Completion> {

@@ -21,9 +21,11 @@ pub struct FlashParameters {
     pub interface_bytes_per_second: u64,
     /// Commands held at once.
     pub queue_depth: usize,
-    /// What a read costs that needs no flash, in nanoseconds: the latency of sequential reads in data sheets.
+    /// What a read costs beside flash and interface, in nanoseconds: the latency of sequential reads in data sheets,
+    /// less what 4 KiB take on the interface.
     pub read_overhead_ns: u64,
-    /// What a write costs until the buffer has it, in nanoseconds: the latency of sequential writes in data sheets.
+    /// What a write costs beside the interface until the buffer has it, in nanoseconds: the latency of sequential
+    /// writes in data sheets, less what 4 KiB take on the interface.
     pub write_overhead_ns: u64,
     /// Reads in a second that the controller handles at most.
     pub reads_per_second: u64,
