@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use dolmen_device_models::calibration::table;
+use dolmen_device_models::calibration::{rows, table};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    std::io::stdout().lock().write_all(table()?.as_bytes())?;
+    std::io::stdout().lock().write_all(table(&rows()?).as_bytes())?;
     Ok(())
 }

@@ -26,12 +26,14 @@ pub enum Source {
     DiskSim,
     /// Shimpi, `AnandTech`, 2014.
     AnandTech2014,
-    /// Myce 2014.
-    Myce2014,
+    /// Myce.
+    Myce,
     /// Tallis, `AnandTech`, 2017.
     AnandTech2017,
-    /// Potter 2018.
-    Potter2018,
+    /// The SSD Review.
+    SsdReview,
+    /// Potter's thesis.
+    Potter,
 }
 
 impl fmt::Display for Source {
@@ -40,9 +42,10 @@ impl fmt::Display for Source {
             Self::Chung2000 => "Chung 2000",
             Self::DiskSim => "DiskSim",
             Self::AnandTech2014 => "AnandTech 2014",
-            Self::Myce2014 => "Myce 2014",
+            Self::Myce => "Myce",
             Self::AnandTech2017 => "AnandTech 2017",
-            Self::Potter2018 => "Potter 2018",
+            Self::SsdReview => "SSD Review",
+            Self::Potter => "Potter",
         })
     }
 }
@@ -138,11 +141,11 @@ const fn writes(
 
 const fn message(bytes: u64, published: u64, verdict: Verdict) -> Cell {
     let measured = Measured::Message { bytes };
-    Cell { model: "rdma-100g", measured, published, source: Source::Potter2018, verdict }
+    Cell { model: "rdma-100g", measured, published, source: Source::Potter, verdict }
 }
 
 /// All measurements that were found.
-pub const CELLS: [Cell; 20] = [
+pub const CELLS: [Cell; 21] = [
     reads("atlas-10k", 8_192, 1, 105, Source::Chung2000, Verdict::Meets),
     writes("atlas-10k", 8_192, 1, 105, Source::Chung2000, Verdict::Meets),
     // "1.1 IOs per revolution" at 10,000 revolutions a minute.
@@ -155,11 +158,12 @@ pub const CELLS: [Cell; 20] = [
     writes("fireball-lct08", 8_192, 1, 92, Source::Chung2000, Verdict::Misses),
     reads("intel-s3700", 4_096, 1, 6_600, Source::AnandTech2014, Verdict::Misses),
     reads("intel-s3700", 4_096, 8, 58_400, Source::AnandTech2014, Verdict::Meets),
+    writes("micron-5100max", 8_192, 32, 40_000, Source::SsdReview, Verdict::Meets),
     reads("intel-p3700", 4_096, 1, 8_900, Source::AnandTech2014, Verdict::Meets),
     reads("intel-p3700", 4_096, 8, 77_000, Source::AnandTech2014, Verdict::Meets),
-    reads("intel-p3700", 4_096, 32, 270_000, Source::Myce2014, Verdict::Meets),
+    reads("intel-p3700", 4_096, 32, 270_000, Source::Myce, Verdict::Meets),
     reads("intel-p3700", 4_096, 1, 12_800, Source::AnandTech2017, Verdict::Misses),
-    reads("intel-p3700", 4_096, 16, 167_200, Source::AnandTech2017, Verdict::Meets),
+    reads("intel-p3700", 4_096, 16, 167_200, Source::AnandTech2017, Verdict::Misses),
     message(32, 830, Verdict::Misses),
     message(1_024, 1_610, Verdict::Meets),
     message(4_096, 2_280, Verdict::Meets),
@@ -209,7 +213,7 @@ impl Cell {
         let load = Load::random(model.capacity_bytes(), length, reads, depth);
         let load = match model.kind {
             catalogue::Kind::Disk(_) => load.lasting(20_000 * MILLISECOND_NS, 600_000 * MILLISECOND_NS),
-            catalogue::Kind::Flash(_) => load.lasting(20 * MILLISECOND_NS, 200 * MILLISECOND_NS),
+            catalogue::Kind::Flash(_) => load.lasting(500 * MILLISECOND_NS, 200 * MILLISECOND_NS),
         };
         Ok(run(&mut *device, &load, Time::ZERO, SEED)?.per_second())
     }
@@ -235,29 +239,42 @@ impl Cell {
     }
 }
 
-/// The table of the document: all cells, and what the models give for them.
-///
-/// # Errors
-/// When a cell does not fit the catalogue.
-pub fn table() -> Result<String, CalibrationError> {
-    let mut text = String::from(
-        "| model | what | published | model gives | deviation | | source |\n|---|---|---:|---:|---:|---|---|\n",
-    );
-    for cell in &CELLS {
-        let modelled = cell.modelled()?;
-        let off = cell.deviation_per_mille(modelled);
-        let sign = if modelled < cell.published { '-' } else { '+' };
-        let unit = match cell.measured {
+/// A cell, and what its model gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The measurement.
+    pub cell: Cell,
+    /// Commands in a second, or nanoseconds.
+    pub modelled: u64,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cell, modelled } = self;
+        let Cell { model, measured, published, source, .. } = cell;
+        let off = cell.deviation_per_mille(*modelled);
+        let sign = if modelled < published { '-' } else { '+' };
+        let unit = match measured {
             Measured::Reads { .. } | Measured::Writes { .. } => "IO/s",
             Measured::Message { .. } => "ns",
         };
-        let Cell { model, measured, published, source, .. } = cell;
-        let verdict = cell.judge(modelled);
-        text += &format!(
-            "| `{model}` | {measured} | {published} {unit} | {modelled} {unit} | {sign}{}.{} % | {verdict} | {source} |\n",
-            off / 10,
-            off % 10,
-        );
+        let verdict = cell.judge(*modelled);
+        write!(f, "| `{model}` | {measured} | {published} {unit} | {modelled} {unit} | ")?;
+        write!(f, "{sign}{}.{} % | {verdict} | {source} |", off / 10, off % 10)
     }
-    Ok(text)
+}
+
+/// All cells, and what the models give for them.
+///
+/// # Errors
+/// When a cell does not fit the catalogue.
+pub fn rows() -> Result<Vec<Row>, CalibrationError> {
+    CELLS.iter().map(|cell| Ok(Row { cell: *cell, modelled: cell.modelled()? })).collect()
+}
+
+/// The table of the document.
+#[must_use]
+pub fn table(rows: &[Row]) -> String {
+    let head = "| model | what | published | model gives | deviation | | source |\n|---|---|---:|---:|---:|---|---|\n";
+    rows.iter().fold(head.to_owned(), |text, row| format!("{text}{row}\n"))
 }

@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn more_messages_under_way_never_carry_less() {
-        let carried: Vec<u64> = [1, 2, 4, 8, 16, 32].iter().map(|depth| flood(GIGABIT, 4_096, *depth).0).collect();
+        let carried: Vec<u64> =
+            [1, 2, 4, 8, 16, 32].iter().map(|depth| flood(GIGABIT, 4_096, *depth).0).collect();
         assert!(carried.is_sorted(), "{carried:?}");
     }
 

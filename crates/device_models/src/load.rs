@@ -153,8 +153,9 @@ impl Run<'_> {
 
     fn count(&mut self, done: &Completion) {
         let Completion { ticket, request, completed, .. } = *done;
-        self.outcome.trace =
-            crate::random::scatter(self.outcome.trace ^ completed.ns() ^ ticket.0.rotate_left(32) ^ request.at);
+        self.outcome.trace = crate::random::scatter(
+            self.outcome.trace ^ completed.ns() ^ ticket.0.rotate_left(32) ^ request.at,
+        );
         if completed < self.begins || completed >= self.ends {
             return;
         }

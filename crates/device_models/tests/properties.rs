@@ -1,5 +1,7 @@
 //! What holds for every model, whatever it is made of.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a panic here is a failed test")]
+
 use dolmen_device_models::catalogue::{self, DEVICES, Kind, Model};
 use dolmen_device_models::load::{Load, Outcome, Pattern, run};
 use dolmen_device_models::{
@@ -12,8 +14,8 @@ const SEED: u64 = 7;
 
 fn short(model: &Model, load: Load) -> Load {
     match model.kind {
-        Kind::Disk(_) => load.lasting(10 * SECOND_NS, 100 * SECOND_NS),
-        Kind::Flash(_) => load.lasting(SECOND_NS / 50, SECOND_NS / 20),
+        Kind::Disk(_) => load.lasting(5 * SECOND_NS, 40 * SECOND_NS),
+        Kind::Flash(_) => load.lasting(SECOND_NS / 100, SECOND_NS / 40),
     }
 }
 
@@ -73,7 +75,9 @@ fn more_outstanding_reads_never_get_less() {
     for model in &DEVICES {
         let rates: Vec<u64> = [1, 2, 4, 8, 16, 32, 64]
             .iter()
-            .map(|depth| outcome(model, Load::random(model.capacity_bytes(), 4_096, 1_000, *depth)).per_second())
+            .map(|depth| {
+                outcome(model, Load::random(model.capacity_bytes(), 4_096, 1_000, *depth)).per_second()
+            })
             .collect();
         for pair in rates.windows(2) {
             assert!(pair[1] * 100 >= pair[0] * 98, "{}: {rates:?}", model.name);
@@ -195,11 +199,11 @@ fn flash_programs_at_least_what_is_written_and_settles() {
     for (name, parameters) in flashes() {
         let mut device = Flash::new(parameters, Condition::Steady, SEED).unwrap();
         let mut random = Random::new(SEED);
-        let blocks = parameters.capacity_bytes >> 20;
+        let blocks = parameters.capacity_bytes >> 24;
         let mut stretch = |device: &mut Flash| {
-            for _ in 0..blocks {
+            for _ in 0..blocks * 2 {
                 let now = device.next_event().unwrap_or_default();
-                device.submit(now, Request::write(random.below(blocks) << 20, 1 << 20)).unwrap();
+                device.submit(now, Request::write(random.below(blocks) << 24, 1 << 24)).unwrap();
                 while device.poll(now).is_some() {}
             }
             device.write_amplification_per_mille()
@@ -302,7 +306,7 @@ enum Ask {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn every_command_is_answered_once_after_it_was_submitted_and_asking_late_changes_nothing(

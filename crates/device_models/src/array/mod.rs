@@ -131,7 +131,7 @@ impl Array {
             Level::Parity => (3, 1),
         };
         within("members", wide(count), least, 1_000)?;
-        if wide(count) % step != 0 {
+        if !wide(count).is_multiple_of(step) {
             return Err(ParameterError::new("members", wide(count), "mirrors need an even number"));
         }
         within("interleave_bytes", parameters.interleave_bytes, 4_096, 1 << 30)?;
@@ -429,7 +429,11 @@ impl Array {
         if let Some(row) = self.whole.pop_front() {
             return Some(row);
         }
-        while self.ages.pop_front_if(|(since, row)| self.dirty.get(row).is_none_or(|d| d.since != *since)).is_some() {}
+        while self
+            .ages
+            .pop_front_if(|(since, row)| self.dirty.get(row).is_none_or(|d| d.since != *since))
+            .is_some()
+        {}
         if self.dirty_bytes.saturating_mul(2) > self.parameters.cache_bytes || !self.stalled.is_empty() {
             let ahead = self.dirty.range(self.cursor..).next().or_else(|| self.dirty.iter().next());
             let row = *ahead?.0;

@@ -61,7 +61,7 @@ const fn flash(name: &'static str, product: &'static str, parameters: FlashParam
 }
 
 /// All devices.
-pub const DEVICES: [Model; 11] = [
+pub const DEVICES: [Model; 12] = [
     disk("cheetah-15k5", "Seagate Cheetah 15K.5 147 GB", disks::CHEETAH_15K5),
     disk("savvio-10k1", "Seagate Savvio 10K.1 73 GB", disks::SAVVIO_10K1),
     disk("atlas-10k", "Quantum Atlas 10K 9.1 GB", disks::ATLAS_10K),
@@ -72,6 +72,7 @@ pub const DEVICES: [Model; 11] = [
     disk("travelstar-5k320", "Hitachi Travelstar 5K320 320 GB", disks::TRAVELSTAR_5K320),
     flash("intel-s3700", "Intel SSD DC S3700 800 GB", solid::INTEL_S3700),
     flash("samsung-850pro", "Samsung SSD 850 PRO 512 GB", solid::SAMSUNG_850PRO),
+    flash("micron-5100max", "Micron 5100 MAX 960 GB", solid::MICRON_5100MAX),
     flash("intel-p3700", "Intel SSD DC P3700 2 TB", solid::INTEL_P3700),
 ];
 

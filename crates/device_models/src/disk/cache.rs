@@ -93,7 +93,8 @@ impl DirtyRuns {
 
     /// Whether it is time to write back although the caller waits for other things.
     pub(crate) fn presses(&self) -> bool {
-        self.runs.len() * 4 >= self.runs_max * 3 || self.bytes.saturating_mul(4) >= self.bytes_max.saturating_mul(3)
+        self.runs.len() * 4 >= self.runs_max * 3
+            || self.bytes.saturating_mul(4) >= self.bytes_max.saturating_mul(3)
     }
 
     /// Whether a read can be answered from what waits here.

@@ -194,9 +194,10 @@ impl Disk {
     fn read_on(&mut self, active: Active) {
         let Run { at, end } = active.run;
         let limit = end.saturating_add(self.parameters.segment_bytes).min(self.parameters.capacity_bytes);
-        let start = self.stream.filter(|stream| stream.start <= at).map_or(at, |stream| {
-            stream.start.max(end.saturating_sub(self.parameters.segment_bytes))
-        });
+        let start = self
+            .stream
+            .filter(|stream| stream.start <= at)
+            .map_or(at, |stream| stream.start.max(end.saturating_sub(self.parameters.segment_bytes)));
         let track_bytes = self.layout.place(end.saturating_sub(1)).track_bytes;
         self.stream = Some(Stream { start, from: end, since: active.ends, track_bytes, limit });
     }
@@ -242,7 +243,8 @@ impl Disk {
         if held && frontier < stream.limit {
             // The reader follows, so the head goes on.
             let segment = self.parameters.segment_bytes;
-            stream.limit = stream.limit.max(run.end.saturating_add(segment)).min(self.parameters.capacity_bytes);
+            stream.limit =
+                stream.limit.max(run.end.saturating_add(segment)).min(self.parameters.capacity_bytes);
             self.stream = Some(stream);
         }
         held || self.reads.holds(run) || self.dirty.holds(run)

@@ -139,7 +139,8 @@ impl Disk {
             Scheduler::InOrder => 0,
             Scheduler::ShortestAccess => self.reach_ns(place, at, read),
             Scheduler::Elevator => {
-                let ahead = (place.track >= self.arm.track) == self.arm.inward || place.track == self.arm.track;
+                let ahead =
+                    (place.track >= self.arm.track) == self.arm.inward || place.track == self.arm.track;
                 let turn = if ahead { 0 } else { self.layout.tracks() };
                 turn + place.track.abs_diff(self.arm.track)
             }

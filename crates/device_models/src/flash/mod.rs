@@ -217,7 +217,8 @@ impl Flash {
     }
 
     fn write(&mut self, request: Request) -> Time {
-        let FlashParameters { writes_per_second, interface_bytes_per_second, buffer_bytes, .. } = self.parameters;
+        let FlashParameters { writes_per_second, interface_bytes_per_second, buffer_bytes, .. } =
+            self.parameters;
         let beat_ns = SECOND_NS / writes_per_second;
         let begins = self.controller.serve(self.clock, beat_ns).before(beat_ns);
         let link_ns = span_ns(request.length, interface_bytes_per_second);
