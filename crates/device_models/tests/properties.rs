@@ -87,18 +87,47 @@ fn more_outstanding_reads_never_get_less() {
 
 #[test]
 fn reading_in_order_runs_at_the_rate_of_the_zone() {
-    // One reader that answers slowly enough to lose a turn without read-ahead, in the first zone and in the last.
+    // A reader that answers slowly enough to lose a turn without read-ahead, and readers with more outstanding, in the
+    // first zone and in the last.
     for (name, parameters) in disks() {
-        for from in [0, parameters.capacity_bytes - (1 << 30)] {
+        for (from, depth) in [(0, 1), (0, 4), (0, 16), (parameters.capacity_bytes - (1 << 30), 1)] {
             let mut disk = Disk::new(parameters, SEED).unwrap();
             let rate = disk.zone_rate(from);
             let load = Load {
                 pattern: Pattern::Sequential { from },
-                ..Load::random(0, 65_536, 1_000, 1).lasting(SECOND_NS, 5 * SECOND_NS).from_host(100_000)
+                ..Load::random(0, 65_536, 1_000, depth).lasting(SECOND_NS, 5 * SECOND_NS).from_host(100_000)
             };
             let got = run(&mut disk, &load, Time::ZERO, SEED).unwrap().bytes_per_second();
-            assert!(got * 100 >= rate * 95 && got * 100 <= rate * 102, "{name} at {from}: {got} of {rate}");
+            let all = format!("{name} at {from}, {depth} outstanding: {got} of {rate}");
+            assert!(got * 100 >= rate * 95 && got * 100 <= rate * 102, "{all}");
         }
+    }
+}
+
+#[test]
+fn readers_that_come_out_of_order_do_not_take_the_head_back() {
+    // One read starts the stream; then come windows of sixteen, each handed over backwards. The head still passes each
+    // byte once.
+    for (name, parameters) in disks() {
+        let mut disk = Disk::new(parameters, SEED).unwrap();
+        let (window, length) = (16, 65_536);
+        disk.submit(Time::ZERO, Request::read(0, length)).unwrap();
+        let mut now = disk.next_event().unwrap();
+        while disk.poll(now).is_none() {
+            now = disk.next_event().unwrap();
+        }
+        for first in (1..64u64 * window).step_by(16) {
+            for block in (first..first + window).rev() {
+                disk.submit(now, Request::read(block * length, length)).unwrap();
+            }
+            let mut left = window;
+            while left > 0 {
+                now = disk.next_event().unwrap();
+                left -= std::iter::from_fn(|| disk.poll(now)).count() as u64;
+            }
+        }
+        let rate = 64 * window * length * 1_000 / (now.ns() / 1_000_000);
+        assert!(rate * 100 >= disk.zone_rate(0) * 80, "{name}: {rate} of {}", disk.zone_rate(0));
     }
 }
 

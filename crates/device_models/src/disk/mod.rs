@@ -170,7 +170,8 @@ impl Disk {
 
     /// What the arm did is done.
     fn finish(&mut self, active: Active) {
-        self.arm.ended(active.run.end, active.ends, active.work.is_read());
+        let track = self.layout.place(active.run.end.saturating_sub(1)).track;
+        self.arm.ended(active.run.end, track, active.ends, active.work.is_read());
         match active.work {
             Work::Host(command) => {
                 let link_ns = self.link_ns(command.request.length);
@@ -193,11 +194,16 @@ impl Disk {
     /// Keeps the head reading behind a read.
     fn read_on(&mut self, active: Active) {
         let Run { at, end } = active.run;
-        let limit = end.saturating_add(self.parameters.segment_bytes).min(self.parameters.capacity_bytes);
-        let start = self
-            .stream
-            .filter(|stream| stream.start <= at)
-            .map_or(at, |stream| stream.start.max(end.saturating_sub(self.parameters.segment_bytes)));
+        let segment = self.parameters.segment_bytes;
+        let limit = end.saturating_add(segment).min(self.parameters.capacity_bytes);
+        let followed = self.stream.filter(|stream| stream.start <= at);
+        // What was behind the head already does not take it back.
+        if let Some(mut stream) = followed.filter(|stream| end < stream.from) {
+            stream.limit = stream.limit.max(limit);
+            self.stream = Some(stream);
+            return;
+        }
+        let start = followed.map_or(at, |stream| stream.start.max(end.saturating_sub(segment)));
         let track_bytes = self.layout.place(end.saturating_sub(1)).track_bytes;
         self.stream = Some(Stream { start, from: end, since: active.ends, track_bytes, limit });
     }
@@ -213,7 +219,8 @@ impl Disk {
         if let Some(stream) = self.stream.take() {
             let end = self.frontier(&stream);
             self.reads.keep(Run { at: stream.start, end });
-            self.arm.moved(end);
+            let track = self.layout.place(end.saturating_sub(1)).track;
+            self.arm.moved(end, track);
         }
     }
 
@@ -312,7 +319,8 @@ impl Disk {
                 && run.at < stream.limit.max(stream.from.saturating_add(1))
                 && self.frontier(&stream) < stream.limit
         };
-        self.waiting.iter().position(follows)
+        let following = self.waiting.iter().enumerate().filter(|(_, target)| follows(target));
+        following.min_by_key(|(_, target)| target.command.request.at).map(|(index, _)| index)
     }
 
     fn start_following(&mut self, target: Target) {

@@ -80,15 +80,18 @@ impl Arm {
         self.track = track;
     }
 
-    pub(super) const fn ended(&mut self, end: u64, at: Time, was_read: bool) {
+    /// What it was aimed at is done, up to a byte on a track.
+    pub(super) const fn ended(&mut self, end: u64, track: u64, at: Time, was_read: bool) {
         self.end = end;
+        self.track = track;
         self.ended_at = at;
         self.was_read = was_read;
     }
 
-    /// The head read on to here on its own.
-    pub(super) const fn moved(&mut self, end: u64) {
+    /// The head read on to a byte on a track on its own.
+    pub(super) fn moved(&mut self, end: u64, track: u64) {
         self.end = end;
+        self.aimed(track);
     }
 }
 
