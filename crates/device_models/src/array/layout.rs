@@ -84,3 +84,50 @@ impl Layout {
         row.saturating_mul(self.interleave).saturating_add(from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::ArrayCache;
+    use crate::catalogue::controller;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_byte_has_a_place_of_its_own_and_parity_lies_beside_its_data() {
+        // Every interleave of forty rows goes to a place that no other has, and never to the member with the parity.
+        for (level, members) in
+            [(Level::Stripe, 3), (Level::Mirror, 6), (Level::Parity, 3), (Level::Parity, 8)]
+        {
+            let layout = Layout::new(&controller(level, ArrayCache::WriteBack), members);
+            let mut taken = BTreeSet::new();
+            for piece in layout.pieces(0, layout.row_bytes() * 40) {
+                assert_eq!((piece.from, piece.to), (0, layout.interleave));
+                let (first, second) = layout.holders(piece.row, piece.column);
+                for member in std::iter::once(first).chain(second) {
+                    assert!(member < members);
+                    assert_ne!(Some(member), layout.parity(piece.row));
+                    assert!(
+                        taken.insert((member, layout.member_at(piece.row, piece.from))),
+                        "{level:?} {piece:?}"
+                    );
+                }
+            }
+            let parity = if level == Level::Parity { 40 } else { 0 };
+            assert_eq!(taken.len() + parity, members * 40);
+        }
+    }
+
+    #[test]
+    fn pieces_cover_a_command_exactly() {
+        let layout = Layout::new(&controller(Level::Parity, ArrayCache::WriteBack), 5);
+        for (at, length) in [(0, 1), (65_535, 2), (100_000, 1_000_000), (4_096, 65_536)] {
+            let pieces: Vec<Piece> = layout.pieces(at, length).collect();
+            assert_eq!(pieces.iter().map(|piece| piece.to - piece.from).sum::<u64>(), length);
+            let starts = pieces.iter().map(|piece| {
+                (piece.row * wide(layout.columns) + wide(piece.column)) * layout.interleave + piece.from
+            });
+            assert!(starts.is_sorted(), "{pieces:?}");
+            assert!(pieces.iter().all(|piece| piece.to <= layout.interleave));
+        }
+    }
+}
