@@ -131,7 +131,9 @@ impl Run<'_> {
     fn request(&mut self, capacity: u64) -> Request {
         let Load { length, reads_per_mille, .. } = *self.load;
         let at = match self.load.pattern {
-            Pattern::Random { from, bytes } => from + self.random.below((bytes / length).max(1)) * length,
+            Pattern::Random { from, bytes } => {
+                from + self.random.below((bytes / length.max(1)).max(1)) * length
+            }
             Pattern::Sequential { .. } => {
                 let at = if self.next + length > capacity { 0 } else { self.next };
                 self.next = at + length;

@@ -374,3 +374,15 @@ fn commands_that_fit_no_device_are_refused_and_change_nothing() {
         assert_eq!(device.under_way(), 1, "{}", model.name);
     }
 }
+
+#[test]
+fn a_load_that_fits_no_device_is_refused() {
+    let model = catalogue::device("savvio-10k1").unwrap();
+    let refused = |load: Load| run(&mut *model.build(SEED).unwrap(), &load, Time::ZERO, SEED).unwrap_err();
+    let none = refused(Load::random(1 << 30, 0, 1_000, 1));
+    assert!(matches!(none, SubmitError::Empty { .. }), "{none}");
+    let past = refused(Load::random(1 << 50, 4_096, 1_000, 4));
+    assert!(matches!(past, SubmitError::PastEnd { .. }), "{past}");
+    let idle = run(&mut *model.build(SEED).unwrap(), &Load::random(1 << 30, 4_096, 0, 0), Time::ZERO, SEED);
+    assert_eq!(idle.unwrap().commands, 0);
+}
