@@ -1,0 +1,369 @@
+//! `dolmen bench`: what targets do under load. The load is made by `fio`; what is asked of it and what its answers mean
+//! is the business of crate `bench`. Here targets are found and looked at, consent is asked for, `fio` is started.
+//!
+//! Nothing is written before every target has been looked at and everything on the command line makes sense.
+
+mod error;
+mod file;
+mod generator;
+mod machine;
+mod nbd;
+mod target;
+mod view;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dolmen_api::ExitCode;
+use dolmen_bench::{
+    Ending, Event, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, page, profiles_named,
+    read_profiles, step_job, table,
+};
+use dolmen_block_linux::{Runtime, RuntimeConfig};
+use dolmen_units::Bytes;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+pub(crate) use self::error::BenchError;
+use self::generator::{Fio, Installed};
+use self::machine::{machine, milliseconds, seconds_since_1970};
+use self::target::{Looker, Prepared};
+use self::view::{show_plan, show_report};
+use crate::args::Format;
+use crate::args_bench::BenchArguments;
+use crate::client::Client;
+use crate::confirm::{Consent, Danger, Refusal, ask, judge};
+use crate::error::CliError;
+use crate::out::{Kind, Out};
+use crate::words::duration;
+
+/// Rounds where nobody says otherwise: enough for a median, and with several targets enough for a verdict.
+const ROUNDS_OF_ONE: u32 = 3;
+const ROUNDS_OF_SEVERAL: u32 = 5;
+/// The usual profiles.
+const USUAL: &str = "load";
+/// A longer file lists no profiles.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Measures, and shows it.
+pub(crate) fn run(
+    arguments: &BenchArguments,
+    client: &Client,
+    format: Format,
+    out: &mut Out<'_>,
+) -> Result<ExitCode, CliError> {
+    let profiles = profiles_of(arguments)?;
+    for path in [&arguments.json, &arguments.csv, &arguments.html].into_iter().flatten() {
+        let tried = file::try_to_write(path);
+        tried.map_err(|source| CliError::Write { path: path.clone(), source })?;
+    }
+    let installed = Installed::ask()?;
+    let runtime = Runtime::new(RuntimeConfig::MODEST)?;
+    let looker = Looker { arguments, profiles: &profiles, runtime: &runtime, client };
+    let prepared = look_at(&looker, arguments)?;
+    let plan = Plan {
+        targets: prepared.iter().map(|prepared| prepared.target.clone()).collect(),
+        profiles,
+        settings: settings(arguments),
+    };
+    check(&plan, &installed)?;
+    let fill: Vec<usize> =
+        prepared.iter().enumerate().filter(|(_, prepared)| prepared.fill).map(|(at, _)| at).collect();
+    if arguments.dry_run {
+        show_plan(&plan, &prepared, out);
+        return Ok(ExitCode::Ok);
+    }
+    consent(&prepared, arguments, out)?;
+    let signals = Signals::heed()?;
+    let (report, halted) = measured(&plan, &fill, &signals, out)?;
+    // The files that were made go away before anything else is said or done.
+    drop(prepared);
+    show(&report, arguments, format, out)?;
+    match halted {
+        None => Ok(ExitCode::Ok),
+        Some(halt) => Err(ended_by(halt, &signals).into()),
+    }
+}
+
+fn profiles_of(arguments: &BenchArguments) -> Result<Vec<Profile>, BenchError> {
+    let mut own = Vec::new();
+    for path in &arguments.profiles {
+        let shown = path.display().to_string();
+        let text = read_file(path).map_err(|source| BenchError::Read { path: shown.clone(), source })?;
+        own.extend(read_profiles(&shown, &text)?);
+    }
+    let mut profiles: Vec<Profile> = Vec::new();
+    if arguments.profile.is_empty() && !own.is_empty() {
+        profiles.extend(own);
+    } else {
+        let usual = [USUAL.to_owned()];
+        let names = if arguments.profile.is_empty() { usual.as_slice() } else { &arguments.profile };
+        for name in names {
+            let named = profiles_named(name, &own)?;
+            let is_new = |profile: &Profile| profiles.iter().all(|other| other.name != profile.name);
+            let new: Vec<Profile> = named.into_iter().filter(is_new).collect();
+            profiles.extend(new);
+        }
+    }
+    for profile in &mut profiles {
+        change(profile, arguments)?;
+    }
+    Ok(profiles)
+}
+
+fn read_file(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What the command line says against a profile.
+fn change(profile: &mut Profile, arguments: &BenchArguments) -> Result<(), BenchError> {
+    if let (Loads::Outstanding(list), false) = (&mut profile.loads, arguments.outstanding.is_empty()) {
+        list.clone_from(&arguments.outstanding);
+    }
+    if let (Loads::Outstanding(_), Some(workers)) = (&profile.loads, arguments.workers) {
+        profile.workers = workers;
+    }
+    profile.check().map_err(|fault| BenchError::Nonsense { name: profile.name.clone(), fault })
+}
+
+fn settings(arguments: &BenchArguments) -> Settings {
+    let usual = if arguments.targets.len() > 1 { ROUNDS_OF_SEVERAL } else { ROUNDS_OF_ONE };
+    Settings {
+        runtime_s: arguments.runtime,
+        ramp_s: arguments.ramp,
+        rounds: arguments.rounds.unwrap_or(usual),
+        flush: arguments.flush,
+        engine: arguments.engine.engine(),
+    }
+}
+
+fn look_at(looker: &Looker<'_>, arguments: &BenchArguments) -> Result<Vec<Prepared>, CliError> {
+    let mut all: Vec<Prepared> = Vec::new();
+    if let Some(found) = arguments.destroy.iter().find(|name| !arguments.targets.contains(name)) {
+        return Err(Refusal::NoneOfThese { found: found.clone() }.into());
+    }
+    for name in &arguments.targets {
+        if let Some(first) = all.iter().find(|earlier| earlier.target.name == *name) {
+            let (first, second) = (first.target.name.clone(), name.clone());
+            return Err(BenchError::Twice { first, second }.into());
+        }
+        let prepared = looker.prepare(name)?;
+        if let Some(first) = all.iter().find(|earlier| earlier.identity == prepared.identity) {
+            let (first, second) = (first.target.name.clone(), name.clone());
+            return Err(BenchError::Twice { first, second }.into());
+        }
+        all.push(prepared);
+    }
+    Ok(all)
+}
+
+/// Whether the plan can be carried out by the `fio` that is there.
+fn check(plan: &Plan, installed: &Installed) -> Result<(), BenchError> {
+    plan.check()?;
+    for target in &plan.targets {
+        installed.check(plan.settings.engine.for_way(target.way), &target.name)?;
+    }
+    for step in plan.steps().iter().take(plan.targets.len()) {
+        step_job(plan, step)?;
+    }
+    Ok(())
+}
+
+/// Asks for each target that would lose what it holds. Which of them are named is judged before the first question.
+fn consent(prepared: &[Prepared], arguments: &BenchArguments, out: &mut Out<'_>) -> Result<(), Refusal> {
+    let mut questions = Vec::new();
+    for one in prepared {
+        let Some(holds) = &one.holds else { continue };
+        let name = one.target.name.as_str();
+        let object = format!("{name}, which holds {holds}");
+        let given = arguments.destroy.iter().find(|given| *given == name).map(String::as_str);
+        let danger = Danger { object: &object, name, alias: None };
+        if judge(out, &danger, given)? == Consent::ToBeAsked {
+            questions.push((object, name));
+        }
+    }
+    for (object, name) in questions {
+        ask(out, &Danger { object: &object, name, alias: None })?;
+    }
+    Ok(())
+}
+
+/// Signals that end a run in order.
+struct Signals {
+    came: Arc<AtomicBool>,
+    which: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    fn heed() -> Result<Self, BenchError> {
+        let signals = Self { came: Arc::default(), which: Arc::default() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or(0);
+            signal_hook::flag::register_usize(signal, Arc::clone(&signals.which), number)
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&signals.came)))
+                .map_err(|source| BenchError::Spawn { doing: "heeding signals for", source })?;
+        }
+        Ok(signals)
+    }
+
+    /// The one that came.
+    fn which(&self) -> Option<i32> {
+        i32::try_from(self.which.load(Ordering::Relaxed)).ok().filter(|number| *number != 0)
+    }
+}
+
+fn measured(
+    plan: &Plan,
+    fill: &[usize],
+    signals: &Signals,
+    out: &mut Out<'_>,
+) -> Result<(Report, Option<Halt<BenchError>>), BenchError> {
+    let mut fio = Fio::new(Arc::clone(&signals.came))?;
+    let started_s = seconds_since_1970();
+    let mut progress = Progress::new(plan);
+    let Outcome { runs, idle, halted } =
+        dolmen_bench::measure(plan, fill, &mut fio, &mut |event| progress.tell(&event, out));
+    if out.messages_kind == Kind::Terminal {
+        out.overwrite_line("");
+    }
+    let ending = match &halted {
+        None => Ending::Complete,
+        Some(Halt::Interrupted) => Ending::Interrupted,
+        Some(halt) => Ending::Failed { why: in_one_line(halt) },
+    };
+    let facts = Facts { ending, started_s, machine: machine(), idle };
+    Ok((Report::new(plan, runs, facts), halted))
+}
+
+fn in_one_line(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", in_one_line(source)),
+        None => error.to_string(),
+    }
+}
+
+/// After everything was kept and cleared away, the process ends by the signal that came, as its caller expects.
+fn ended_by(halt: Halt<BenchError>, signals: &Signals) -> BenchError {
+    match halt {
+        Halt::Interrupted => {
+            if let Some(signal) = signals.which() {
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+            BenchError::Interrupted
+        }
+        Halt::Failed(error) => {
+            BenchError::Halted { what: "making the load".to_owned(), why: in_one_line(&error) }
+        }
+        Halt::Answer { .. } | Halt::Job(_) => {
+            let why = std::error::Error::source(&halt).map(|source| in_one_line(source)).unwrap_or_default();
+            BenchError::Halted { what: halt.to_string(), why }
+        }
+    }
+}
+
+/// Tells how far a run is.
+struct Progress<'a> {
+    plan: &'a Plan,
+    /// When what is under way began: filling a target, or measuring.
+    began_ms: u64,
+    round_told: Option<(u32, usize)>,
+    target_told: Option<usize>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self { plan, began_ms: milliseconds(), round_told: None, target_told: None }
+    }
+
+    fn tell(&mut self, event: &Event<'_>, out: &mut Out<'_>) {
+        match *event {
+            Event::Filling { target, done, total } => self.tell_filling(target, done, total, out),
+            Event::Step { step, done, total, spent_ms, left_ms } => {
+                if done == 0 {
+                    self.began_ms = milliseconds();
+                }
+                let profile =
+                    self.plan.profiles.get(step.profile).map_or("", |profile| profile.name.as_str());
+                let target = self.plan.targets.get(step.target).map_or("", |target| target.name.as_str());
+                let left = self.left(spent_ms, left_ms);
+                let round = format!("round {} of {}", step.round + 1, self.plan.settings.rounds);
+                let text = format!(
+                    "{done} of {total} done, {left} left: {round}, {profile}, {} of load, flush {}, {target}",
+                    step.load, step.flush
+                );
+                let is_new =
+                    self.round_told.replace((step.round, step.profile)) != Some((step.round, step.profile));
+                match out.messages_kind {
+                    Kind::Terminal => out.overwrite_line(&text),
+                    Kind::Plain if is_new => out.tell(text),
+                    Kind::Plain => {}
+                }
+            }
+            Event::Measured { .. } => {}
+        }
+    }
+
+    /// What was expected to take so long and what it took tell how long the rest will take.
+    fn left(&self, spent_ms: u64, left_ms: u64) -> String {
+        let took = milliseconds().saturating_sub(self.began_ms);
+        let scaled = if spent_ms == 0 {
+            left_ms
+        } else {
+            u64::try_from(u128::from(took) * u128::from(left_ms) / u128::from(spent_ms)).unwrap_or(u64::MAX)
+        };
+        duration(scaled.div_ceil(1000))
+    }
+
+    fn tell_filling(&mut self, target: usize, done: Bytes, total: Bytes, out: &mut Out<'_>) {
+        let is_new = self.target_told.replace(target) != Some(target);
+        if is_new {
+            self.began_ms = milliseconds();
+        }
+        let name = self.plan.targets.get(target).map_or("", |target| target.name.as_str());
+        let took = milliseconds().saturating_sub(self.began_ms);
+        let left = u128::from(took) * u128::from(total.0 - done.0) / u128::from(done.0.max(1));
+        let left = if done == Bytes::ZERO {
+            String::new()
+        } else {
+            format!(", {} left", duration(u64::try_from(left / 1000).unwrap_or(u64::MAX)))
+        };
+        let text = format!("writing {name} once: {done} of {total}{left}");
+        match out.messages_kind {
+            Kind::Terminal => out.overwrite_line(&text),
+            Kind::Plain if is_new => out.tell(text),
+            Kind::Plain => {}
+        }
+    }
+}
+
+/// Shows a report, and writes the files that were asked for.
+fn show(
+    report: &Report,
+    arguments: &BenchArguments,
+    format: Format,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
+    let unwritable = |source| CliError::Request { asked: "the report".to_owned(), source };
+    let document = serde_json::to_string(report).map_err(unwritable)?;
+    match format {
+        Format::Json => out.line(&document),
+        Format::Text => show_report(report, out),
+    }
+    let table = || table::render(report).map_err(|source| CliError::Table { source });
+    let files: [(&Option<PathBuf>, &str, &dyn Fn() -> Result<String, CliError>); 3] = [
+        (&arguments.json, "the document", &|| Ok(format!("{document}\n"))),
+        (&arguments.csv, "the table", &table),
+        (&arguments.html, "the page", &|| Ok(page::render(report))),
+    ];
+    for (path, what, make) in files {
+        let Some(path) = path else { continue };
+        let written = std::fs::write(path, make()?);
+        written.map_err(|source| CliError::Write { path: path.clone(), source })?;
+        out.tell(format_args!("{what} is in {}", path.display()));
+    }
+    Ok(())
+}
