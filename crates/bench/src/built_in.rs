@@ -176,8 +176,9 @@ mod tests {
         assert_eq!(profiles_named("load", &[]).unwrap().len(), 5);
         assert_eq!(profiles_named("restore", &[]).unwrap().len(), 1);
         let own = Profile { name: "mail".to_owned(), ..load().remove(0) };
-        assert_eq!(profiles_named("mail", std::slice::from_ref(&own)).unwrap(), [own.clone()]);
-        let error = profiles_named("mial", &[own]).unwrap_err().to_string();
+        let own = [own];
+        assert_eq!(profiles_named("mail", &own).unwrap(), own);
+        let error = profiles_named("mial", &own).unwrap_err().to_string();
         assert!(error.starts_with("no profile is called \"mial\"; there are load, files, striping, fleet, "));
         assert!(error.contains("fleet-64k-0") && error.ends_with("mail"), "{error}");
     }

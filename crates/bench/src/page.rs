@@ -51,7 +51,7 @@ fn how(report: &Report) -> String {
 }
 
 fn push_targets(page: &mut String, report: &Report) {
-    let head = heads(&["target", "what", "way", "engine", "a flush is", "working set"]);
+    let head = word_heads(&["target", "what", "way", "engine", "a flush is", "working set"]);
     push(page, format_args!("<h2>Targets</h2><div><table><tr>{head}</tr>"));
     for target in &report.targets {
         let way = match target.way {
@@ -59,17 +59,21 @@ fn push_targets(page: &mut String, report: &Report) {
             crate::target::Path::Buffered => "through the page cache",
             crate::target::Path::Nbd => "NBD requests",
         };
-        let row = cells(&[
-            target.name.clone(),
-            target.what.clone(),
-            way.to_owned(),
-            target.engine.to_owned(),
-            target.flush.to_owned(),
-            Bytes(target.working_set_bytes).to_string(),
-        ]);
+        let working_set = Bytes(target.working_set_bytes).to_string();
+        let row = words(&[&target.name, &target.what, way, target.engine, target.flush, &working_set]);
         push(page, format_args!("<tr>{row}</tr>"));
     }
     push(page, format_args!("</table></div>"));
+}
+
+/// Fields of words stand at the left.
+fn words(values: &[&str]) -> String {
+    values.iter().map(|value| format!("<td class=\"l\">{}</td>", escaped(value))).collect()
+}
+
+/// Headings above such fields.
+fn word_heads(values: &[&str]) -> String {
+    values.iter().map(|value| format!("<th class=\"l\">{}</th>", escaped(value))).collect()
 }
 
 /// A line of a chart: a target with flushes, and how it is drawn.
@@ -105,12 +109,11 @@ fn push_profile(page: &mut String, report: &Report, profile: &ProfileDocument) {
         .collect();
     let loads = charts::Loads::of(&points);
     if loads.are_varied() {
+        let ring = if first.place.file_bytes.is_some() { "" } else { " A ring marks the knee." };
         let axis = if first.place.file_bytes.is_some() { "length of the file" } else { "outstanding I/Os" };
         push(
             page,
-            format_args!(
-                "<p><b>Throughput</b> by {axis}, I/Os in a second at the right.{dashes} A ring marks the knee.</p>"
-            ),
+            format_args!("<p><b>Throughput</b> by {axis}, I/Os in a second at the right.{dashes}{ring}</p>"),
         );
         page.push_str(&keys(&names));
         page.push_str(&charts::throughput(report, profile, &lines, &loads));
@@ -157,10 +160,7 @@ fn push_time(
 }
 
 fn push_figures(page: &mut String, points: &[&Point], report: &Report) {
-    let head = heads(&[
-        "load",
-        "target",
-        "flush",
+    let numbers = heads(&[
         "MB/s",
         "IO/s",
         "spread",
@@ -169,10 +169,11 @@ fn push_figures(page: &mut String, points: &[&Point], report: &Report) {
         "95 %",
         "99 %",
         "99.9 %",
-        "writes per flush",
-        "flush ms",
+        "w/flush",
+        "flush 50 % ms",
         "",
     ]);
+    let head = word_heads(&["load", "target", "flush"]) + &numbers;
     push(page, format_args!("<div><table><tr>{head}</tr>"));
     for point in points {
         let place = &point.place;
@@ -183,10 +184,8 @@ fn push_figures(page: &mut String, points: &[&Point], report: &Report) {
         let spread =
             point.ios_per_s.spread_percent.map(|spread| format!("{spread:.0} %")).unwrap_or_default();
         let mark = if point.is_noisy { "~" } else { "" };
-        let row = cells(&[
-            load,
-            place.target.clone(),
-            place.flush.to_string(),
+        let row = words(&[&load, &place.target, &place.flush.to_string()]);
+        let numbers = cells(&[
             megabytes(point.bytes_per_s.median),
             format!("{:.0}", point.ios_per_s.median),
             format!("{mark}{spread}"),
@@ -196,10 +195,10 @@ fn push_figures(page: &mut String, points: &[&Point], report: &Report) {
             ms(point.p99_ns),
             ms(point.p999_ns),
             point.writes_per_flush.map(|writes| format!("{writes:.1}")).unwrap_or_default(),
-            point.flush_ns.map(ms).unwrap_or_default(),
+            point.flush_p50_ns.map(ms).unwrap_or_default(),
             if is_knee { "knee".to_owned() } else { String::new() },
         ]);
-        push(page, format_args!("<tr>{row}</tr>"));
+        push(page, format_args!("<tr>{row}{numbers}</tr>"));
     }
     push(page, format_args!("</table></div>"));
 }
@@ -231,6 +230,7 @@ pub fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Equal => "equal",
         Verdict::TooNoisy => "too noisy to tell",
         Verdict::TooFewRounds => "too few rounds",
+        Verdict::OtherFlushes => "other flushes, not the same load",
     }
 }
 
@@ -243,23 +243,17 @@ fn push_comparisons(page: &mut String, report: &Report) {
             escaped(against)
         ),
     );
-    let head = heads(&["profile", "load", "target", "flush", "ratio", "least", "most", "verdict"]);
+    let head =
+        word_heads(&["profile", "load", "target", "flush", "verdict"]) + &heads(&["ratio", "least", "most"]);
     push(page, format_args!("<div><table><tr>{head}</tr>"));
     for comparison in &report.comparisons {
         let (place, ratio) = (&comparison.place, &comparison.ratio);
         let load =
             place.file_bytes.map_or_else(|| place.outstanding.to_string(), |file| Bytes(file).to_string());
-        let row = cells(&[
-            place.profile.clone(),
-            load,
-            place.target.clone(),
-            place.flush.to_string(),
-            format!("{:.2}", ratio.median),
-            format!("{:.2}", ratio.least),
-            format!("{:.2}", ratio.most),
-            verdict_word(ratio.verdict).to_owned(),
-        ]);
-        push(page, format_args!("<tr>{row}</tr>"));
+        let verdict = verdict_word(ratio.verdict);
+        let row = words(&[&place.profile, &load, &place.target, &place.flush.to_string(), verdict]);
+        let numbers = cells(&[ratio.median, ratio.least, ratio.most].map(|of| format!("{of:.2}")));
+        push(page, format_args!("<tr>{row}{numbers}</tr>"));
     }
     push(page, format_args!("</table></div>"));
 }
@@ -273,7 +267,7 @@ fn push_method(page: &mut String, report: &Report) {
         format!("A point whose spread is above {NOISY_PERCENT:.0} % is marked with ~."),
         "MB are millions of bytes. Latency runs from the wish for an I/O to its end, so that outstanding I/Os are I/Os in a second times the mean latency; time spent in flushes is missing from that.".to_owned(),
         "The knee is the load with the greatest power, which is throughput divided by mean latency (L. Kleinrock, 1979): before it, more outstanding I/Os bring more throughput than they cost in latency; behind it, less. A curve whose last point has the greatest power has no knee yet.".to_owned(),
-        format!("Targets meet each load directly one after another, in an order that turns round with each round, with the same addresses. From {ROUNDS_FOR_VERDICT} rounds on, the range of the ratios holds the true median with at least 94 %, whatever the distribution. If all of the range is within {EQUAL_PERCENT:.0} % of 1 the verdict is equal; if all of it is above or below 1, faster or slower; else the machine was too noisy to tell."),
+        format!("Targets meet each load directly one after another, in an order that turns round with each round, with the same addresses. From {ROUNDS_FOR_VERDICT} rounds on, the range of the ratios holds the true median with a probability of 93.75 % or more, whatever the distribution. If all of the range is within {EQUAL_PERCENT:.0} % of 1 the verdict is equal; if all of it is above or below 1, faster or slower; else the machine was too noisy to tell. Where fio flushed one of two targets more often than the other, there is no verdict."),
         format!("What others used of the processors before each round, while nothing was measured: {idle}."),
     ] {
         if text.starts_with("Each figure") {

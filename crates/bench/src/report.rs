@@ -1,17 +1,18 @@
 //! The document of a run: what was measured, summed up, and what may be concluded from it.
 
+mod warnings;
+
 use dolmen_api::SCHEMA;
 use serde::Serialize;
 
 use crate::fio::Measured;
 use crate::plan::{Flush, Plan, Step};
 use crate::profile::{Load, Pattern, Profile};
-use crate::stats::{NOISY_PERCENT, Ratio, Summary, Verdict, knee};
+use crate::stats::{Ratio, Summary, Verdict, knee};
 use crate::target::Path;
 
-/// Others may use so much of the machine, in per cent, before it is called busy.
-const BUSY_PERCENT: f64 = 10.0;
-/// A generator that flushes more often than asked by more than this factor is named.
+/// A generator that flushes more often than asked by more than this factor is named, and targets whose flushes differ
+/// by more are not compared.
 const FLUSHES_FACTOR: f64 = 1.25;
 
 /// How a run ended.
@@ -141,8 +142,8 @@ pub struct Point {
     pub p999_ns: f64,
     /// The median of writes for each flush that there really were.
     pub writes_per_flush: Option<f64>,
-    /// The median of the mean latencies of flushes.
-    pub flush_ns: Option<f64>,
+    /// How long half of all flushes took at most.
+    pub flush_p50_ns: Option<f64>,
     /// Whether rounds lie too far apart.
     pub is_noisy: bool,
 }
@@ -252,7 +253,7 @@ impl Report {
             comparisons,
             runs: runs.into_iter().map(|(step, measured)| run(plan, &step, measured)).collect(),
         };
-        report.warnings = warnings(&report);
+        report.warnings = warnings::of(&report);
         report
     }
 
@@ -379,7 +380,7 @@ fn point(place: Place, rounds: &[&Measured]) -> Option<Point> {
         p99_ns: median(&|measured| measured.latency.p99_ns as f64)?,
         p999_ns: median(&|measured| measured.latency.p999_ns as f64)?,
         writes_per_flush: maybe(&|measured| measured.writes_per_flush),
-        flush_ns: maybe(&|measured| measured.flush_latency.map(|latency| latency.mean_ns)),
+        flush_p50_ns: maybe(&|measured| measured.flush_p50_ns.map(|ns| ns as f64)),
         is_noisy: ios_per_s.is_noisy(),
     })
 }
@@ -423,7 +424,19 @@ fn comparisons(plan: &Plan, runs: &[(Step, Measured)]) -> Vec<Comparison> {
             let ratios: Vec<f64> = (0..plan.settings.rounds)
                 .filter_map(|round| Some(rate(target, round)? / rate(0, round)?))
                 .collect();
-            if let Some(ratio) = Ratio::of(&ratios) {
+            if let Some(mut ratio) = Ratio::of(&ratios) {
+                let per_flush = |target: usize| {
+                    let of_load = |step: &Step| {
+                        (step.target, step.profile, step.load, step.flush) == (target, profile, load, flush)
+                    };
+                    let found = runs.iter().filter(|(step, _)| of_load(step));
+                    let found: Vec<f64> =
+                        found.filter_map(|(_, measured)| measured.writes_per_flush).collect();
+                    Summary::of(&found).map(|summary| summary.median)
+                };
+                if differ(per_flush(0), per_flush(target)) {
+                    ratio.verdict = Verdict::OtherFlushes;
+                }
                 let place = place(plan, target, profile, load, flush);
                 comparisons.push(Comparison { place, against: first.name.clone(), ratio });
             }
@@ -432,72 +445,13 @@ fn comparisons(plan: &Plan, runs: &[(Step, Measured)]) -> Vec<Comparison> {
     comparisons
 }
 
-fn warnings(report: &Report) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match &report.ending {
-        Ending::Complete => {}
-        Ending::Interrupted => {
-            warnings
-                .push("interrupted: what was measured until then is here, the rest is missing".to_owned());
-        }
-        Ending::Failed { why } => warnings.push(format!("ended early: {why}; the rest is missing")),
+/// Whether writes for each flush are so different that the loads are not the same.
+fn differ(one: Option<f64>, other: Option<f64>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.max(other) > one.min(other) * FLUSHES_FACTOR,
+        (None, None) => false,
+        (Some(_), None) | (None, Some(_)) => true,
     }
-    let busy = report.idle.iter().filter_map(|idle| idle.others_percent);
-    let busiest = busy.fold(0.0, f64::max);
-    if busiest > BUSY_PERCENT {
-        warnings.push(format!(
-            "others used up to {busiest:.0} % of this machine's processors while nothing was measured: figures are lower, and differ more, than on a quiet machine"
-        ));
-    }
-    let noisy = report.points.iter().filter(|point| point.is_noisy).count();
-    if noisy > 0 {
-        warnings.push(format!(
-            "{noisy} of {} points have rounds that lie more than {NOISY_PERCENT:.0} % apart; they are marked with ~",
-            report.points.len()
-        ));
-    }
-    for target in &report.targets {
-        let name = &target.name;
-        warnings.extend(target.notes.iter().map(|note| format!("{name}: {note}")));
-        warnings.extend(too_many_flushes(report, target));
-    }
-    warnings.extend(verdicts(report));
-    warnings
-}
-
-/// Some engines of some versions of `fio` repeat flushes while I/Os are under way; the figures count what happened.
-fn too_many_flushes(report: &Report, target: &TargetDocument) -> Option<String> {
-    let of_target = report.points.iter().filter(|point| point.place.target == target.name);
-    let worst = of_target.filter_map(|point| match (point.place.flush, point.writes_per_flush) {
-        (Flush::Every(asked), Some(found)) if found * FLUSHES_FACTOR < f64::from(asked) => {
-            Some((asked, found))
-        }
-        _ => None,
-    });
-    let (asked, found) = worst.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(format!(
-        "{}: {} with its engine {} sent a flush after each {found:.1} writes where {asked} were asked for; the column W/FLUSH has what it did for each point",
-        target.name,
-        report.fio_version.as_deref().unwrap_or("fio"),
-        target.engine
-    ))
-}
-
-fn verdicts(report: &Report) -> Option<String> {
-    let count = |verdict: Verdict| {
-        report.comparisons.iter().filter(|comparison| comparison.ratio.verdict == verdict).count()
-    };
-    let (few, noisy, all) =
-        (count(Verdict::TooFewRounds), count(Verdict::TooNoisy), report.comparisons.len());
-    if few > 0 {
-        let needed = crate::stats::ROUNDS_FOR_VERDICT;
-        return Some(format!(
-            "too few rounds to say which target is faster; --rounds {needed} or more is needed"
-        ));
-    }
-    (noisy > 0).then(|| {
-        format!("the machine was too noisy to tell targets apart in {noisy} of {all} comparisons; more --rounds or a longer --runtime may help")
-    })
 }
 
 #[cfg(test)]

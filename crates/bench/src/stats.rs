@@ -6,11 +6,11 @@
 //! Two targets are compared by the ratios within rounds, because what they share (other programs, heat, a cloud's other
 //! guests) then cancels. Of *n* independent ratios, all lie on one side of their true median with probability
 //! 2^(1 − *n*); so the range from the least to the largest holds the true median with probability 1 − 2^(1 − *n*), for
-//! any distribution. From five rounds on that is 94 %, and only then is a verdict given.
+//! any distribution. From five rounds on that is 93.75 %, and only then is a verdict given.
 
 use serde::Serialize;
 
-/// Rounds from which on two targets are judged: 1 − 2^(1 − 5) is 94 %.
+/// Rounds from which on two targets are judged: 1 − 2^(1 − 5) is 93.75 %.
 pub const ROUNDS_FOR_VERDICT: usize = 5;
 /// A range within so many per cent of 1 means that two targets are equal.
 pub const EQUAL_PERCENT: f64 = 5.0;
@@ -44,6 +44,8 @@ pub enum Verdict {
     TooNoisy,
     /// Fewer rounds than a verdict needs.
     TooFewRounds,
+    /// The two were flushed so differently that they did not carry the same load.
+    OtherFlushes,
 }
 
 /// One target against another, round by round.

@@ -23,7 +23,7 @@ struct Line<'a> {
     p99_ms: f64,
     p999_ms: f64,
     writes_per_flush: Option<f64>,
-    flush_ms: Option<f64>,
+    flush_p50_ms: Option<f64>,
     is_knee: bool,
     is_noisy: bool,
 }
@@ -62,7 +62,7 @@ fn line<'a>(report: &Report, point: &'a Point) -> Line<'a> {
         p99_ms: ms(point.p99_ns),
         p999_ms: ms(point.p999_ns),
         writes_per_flush: point.writes_per_flush,
-        flush_ms: point.flush_ns.map(ms),
+        flush_p50_ms: point.flush_p50_ns.map(ms),
         is_knee: place.file_bytes.is_none() && knee == Some(place.outstanding),
         is_noisy: point.is_noisy,
     }

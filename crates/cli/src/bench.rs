@@ -11,7 +11,7 @@ mod nbd;
 mod target;
 mod view;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
 use self::machine::{machine, milliseconds, seconds_since_1970};
 use self::target::{Looker, Prepared};
-use self::view::{show_plan, show_report};
+use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
 use crate::args_bench::BenchArguments;
 use crate::client::Client;
@@ -71,7 +71,10 @@ pub(crate) fn run(
     let fill: Vec<usize> =
         prepared.iter().enumerate().filter(|(_, prepared)| prepared.fill).map(|(at, _)| at).collect();
     if arguments.dry_run {
-        show_plan(&plan, &prepared, out);
+        match format {
+            Format::Json => out.line(text_of(&PlanDocument::new(&plan, &prepared))?),
+            Format::Text => show_plan(&plan, &prepared, out),
+        }
         return Ok(ExitCode::Ok);
     }
     consent(&prepared, arguments, out)?;
@@ -259,7 +262,7 @@ fn ended_by(halt: Halt<BenchError>, signals: &Signals) -> BenchError {
             BenchError::Halted { what: "making the load".to_owned(), why: in_one_line(&error) }
         }
         Halt::Answer { .. } | Halt::Job(_) => {
-            let why = std::error::Error::source(&halt).map(|source| in_one_line(source)).unwrap_or_default();
+            let why = std::error::Error::source(&halt).map(in_one_line).unwrap_or_default();
             BenchError::Halted { what: halt.to_string(), why }
         }
     }
@@ -340,6 +343,11 @@ impl<'a> Progress<'a> {
     }
 }
 
+fn text_of(document: &impl serde::Serialize) -> Result<String, CliError> {
+    let unwritable = |source| CliError::Request { asked: "the report".to_owned(), source };
+    serde_json::to_string(document).map_err(unwritable)
+}
+
 /// Shows a report, and writes the files that were asked for.
 fn show(
     report: &Report,
@@ -347,23 +355,26 @@ fn show(
     format: Format,
     out: &mut Out<'_>,
 ) -> Result<(), CliError> {
-    let unwritable = |source| CliError::Request { asked: "the report".to_owned(), source };
-    let document = serde_json::to_string(report).map_err(unwritable)?;
+    let document = text_of(report)?;
     match format {
         Format::Json => out.line(&document),
         Format::Text => show_report(report, out),
     }
     let table = || table::render(report).map_err(|source| CliError::Table { source });
-    let files: [(&Option<PathBuf>, &str, &dyn Fn() -> Result<String, CliError>); 3] = [
-        (&arguments.json, "the document", &|| Ok(format!("{document}\n"))),
-        (&arguments.csv, "the table", &table),
-        (&arguments.html, "the page", &|| Ok(page::render(report))),
-    ];
-    for (path, what, make) in files {
-        let Some(path) = path else { continue };
-        let written = std::fs::write(path, make()?);
-        written.map_err(|source| CliError::Write { path: path.clone(), source })?;
-        out.tell(format_args!("{what} is in {}", path.display()));
-    }
+    write(arguments.json.as_deref(), "the document", || Ok(format!("{document}\n")), out)?;
+    write(arguments.csv.as_deref(), "the table", table, out)?;
+    write(arguments.html.as_deref(), "the page", || Ok(page::render(report)), out)
+}
+
+fn write(
+    path: Option<&Path>,
+    what: &str,
+    make: impl FnOnce() -> Result<String, CliError>,
+    out: &mut Out<'_>,
+) -> Result<(), CliError> {
+    let Some(path) = path else { return Ok(()) };
+    let written = std::fs::write(path, make()?);
+    written.map_err(|source| CliError::Write { path: path.to_path_buf(), source })?;
+    out.tell(format_args!("{what} is in {}", path.display()));
     Ok(())
 }

@@ -15,7 +15,7 @@ const WIDTH: u64 = 9200;
 const HEIGHT: u64 = 3000;
 /// Room for numbers at both sides, above and below.
 const SIDE: u64 = 800;
-const TOP: u64 = 200;
+const TOP: u64 = 260;
 const BOTTOM: u64 = 350;
 /// Numbers below are not nearer than this.
 const LABEL_GAP: u64 = 420;
@@ -153,9 +153,9 @@ fn stroke_of(flush: Flush) -> Stroke {
 
 /// Rules with the numbers at the left; `right` gives those at the right.
 fn frame(drawing: &mut Drawing, scale: Scale, unit: &str, right: Option<(f64, &str)>) {
-    drawing.text(At { x: SIDE, y: TOP - 60 }, Anchor::End, unit);
+    drawing.text(At { x: SIDE, y: TOP - 100 }, Anchor::End, unit);
     if let Some((_, unit)) = right {
-        drawing.text(At { x: WIDTH - SIDE, y: TOP - 60 }, Anchor::Start, unit);
+        drawing.text(At { x: WIDTH - SIDE, y: TOP - 100 }, Anchor::Start, unit);
     }
     for mark in scale.marks() {
         let y = scale.y_of(mark);

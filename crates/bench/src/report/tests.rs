@@ -97,6 +97,20 @@ fn targets_are_compared_round_by_round() {
         noisy.warnings.iter().any(|warning| warning.contains("too noisy to tell targets apart in 36 of 36"))
     );
     assert!(noisy.points.iter().filter(|point| point.place.target == "b").all(|point| point.is_noisy));
+    // The second target's export flushed after each write: whatever the rates say, that is another load.
+    let outcome = measure(&plan, &[], &mut recorded(MIXED, MIXED_LOG), &mut |_| {});
+    let mut runs = outcome.runs;
+    for (step, measured) in &mut runs {
+        if step.target == 1 && step.flush != Flush::Never {
+            measured.writes_per_flush = Some(1.0);
+        }
+    }
+    let uneven = Report::new(&plan, runs, facts(Ending::Complete, outcome.idle));
+    for comparison in &uneven.comparisons {
+        let is_same = comparison.place.flush == Flush::Never;
+        let expected = if is_same { Verdict::Equal } else { Verdict::OtherFlushes };
+        assert_eq!(comparison.ratio.verdict, expected);
+    }
     plan.settings.rounds = 2;
     let short = report(&plan, |_| 2.0);
     assert!(short.warnings.iter().any(|warning| warning.starts_with("too few rounds to say which")));

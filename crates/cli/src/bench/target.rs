@@ -11,7 +11,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use};
 use dolmen_daemon::is_read_only;
 use dolmen_disk::{Contents, look, signature_of};
-use dolmen_units::Bytes;
+use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use super::error::BenchError;
 use super::file::{OwnFile, check_room, takes_direct};
@@ -249,7 +249,8 @@ impl Looker<'_> {
     /// What is asked for, or less where there is less.
     fn working_set(&self, there: Bytes) -> Bytes {
         let size = Bytes(self.arguments.size.0.min(there.0));
-        if size.0 < WORKING_SET_UNIT { size.align_down(512) } else { size.align_down(WORKING_SET_UNIT) }
+        // What is shorter than a block has not been looked at, and is nothing that could be measured.
+        size.align_down(if size.0 < WORKING_SET_UNIT { BLOCK_BYTES } else { WORKING_SET_UNIT })
     }
 }
 

@@ -1,14 +1,80 @@
 //! Plans and reports as text.
 
+use dolmen_api::SCHEMA;
 use dolmen_bench::page::{megabytes, ms, verdict_word};
-use dolmen_bench::{Plan, Point, ProfileDocument, Report, Verdict};
+use dolmen_bench::{Flush, Plan, Point, Profile, ProfileDocument, Report, Verdict};
 use dolmen_units::Bytes;
+use serde::Serialize;
 
 use super::target::Prepared;
 use crate::out::Out;
 use crate::paint::Tone;
 use crate::table::{Align, Cell, Table};
-use crate::words::duration;
+use crate::words::{count, duration};
+
+/// What would be done, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct PlanDocument {
+    schema: u32,
+    is_dry_run: bool,
+    targets: Vec<PlannedTarget>,
+    profiles: Vec<PlannedProfile>,
+    measurements: usize,
+    rounds: u32,
+    expected_s: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PlannedTarget {
+    name: String,
+    what: String,
+    working_set_bytes: u64,
+    holds: Option<String>,
+    is_written_first: bool,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlannedProfile {
+    name: String,
+    summary: String,
+    loads: Vec<String>,
+    flushes: Vec<Flush>,
+}
+
+impl PlanDocument {
+    /// The document of a plan.
+    pub(crate) fn new(plan: &Plan, prepared: &[Prepared]) -> Self {
+        let target = |one: &Prepared| PlannedTarget {
+            name: one.target.name.clone(),
+            what: one.target.what.clone(),
+            working_set_bytes: one.target.working_set.0,
+            holds: one.holds.clone(),
+            is_written_first: one.fill,
+            notes: one.target.cache_notes(),
+        };
+        let profile = |of: &Profile| PlannedProfile {
+            name: of.name.clone(),
+            summary: of.summary(),
+            loads: of.loads().iter().map(ToString::to_string).collect(),
+            flushes: plan.flushes(of),
+        };
+        Self {
+            schema: SCHEMA,
+            is_dry_run: true,
+            targets: prepared.iter().map(target).collect(),
+            profiles: plan.profiles.iter().map(profile).collect(),
+            measurements: plan.steps().len(),
+            rounds: plan.settings.rounds,
+            expected_s: expected_ms(plan).div_ceil(1000),
+        }
+    }
+}
+
+/// What all measurements are expected to take; filling the targets comes before.
+fn expected_ms(plan: &Plan) -> u64 {
+    plan.steps().iter().map(|step| plan.expected_ms(step)).sum()
+}
 
 /// Shows what would be done.
 pub(crate) fn show_plan(plan: &Plan, prepared: &[Prepared], out: &mut Out<'_>) {
@@ -51,10 +117,10 @@ pub(crate) fn show_plan(plan: &Plan, prepared: &[Prepared], out: &mut Out<'_>) {
         ]);
     }
     out.show(&profiles.render(2, paint));
-    let steps = plan.steps();
-    let expected_ms: u64 = steps.iter().map(|step| plan.expected_ms(step)).sum();
-    let time = duration(expected_ms.div_ceil(1000));
-    out.line(format_args!("{} measurements in {} rounds, about {time}", steps.len(), plan.settings.rounds));
+    let time = duration(expected_ms(plan).div_ceil(1000));
+    let steps = count(u64::try_from(plan.steps().len()).unwrap_or(u64::MAX), "measurement", "measurements");
+    let rounds = count(plan.settings.rounds.into(), "round", "rounds");
+    out.line(format_args!("{steps} in {rounds}, about {time}"));
     for target in &plan.targets {
         for note in target.cache_notes() {
             out.line(format_args!("{}: {note}", target.name));
@@ -154,7 +220,7 @@ fn comparisons(report: &Report) -> Table {
         let (place, ratio) = (&comparison.place, &comparison.ratio);
         let tone = match ratio.verdict {
             Verdict::Faster | Verdict::Slower | Verdict::Equal => Tone::Plain,
-            Verdict::TooNoisy | Verdict::TooFewRounds => Tone::Caution,
+            Verdict::TooNoisy | Verdict::TooFewRounds | Verdict::OtherFlushes => Tone::Caution,
         };
         table.row(vec![
             place.profile.clone().into(),
