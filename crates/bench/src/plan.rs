@@ -95,6 +95,12 @@ pub enum PlanError {
         /// What was given.
         found: u32,
     },
+    /// What comes before takes too long.
+    #[error("{found} s before each load is measured; it is 0 to {RUNTIME_S_MAX}")]
+    Ramp {
+        /// What was given.
+        found: u32,
+    },
     /// Nothing is measured in no round.
     #[error("{found} rounds; it is 1 to {ROUNDS_MAX}")]
     Rounds {
@@ -129,9 +135,12 @@ impl Plan {
     /// # Errors
     /// When it cannot, with the first reason.
     pub fn check(&self) -> Result<(), PlanError> {
-        let Settings { runtime_s, rounds, flush, .. } = self.settings;
+        let Settings { runtime_s, ramp_s, rounds, flush, .. } = self.settings;
         if !(1..=RUNTIME_S_MAX).contains(&runtime_s) {
             return Err(PlanError::Runtime { found: runtime_s });
+        }
+        if ramp_s > RUNTIME_S_MAX {
+            return Err(PlanError::Ramp { found: ramp_s });
         }
         if !(1..=ROUNDS_MAX).contains(&rounds) {
             return Err(PlanError::Rounds { found: rounds });
@@ -194,7 +203,7 @@ impl Plan {
     /// What a step is expected to take.
     #[must_use]
     pub fn expected_ms(&self, step: &Step) -> u64 {
-        let lasting = u64::from(self.settings.runtime_s + self.settings.ramp_s) * 1000;
+        let lasting = (u64::from(self.settings.runtime_s) + u64::from(self.settings.ramp_s)) * 1000;
         let own = step.load.file.map_or(lasting, |size| size.0 / FILE_BYTES_PER_MS);
         own + START_MS
     }
@@ -259,6 +268,7 @@ pub(crate) mod tests {
             plan.check().unwrap_err().to_string()
         };
         assert!(with(|plan| plan.settings.runtime_s = 0).contains("a runtime of 0 s"));
+        assert!(with(|plan| plan.settings.ramp_s = u32::MAX).contains("s before each load"));
         assert!(with(|plan| plan.settings.rounds = 0).contains("0 rounds"));
         assert!(with(|plan| plan.settings.flush = Flush::Every(0)).contains("every 0 writes"));
         let small = with(|plan| plan.targets[1].working_set = Bytes::kib(4));

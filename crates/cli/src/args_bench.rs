@@ -11,13 +11,16 @@ use crate::values::parse_size;
 /// The working set where nobody says otherwise: as large as the file of the measurements that the profiles come from.
 const SIZE: &str = "32G";
 
+/// Targets of one run, at most.
+const TARGETS_MAX: usize = 16;
+
 /// `dolmen bench`
 #[derive(Debug, Args)]
 #[command(after_long_help = help())]
 pub(crate) struct BenchArguments {
     /// What to measure: POOL/SPACE, or a path (which begins with / or .) of a block device, a file or a folder, or the
     /// address of an NBD export. Of several, each is compared with the first
-    #[arg(required = true, value_name = "TARGET")]
+    #[arg(required = true, value_name = "TARGET", num_args = 1..=TARGETS_MAX)]
     pub targets: Vec<String>,
     /// A profile or a group of them; may be repeated; usually `load`, or all those of --profiles
     #[arg(short, long, value_name = "NAME")]

@@ -3,11 +3,13 @@
 //!
 //! Nothing is written before every target has been looked at and everything on the command line makes sense.
 
+mod consent;
 mod error;
 mod file;
 mod generator;
 mod machine;
 mod nbd;
+mod progress;
 mod target;
 mod view;
 
@@ -18,25 +20,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dolmen_api::ExitCode;
 use dolmen_bench::{
-    Ending, Event, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, page, profiles_named,
+    Ending, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, page, profiles_named,
     read_profiles, step_job, table,
 };
 use dolmen_block_linux::{Runtime, RuntimeConfig};
-use dolmen_units::Bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::consent::consent;
 pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
-use self::machine::{machine, milliseconds, seconds_since_1970};
+use self::machine::{machine, seconds_since_1970};
+use self::progress::Progress;
 use self::target::{Looker, Prepared};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
 use crate::args_bench::BenchArguments;
 use crate::client::Client;
-use crate::confirm::{Consent, Danger, Refusal, ask, judge};
+use crate::confirm::Refusal;
 use crate::error::CliError;
 use crate::out::{Kind, Out};
-use crate::words::duration;
 
 /// Rounds where nobody says otherwise: enough for a median, and with several targets enough for a verdict.
 const ROUNDS_OF_ONE: u32 = 3;
@@ -77,7 +79,7 @@ pub(crate) fn run(
         }
         return Ok(ExitCode::Ok);
     }
-    consent(&prepared, arguments, out)?;
+    consent(&prepared, &arguments.destroy, out)?;
     let signals = Signals::heed()?;
     let (report, halted) = measured(&plan, &fill, &signals, out)?;
     // The files that were made go away before anything else is said or done.
@@ -154,7 +156,7 @@ fn look_at(looker: &Looker<'_>, arguments: &BenchArguments) -> Result<Vec<Prepar
             let (first, second) = (first.target.name.clone(), name.clone());
             return Err(BenchError::Twice { first, second }.into());
         }
-        let prepared = looker.prepare(name)?;
+        let prepared = looker.prepare(name, all.len() + 1)?;
         if let Some(first) = all.iter().find(|earlier| earlier.identity == prepared.identity) {
             let (first, second) = (first.target.name.clone(), name.clone());
             return Err(BenchError::Twice { first, second }.into());
@@ -172,25 +174,6 @@ fn check(plan: &Plan, installed: &Installed) -> Result<(), BenchError> {
     }
     for step in plan.steps().iter().take(plan.targets.len()) {
         step_job(plan, step)?;
-    }
-    Ok(())
-}
-
-/// Asks for each target that would lose what it holds. Which of them are named is judged before the first question.
-fn consent(prepared: &[Prepared], arguments: &BenchArguments, out: &mut Out<'_>) -> Result<(), Refusal> {
-    let mut questions = Vec::new();
-    for one in prepared {
-        let Some(holds) = &one.holds else { continue };
-        let name = one.target.name.as_str();
-        let object = format!("{name}, which holds {holds}");
-        let given = arguments.destroy.iter().find(|given| *given == name).map(String::as_str);
-        let danger = Danger { object: &object, name, alias: None };
-        if judge(out, &danger, given)? == Consent::ToBeAsked {
-            questions.push((object, name));
-        }
-    }
-    for (object, name) in questions {
-        ask(out, &Danger { object: &object, name, alias: None })?;
     }
     Ok(())
 }
@@ -264,81 +247,6 @@ fn ended_by(halt: Halt<BenchError>, signals: &Signals) -> BenchError {
         Halt::Answer { .. } | Halt::Job(_) => {
             let why = std::error::Error::source(&halt).map(in_one_line).unwrap_or_default();
             BenchError::Halted { what: halt.to_string(), why }
-        }
-    }
-}
-
-/// Tells how far a run is.
-struct Progress<'a> {
-    plan: &'a Plan,
-    /// When what is under way began: filling a target, or measuring.
-    began_ms: u64,
-    round_told: Option<(u32, usize)>,
-    target_told: Option<usize>,
-}
-
-impl<'a> Progress<'a> {
-    fn new(plan: &'a Plan) -> Self {
-        Self { plan, began_ms: milliseconds(), round_told: None, target_told: None }
-    }
-
-    fn tell(&mut self, event: &Event<'_>, out: &mut Out<'_>) {
-        match *event {
-            Event::Filling { target, done, total } => self.tell_filling(target, done, total, out),
-            Event::Step { step, done, total, spent_ms, left_ms } => {
-                if done == 0 {
-                    self.began_ms = milliseconds();
-                }
-                let profile =
-                    self.plan.profiles.get(step.profile).map_or("", |profile| profile.name.as_str());
-                let target = self.plan.targets.get(step.target).map_or("", |target| target.name.as_str());
-                let left = self.left(spent_ms, left_ms);
-                let round = format!("round {} of {}", step.round + 1, self.plan.settings.rounds);
-                let text = format!(
-                    "{done} of {total} done, {left} left: {round}, {profile}, {} of load, flush {}, {target}",
-                    step.load, step.flush
-                );
-                let is_new =
-                    self.round_told.replace((step.round, step.profile)) != Some((step.round, step.profile));
-                match out.messages_kind {
-                    Kind::Terminal => out.overwrite_line(&text),
-                    Kind::Plain if is_new => out.tell(text),
-                    Kind::Plain => {}
-                }
-            }
-            Event::Measured { .. } => {}
-        }
-    }
-
-    /// What was expected to take so long and what it took tell how long the rest will take.
-    fn left(&self, spent_ms: u64, left_ms: u64) -> String {
-        let took = milliseconds().saturating_sub(self.began_ms);
-        let scaled = if spent_ms == 0 {
-            left_ms
-        } else {
-            u64::try_from(u128::from(took) * u128::from(left_ms) / u128::from(spent_ms)).unwrap_or(u64::MAX)
-        };
-        duration(scaled.div_ceil(1000))
-    }
-
-    fn tell_filling(&mut self, target: usize, done: Bytes, total: Bytes, out: &mut Out<'_>) {
-        let is_new = self.target_told.replace(target) != Some(target);
-        if is_new {
-            self.began_ms = milliseconds();
-        }
-        let name = self.plan.targets.get(target).map_or("", |target| target.name.as_str());
-        let took = milliseconds().saturating_sub(self.began_ms);
-        let left = u128::from(took) * u128::from(total.0 - done.0) / u128::from(done.0.max(1));
-        let left = if done == Bytes::ZERO {
-            String::new()
-        } else {
-            format!(", {} left", duration(u64::try_from(left / 1000).unwrap_or(u64::MAX)))
-        };
-        let text = format!("writing {name} once: {done} of {total}{left}");
-        match out.messages_kind {
-            Kind::Terminal => out.overwrite_line(&text),
-            Kind::Plain if is_new => out.tell(text),
-            Kind::Plain => {}
         }
     }
 }

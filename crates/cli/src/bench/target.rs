@@ -65,16 +65,16 @@ pub(crate) struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Looks at a target as it was named.
-    pub(crate) fn prepare(&self, name: &str) -> Result<Prepared, CliError> {
+    /// Looks at a target as it was named; the number tells files of several targets in one folder apart.
+    pub(crate) fn prepare(&self, name: &str, number: usize) -> Result<Prepared, CliError> {
         if name.contains("://") {
             return Ok(self.nbd(name, name)?);
         }
         if name.starts_with(['/', '.']) {
-            return Ok(self.path(name, Path::new(name))?);
+            return Ok(self.path(name, Path::new(name), number)?);
         }
         if name.contains('/') {
-            return self.space(name);
+            return self.space(name, number);
         }
         let why = "a path in this folder begins with ./".to_owned();
         Err(BenchError::Name { target: name.to_owned(), why }.into())
@@ -85,14 +85,14 @@ impl Looker<'_> {
         self.profiles.iter().find(|profile| profile.writes())
     }
 
-    fn space(&self, name: &str) -> Result<Prepared, CliError> {
+    fn space(&self, name: &str, number: usize) -> Result<Prepared, CliError> {
         let space: SpaceName = name.parse().map_err(|error: crate::values::ParseSpaceNameError| {
             BenchError::Name { target: name.to_owned(), why: error.to_string() }
         })?;
         let asked = format!("/pools/{}/spaces/{}", space.pool, space.space);
         let document: SpaceDocument = self.client.get(&asked)?.value;
         match (document.space.attached_at, document.space.served_at) {
-            (Some(path), _) => Ok(self.path(name, Path::new(&path))?),
+            (Some(path), _) => Ok(self.path(name, Path::new(&path), number)?),
             (None, Some(uri)) => Ok(self.nbd(name, &uri)?),
             (None, None) => Err(BenchError::SpaceUnreachable { target: name.to_owned() }.into()),
         }
@@ -125,14 +125,14 @@ impl Looker<'_> {
         Ok(self.prepared(target, held.map(|what| what.to_string()), identity, Kept::Nothing))
     }
 
-    fn path(&self, name: &str, path: &Path) -> Result<Prepared, BenchError> {
+    fn path(&self, name: &str, path: &Path, number: usize) -> Result<Prepared, BenchError> {
         let status = match fs::metadata(path) {
             Ok(status) => status,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return self.new_file(name, path),
             Err(source) => return Err(BenchError::Look { target: name.to_owned(), source }),
         };
         if status.is_dir() {
-            let file = format!("dolmen-bench-{}", std::process::id());
+            let file = format!("dolmen-bench-{}-{number}", std::process::id());
             return self.own_file(name, &canonical(name, path)?, &file);
         }
         self.existing(name, &canonical(name, path)?, status.file_type().is_block_device())
@@ -265,7 +265,8 @@ fn text_of(name: &str, path: &Path) -> Result<String, BenchError> {
 }
 
 fn known(what: &str, size: Bytes) -> Cache {
-    Cache { what: what.to_owned(), size: CacheSize::Known(size) }
+    let size = if size == Bytes::ZERO { CacheSize::Unknown } else { CacheSize::Known(size) };
+    Cache { what: what.to_owned(), size }
 }
 
 fn page_cache() -> Cache {
