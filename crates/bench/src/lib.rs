@@ -32,7 +32,8 @@ pub use fio::{FioError, Latency, Measured, Sample, Share};
 pub use job::{Engine, Fill, JobError, fill_job, step_job};
 pub use plan::{FLUSH_WRITES_MAX, Flush, Plan, PlanError, ROUNDS_MAX, RUNTIME_S_MAX, Settings, Step};
 pub use profile::{
-    BLOCK_BYTES_MAX, LOADS_MAX, Load, Loads, OUTSTANDING_MAX, Pattern, Profile, ProfileError, WORKERS_MAX,
+    BLOCK_BYTES_MAX, LOADS_MAX, Load, Loads, OUTSTANDING_MAX, Pattern, Profile, ProfileError,
+    UNDER_WAY_BYTES_MAX, WORKERS_MAX,
 };
 pub use profile_file::{FileError, FileFault, read_profiles};
 pub use report::{

@@ -8,6 +8,8 @@ pub const OUTSTANDING_MAX: u32 = 4096;
 pub const WORKERS_MAX: u32 = 256;
 /// The largest I/O.
 pub const BLOCK_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of all I/Os that are under way at one time, at most: the generator keeps memory for each.
+pub const UNDER_WAY_BYTES_MAX: u64 = 4 << 30;
 /// Loads of one profile, at most.
 pub const LOADS_MAX: usize = 128;
 
@@ -94,6 +96,12 @@ pub enum ProfileError {
     Outstanding {
         /// What was given.
         found: u64,
+    },
+    /// More than the memory of the generator should be asked for.
+    #[error("I/Os of {found} in all under way at one time; it is at most {}", Bytes(UNDER_WAY_BYTES_MAX))]
+    UnderWay {
+        /// What was given.
+        found: Bytes,
     },
     /// A file that one block does not fit into.
     #[error("a file of {found} holds no block of {block}")]
@@ -191,6 +199,7 @@ impl Profile {
         self.check_loads()
     }
 
+    // No product overflows: 4096 I/Os of 64 MiB by 256 workers are 2^46 bytes.
     fn check_loads(&self) -> Result<(), ProfileError> {
         let loads = self.loads();
         if !(1..=LOADS_MAX).contains(&loads.len()) {
@@ -199,6 +208,10 @@ impl Profile {
         for (at, load) in loads.iter().enumerate() {
             if !(1..=OUTSTANDING_MAX).contains(&load.outstanding) {
                 return Err(ProfileError::Outstanding { found: load.outstanding.into() });
+            }
+            let found = u64::from(load.outstanding) * u64::from(self.workers) * self.block.0;
+            if found > UNDER_WAY_BYTES_MAX {
+                return Err(ProfileError::UnderWay { found: Bytes(found) });
             }
             if let Some(found) = load.file.filter(|file| *file < self.block) {
                 return Err(ProfileError::File { found, block: self.block });
@@ -255,7 +268,8 @@ mod tests {
         assert_eq!(sample().check(), Ok(()));
         assert_eq!(sample().summary(), "random, 60 % reads, 8 KiB, 2 workers");
         let files = |sizes: Vec<Bytes>| Loads::Files { sizes, outstanding: 8 };
-        let wrong: [(Profile, &str); 10] = [
+        let wrong: [(Profile, &str); 11] = [
+            (Profile { block: Bytes::mib(64), workers: 64, ..sample() }, "I/Os of 32 GiB in all under way"),
             (Profile { name: "a b".to_owned(), ..sample() }, "no name of a profile"),
             (Profile { block: Bytes::ZERO, ..sample() }, "a block of 0 B"),
             (Profile { block: Bytes(1000), ..sample() }, "multiple of 512"),

@@ -212,6 +212,7 @@ fn place_of(entry: &Entry, whole: &Range<usize>, fault: &ProfileError) -> usize 
             entry.workers.as_ref().map_or(whole.start, |workers| workers.span().start)
         }
         ProfileError::Outstanding { .. }
+        | ProfileError::UnderWay { .. }
         | ProfileError::File { .. }
         | ProfileError::Loads { .. }
         | ProfileError::Twice { .. }
