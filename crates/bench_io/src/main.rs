@@ -1,5 +1,5 @@
 //! What the engine costs per I/O, measured in one process: the shipping crates on files, beside the same files without
-//! a pool. docs/bench.md says how to read the figures.
+//! a pool. docs/bench_io.md says how to read the figures.
 //!
 //! Invariant: nothing is allocated by the benchmark itself between the first counted I/O and the last.
 

@@ -9,7 +9,7 @@ use crate::heap::Heap;
 use crate::run::{Measured, Setting};
 use crate::tally::Tally;
 
-/// Headings and widths of the table; docs/bench.md says what each means.
+/// Headings and widths of the table; docs/bench_io.md says what each means.
 const COLUMNS: [(&str, usize); 24] = [
     ("what", 9),
     ("size", 5),

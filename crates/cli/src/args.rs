@@ -8,6 +8,7 @@ use dolmen_api::SOCKET_VARIABLE;
 use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
+use crate::args_bench::BenchArguments;
 use crate::args_plan::PlanArguments;
 use crate::client::Intent;
 use crate::values::{SpaceName, parse_seconds, parse_size, parse_space_size};
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     Check(CheckArguments),
     /// Plan what disks will give, before any is bought or touched
     Plan(PlanArguments),
+    /// Measure what a space, a device, a file, a folder or an NBD export does under load
+    Bench(BenchArguments),
     /// Run the daemon in the foreground
     Daemon(DaemonArguments),
     /// End the daemon; pools are closed, spaces in use keep it from ending

@@ -41,6 +41,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Version => return version(session),
         Command::Check(_)
         | Command::Plan(_)
+        | Command::Bench(_)
         | Command::Daemon(_)
         | Command::Completion(_)
         | Command::Man(_) => {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use dolmen_api::{ErrorBody, ExitCode};
 use dolmen_block_linux::OpenError;
 
+use crate::bench::BenchError;
 use crate::confirm::Refusal;
 use crate::http::HttpError;
 use crate::plan::PlanError;
@@ -112,6 +113,15 @@ pub(crate) enum CliError {
     /// There is nothing to plan for.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Nothing was measured, or not everything.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// A table could not be written down.
+    #[error("the table cannot be written down")]
+    Table {
+        /// Why not.
+        source: csv::Error,
+    },
     /// A request could not be written down.
     #[error("the request for {asked} cannot be written down")]
     Request {
@@ -140,6 +150,7 @@ impl CliError {
             Self::JobUnseen { source, .. } => source.exit(),
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
             Self::Plan(error) => error.exit(),
+            Self::Bench(error) => error.exit(),
             Self::Service(error) => error.exit(),
             Self::Runtime(_) => ExitCode::Missing,
             Self::Open(error) => open_exit(error),
@@ -147,7 +158,7 @@ impl CliError {
                 ExitCode::Permission
             }
             Self::Write { .. } => ExitCode::Io,
-            Self::DryRunChanged { .. } | Self::Request { .. } => ExitCode::Internal,
+            Self::DryRunChanged { .. } | Self::Request { .. } | Self::Table { .. } => ExitCode::Internal,
         }
     }
 
@@ -162,6 +173,7 @@ impl CliError {
             }
             Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
             Self::Plan(error) => error.hint(),
+            Self::Bench(error) => error.hint(),
             Self::Refused(refusal) => Some(refusal.hint()),
             Self::JobFailed { .. } => Some("`dolmen` tells how the pool is now and what to do".to_owned()),
             Self::JobUnseen { .. } => {
@@ -174,6 +186,7 @@ impl CliError {
             Self::Path { .. }
             | Self::Write { .. }
             | Self::Request { .. }
+            | Self::Table { .. }
             | Self::Service(_)
             | Self::Runtime(_)
             | Self::Open(_)
@@ -204,7 +217,7 @@ impl CliError {
     }
 }
 
-fn open_exit(error: &OpenError) -> ExitCode {
+pub(crate) fn open_exit(error: &OpenError) -> ExitCode {
     match error {
         OpenError::NotFound { .. }
         | OpenError::NotADisk { .. }

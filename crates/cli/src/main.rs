@@ -2,7 +2,8 @@
 //!
 //! `args` is the one definition that parser, help, manual and completion come from; `command` turns each command into
 //! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
-//! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon, `service` is the daemon itself. The rest shows
+//! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon,
+//! `bench` measures what is there, `service` is the daemon itself. The rest shows
 //! documents as text.
 //!
 //! Invariants:
@@ -12,7 +13,9 @@
 //! - The process ends with one of the exit codes of `dolmen_api::ExitCode`.
 
 mod args;
+mod args_bench;
 mod args_plan;
+mod bench;
 mod change;
 mod client;
 mod command;
@@ -97,6 +100,11 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
         }
         Command::Check(arguments) => offline::run(&arguments, common.output, out),
         Command::Plan(arguments) => plan::run(&arguments, common.output, out),
+        Command::Bench(arguments) => {
+            let socket = service::socket_or_usual(common.socket);
+            let client = Client::new(Peer { socket, limit: common.timeout });
+            bench::run(&arguments, &client, common.output, out)
+        }
         Command::Daemon(arguments) => service::run(&arguments, common.socket.as_deref()),
         Command::Man(arguments) => {
             manual::write_pages(&arguments.folder)?;

@@ -31,6 +31,7 @@ fn help_reads_as_it_was_agreed() {
         ("space-create", &["space", "create", "--help"]),
         ("daemon", &["daemon", "--help"]),
         ("plan", &["plan", "--help"]),
+        ("bench", &["bench", "--help"]),
     ] {
         let output = dolmen(words);
         assert_eq!(output.status.code(), Some(0), "{words:?}");
@@ -142,7 +143,10 @@ fn check_tells_what_it_cannot_open() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     std::fs::File::create(&empty).unwrap().set_len(64 << 20).unwrap();
+    let tiny = folder.path().join("tiny");
+    std::fs::write(&tiny, "abc").unwrap();
     for (path, code, message) in [
+        (tiny.to_str().unwrap(), 2, "none of the 1 devices given belongs to a pool"),
         ("/nowhere/at/all", 2, "there is nothing at this path"),
         ("/dev/null", 2, "expected a disk, a partition or a regular file"),
         (empty.to_str().unwrap(), 2, "none of the 1 devices given belongs to a pool"),

@@ -269,7 +269,8 @@ fn no_room_for_metadata(path: &Path, extent: &Extent, error: std::io::Error) -> 
 
 /// Whether it is a block device that takes no writes. It can be opened for writing all the same, and the other disks
 /// named beside it would have been wiped by the time that its first write fails.
-fn is_read_only(path: &Path) -> bool {
+#[must_use]
+pub fn is_read_only(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let Ok(status) = fs::metadata(path) else { return false };
     if !status.file_type().is_block_device() {

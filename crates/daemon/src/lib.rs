@@ -61,7 +61,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan};
 pub use control::openapi;
-pub use devices::{UnusedDisk, unused_disks};
+pub use devices::{UnusedDisk, is_read_only, unused_disks};
 pub use dolmen_fuse::{KeeperProgram, keep};
 pub use error::DaemonError;
 

@@ -73,6 +73,10 @@ async fn read_bytes(
 pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
     // A device of an odd number of 512-byte sectors: the last half block is nobody's.
     let capacity = device.geometry().capacity.align_down(4096);
+    if capacity == Bytes::ZERO {
+        // Shorter than a block, which is the least that can be read: there is no place for anything of anybody.
+        return Ok(Contents::Empty);
+    }
     if capacity.0 < METADATA_AT + BACK_SEARCH_BYTES {
         let front = read_bytes(seams, device, 0, capacity.0.min(PROBE_BYTES) / 4096 * 4096).await?;
         return Ok(signature_of(&front, &[], capacity).map_or(Contents::Empty, Contents::Foreign));

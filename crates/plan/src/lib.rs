@@ -24,7 +24,6 @@ mod mixed;
 mod nested;
 pub mod page;
 mod plan;
-mod svg;
 mod wide;
 
 pub use capacity::Room;

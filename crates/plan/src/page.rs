@@ -4,27 +4,15 @@ mod charts;
 
 use std::fmt::Write;
 
+use dolmen_page::{CLOSING, cells, escaped, heads, keys, opening};
 use dolmen_units::Bytes;
 
 use crate::loss::{Basis, Losses, Unit};
 use crate::plan::{Answer, Plan};
-use crate::svg::escaped;
-
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c1c1c;--soft:#767676;--paper:#ffffff;--rule:#d8d8d8}\
-@media(prefers-color-scheme:dark){:root{--ink:#ececec;--soft:#a0a0a0;--paper:#161616;--rule:#3a3a3a}}\
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:960px;margin:2em auto;padding:0 1em}\
-h1{font-size:1.6em;margin:0}h2{font-size:1.15em;margin:2em 0 .4em}p{margin:.3em 0;max-width:46em}\
-div{overflow-x:auto}table{border-collapse:collapse;font-size:12px;margin:.8em 0}th,td{padding:.2em .5em;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}\
-th{white-space:normal;vertical-align:bottom}th:first-child,td:first-child,td.l,th.l{text-align:left}td.l{white-space:normal}\
-svg{max-width:100%;height:auto;display:block;margin:.6em 0}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}\
-svg .rule{stroke:var(--rule);stroke-width:1}.soft{color:var(--soft)}\
-.key{display:inline-block;width:.8em;height:.8em;margin:0 .35em 0 1em;vertical-align:-1px}.keys{font-size:13px}.keys .key:first-child{margin-left:0}";
 
 /// The page.
 #[must_use]
 pub fn render(plan: &Plan) -> String {
-    let mut page = String::new();
     let domains = if plan.domain_count == 1 { "fault domain" } else { "fault domains" };
     let disks = if plan.disks.len() == 1 { "disk" } else { "disks" };
     let headline = format!(
@@ -33,14 +21,8 @@ pub fn render(plan: &Plan) -> String {
         plan.domain_count,
         Bytes(plan.raw_bytes)
     );
-    push(
-        &mut page,
-        format_args!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Dolmen: what these disks give</title><style>{STYLE}</style></head><body>\n\
-         <h1>What these disks give</h1><p>{headline}</p>"
-        ),
-    );
+    let mut page = opening("What these disks give");
+    push(&mut page, format_args!("<p>{headline}</p>"));
     if plan.answers.iter().any(|answer| !answer.in_this_version) {
         push(
             &mut page,
@@ -56,7 +38,7 @@ pub fn render(plan: &Plan) -> String {
     push_losses(&mut page, plan);
     push_additions(&mut page, plan);
     push_footprint(&mut page, plan);
-    push(&mut page, format_args!("</body></html>"));
+    page.push_str(CLOSING);
     page
 }
 
@@ -68,14 +50,6 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
 /// The name of a layout, marked where this version cannot make it.
 pub(crate) fn title(answer: &Answer) -> String {
     format!("{}{}", answer.title, if answer.in_this_version { "" } else { " *" })
-}
-
-fn cells(values: &[String]) -> String {
-    values.iter().map(|value| format!("<td>{}</td>", escaped(value))).collect()
-}
-
-fn heads(values: &[&str]) -> String {
-    values.iter().map(|value| format!("<th>{}</th>", escaped(value))).collect()
 }
 
 fn bytes(of: u64) -> String {
@@ -90,7 +64,7 @@ fn push_room(page: &mut String, plan: &Plan) {
          and still be restored in full on the other disks after any one of them is lost.</p>"
         ),
     );
-    page.push_str(&charts::keys(&charts::PARTS));
+    page.push_str(&keys(&charts::PARTS));
     page.push_str(&charts::room(plan));
     let head = heads(&[
         "resiliency",
@@ -147,7 +121,7 @@ fn push_disks(page: &mut String, plan: &Plan) {
          lies in pieces that no further row of that layout can use.</p>"
         ),
     );
-    page.push_str(&charts::keys(&charts::DISK_PARTS));
+    page.push_str(&keys(&charts::DISK_PARTS));
     page.push_str(&charts::disks(plan));
 }
 

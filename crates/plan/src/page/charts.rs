@@ -1,5 +1,6 @@
 //! The drawings of the page. Colours are told apart by people who see some colours alike (Okabe and Ito, 2008).
 
+use dolmen_page::{Anchor, Area, Drawing, LINES, Point, Stroke, keys, scaled};
 use dolmen_units::Bytes;
 
 use super::title;
@@ -7,7 +8,6 @@ use crate::disks::Disk;
 use crate::footprint::{Footprint, FootprintLine};
 use crate::loss::{LossRow, Unit};
 use crate::plan::{Answer, Plan};
-use crate::svg::{Anchor, Area, Drawing, Point, Stroke, escaped, scaled};
 
 const HEALS: &str = "#0072b2";
 const USABLE: &str = "#56b4e9";
@@ -30,24 +30,10 @@ pub(crate) const PARTS: [(&str, &str); 6] = [
 pub(crate) const DISK_PARTS: [(&str, &str); 3] =
     [(HEALS, "slabs"), (STRANDED, "stranded"), (KEPT, "reserve, metadata, tail")];
 
-/// Lines of a chart, in turn.
-const LINES: [&str; 11] = [
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a5195", "#8c8c00", "#6b6b6b",
-    "#a0522d", "#00a5a5",
-];
-
 const WIDTH: u64 = 9200;
 /// Room for names at the left.
 const NAMES: u64 = 2300;
 const LINE: u64 = 280;
-
-/// What the colours mean.
-pub(crate) fn keys(parts: &[(&str, &str)]) -> String {
-    let key = |(colour, name): &(&str, &str)| {
-        format!("<span class=\"key\" style=\"background:{colour}\"></span>{}", escaped(name))
-    };
-    format!("<p class=\"keys\">{}</p>\n", parts.iter().map(key).collect::<String>())
-}
 
 /// One bar for each layout, as long as the raw size.
 pub(crate) fn room(plan: &Plan) -> String {

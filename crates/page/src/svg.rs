@@ -4,49 +4,61 @@ use std::fmt::Write;
 
 /// A place in a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Point {
-    pub(crate) x: u64,
-    pub(crate) y: u64,
+pub struct Point {
+    /// From the left, in tenths of a pixel.
+    pub x: u64,
+    /// From above, in tenths of a pixel.
+    pub y: u64,
 }
 
 /// A rectangle in a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Area {
-    pub(crate) at: Point,
-    pub(crate) width: u64,
-    pub(crate) height: u64,
+pub struct Area {
+    /// Its upper left corner.
+    pub at: Point,
+    /// In tenths of a pixel.
+    pub width: u64,
+    /// In tenths of a pixel.
+    pub height: u64,
 }
 
 /// Where a text stands against its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Anchor {
+pub enum Anchor {
+    /// It begins there.
     Start,
+    /// Its middle is there.
     Middle,
+    /// It ends there.
     End,
 }
 
 /// How a line is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stroke {
+pub enum Stroke {
+    /// In one piece.
     Solid,
+    /// In pieces.
     Dashed,
 }
 
 /// A drawing being made.
 #[derive(Debug)]
-pub(crate) struct Drawing {
+pub struct Drawing {
     width: u64,
     height: u64,
     body: String,
 }
 
 impl Drawing {
-    pub(crate) fn new(width: u64, height: u64) -> Self {
+    /// An empty one, of this size in tenths of a pixel.
+    #[must_use]
+    pub fn new(width: u64, height: u64) -> Self {
         Self { width, height, body: String::new() }
     }
 
     /// A filled rectangle; `title` is shown by a pointer that rests on it.
-    pub(crate) fn area(&mut self, area: Area, fill: &str, title: &str) {
+    pub fn area(&mut self, area: Area, fill: &str, title: &str) {
         let Area { at, width, height } = area;
         self.add(format_args!(
             "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{fill}\"><title>{}</title></rect>",
@@ -58,7 +70,8 @@ impl Drawing {
         ));
     }
 
-    pub(crate) fn text(&mut self, at: Point, anchor: Anchor, text: &str) {
+    /// A line of text.
+    pub fn text(&mut self, at: Point, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -69,7 +82,7 @@ impl Drawing {
     }
 
     /// A thin line of a grid.
-    pub(crate) fn rule(&mut self, from: Point, to: Point) {
+    pub fn rule(&mut self, from: Point, to: Point) {
         self.add(format_args!(
             "<line class=\"rule\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>",
             px(from.x),
@@ -80,14 +93,8 @@ impl Drawing {
     }
 
     /// A line through points, with a dot on each.
-    pub(crate) fn curve(&mut self, points: &[Point], colour: &str, stroke: Stroke, title: &str) {
-        let list: Vec<String> = points.iter().map(|at| format!("{},{}", px(at.x), px(at.y))).collect();
-        let dash = if stroke == Stroke::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-        self.add(format_args!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}><title>{}</title></polyline>",
-            list.join(" "),
-            escaped(title)
-        ));
+    pub fn curve(&mut self, points: &[Point], colour: &str, stroke: Stroke, title: &str) {
+        self.line(points, colour, stroke, title);
         for at in points {
             self.add(format_args!(
                 "<circle cx=\"{}\" cy=\"{}\" r=\"2.5\" fill=\"{colour}\"/>",
@@ -97,8 +104,30 @@ impl Drawing {
         }
     }
 
+    /// A ring around a point that stands out.
+    pub fn ring(&mut self, at: Point, colour: &str, title: &str) {
+        self.add(format_args!(
+            "<circle cx=\"{}\" cy=\"{}\" r=\"7\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"><title>{}</title></circle>",
+            px(at.x),
+            px(at.y),
+            escaped(title)
+        ));
+    }
+
+    /// A line through points.
+    pub fn line(&mut self, points: &[Point], colour: &str, stroke: Stroke, title: &str) {
+        let list: Vec<String> = points.iter().map(|at| format!("{},{}", px(at.x), px(at.y))).collect();
+        let dash = if stroke == Stroke::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+        self.add(format_args!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}><title>{}</title></polyline>",
+            list.join(" "),
+            escaped(title)
+        ));
+    }
+
     /// The whole element; `label` says what is drawn to those who do not see it.
-    pub(crate) fn finish(self, label: &str) -> String {
+    #[must_use]
+    pub fn finish(self, label: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">\n{3}</svg>\n",
             px(self.width),
@@ -115,7 +144,8 @@ impl Drawing {
 }
 
 /// `part` of `whole`, laid on `length`.
-pub(crate) fn scaled(part: u64, whole: u64, length: u64) -> u64 {
+#[must_use]
+pub fn scaled(part: u64, whole: u64, length: u64) -> u64 {
     let laid = u128::from(part) * u128::from(length) / u128::from(whole.max(1));
     u64::try_from(laid).unwrap_or(length)
 }
@@ -125,7 +155,8 @@ fn px(tenths: u64) -> String {
 }
 
 /// Text that may hold anything, as text of a page.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,0 +1,309 @@
+//! Finding out what a target is, whether it may be written to, and which caches stand in front of it.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use dolmen_api::SpaceDocument;
+use dolmen_bench::{Cache, CacheSize, Path as Way, Profile, Target, TargetPath};
+use dolmen_block_io::BlockDevice;
+use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use};
+use dolmen_daemon::is_read_only;
+use dolmen_disk::{Contents, look, signature_of};
+use dolmen_units::{BLOCK_BYTES, Bytes};
+
+use super::error::BenchError;
+use super::file::{OwnFile, check_room, takes_direct};
+use super::machine::memory;
+use super::nbd::{Address, Server};
+use crate::args_bench::BenchArguments;
+use crate::client::Client;
+use crate::error::CliError;
+use crate::values::SpaceName;
+
+/// Working sets are whole multiples of this, so that every block fits without a rest.
+const WORKING_SET_UNIT: u64 = 1 << 20;
+/// File systems that lie in memory (linux/magic.h).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+
+/// A target that may be measured.
+pub(crate) struct Prepared {
+    /// For the plan.
+    pub target: Target,
+    /// What it holds, in words, where that would be lost.
+    pub holds: Option<String>,
+    /// Whether to write it once before it is measured.
+    pub fill: bool,
+    /// What tells it from other targets.
+    pub identity: String,
+    /// Keeps it from being used by others meanwhile, or removes the file that was made.
+    pub _kept: Kept,
+}
+
+/// What is kept until the end.
+pub(crate) enum Kept {
+    /// Nothing.
+    Nothing,
+    /// A device or a file that nobody else gets exclusively.
+    Device(#[expect(dead_code, reason = "held for its locks")] Rc<LinuxDevice>),
+    /// A file of our own.
+    File(#[expect(dead_code, reason = "held for its removal")] OwnFile),
+}
+
+/// What is needed to look at targets.
+pub(crate) struct Looker<'a> {
+    /// The command line.
+    pub arguments: &'a BenchArguments,
+    /// What will be run.
+    pub profiles: &'a [Profile],
+    /// Opens devices.
+    pub runtime: &'a Runtime,
+    /// Knows spaces.
+    pub client: &'a Client,
+}
+
+impl Looker<'_> {
+    /// Looks at a target as it was named; the number tells files of several targets in one folder apart.
+    pub(crate) fn prepare(&self, name: &str, number: usize) -> Result<Prepared, CliError> {
+        if name.contains("://") {
+            return Ok(self.nbd(name, name)?);
+        }
+        if name.starts_with(['/', '.']) {
+            return Ok(self.path(name, Path::new(name), number)?);
+        }
+        if name.contains('/') {
+            return self.space(name, number);
+        }
+        let why = "a path in this folder begins with ./".to_owned();
+        Err(BenchError::Name { target: name.to_owned(), why }.into())
+    }
+
+    /// The first profile that changes what it runs on.
+    fn writer(&self) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.writes())
+    }
+
+    fn space(&self, name: &str, number: usize) -> Result<Prepared, CliError> {
+        let space: SpaceName = name.parse().map_err(|error: crate::values::ParseSpaceNameError| {
+            BenchError::Name { target: name.to_owned(), why: error.to_string() }
+        })?;
+        let asked = format!("/pools/{}/spaces/{}", space.pool, space.space);
+        let document: SpaceDocument = self.client.get(&asked)?.value;
+        match (document.space.attached_at, document.space.served_at) {
+            (Some(path), _) => Ok(self.path(name, Path::new(&path), number)?),
+            (None, Some(uri)) => Ok(self.nbd(name, &uri)?),
+            (None, None) => Err(BenchError::SpaceUnreachable { target: name.to_owned() }.into()),
+        }
+    }
+
+    fn nbd(&self, name: &str, uri: &str) -> Result<Prepared, BenchError> {
+        let address = Address::parse(uri)?;
+        let facts = address.look()?;
+        let writer = self.writer();
+        if let Some(profile) = writer.filter(|_| facts.is_read_only) {
+            return Err(BenchError::ReadOnly { target: name.to_owned(), profile: profile.name.clone() });
+        }
+        if writer.is_some() && !facts.can_flush && self.arguments.flush != dolmen_bench::Flush::Never {
+            return Err(BenchError::NoFlush { target: name.to_owned() });
+        }
+        let held = signature_of(&facts.front, &facts.tail, facts.size);
+        let cache = match &address.server {
+            Server::Unix(_) => known("the page cache of this machine, which the server may use", memory()),
+            Server::Tcp(..) => Cache { what: "the server's cache".to_owned(), size: CacheSize::Unknown },
+        };
+        let target = Target {
+            name: name.to_owned(),
+            what: format!("an NBD export of {}", facts.size),
+            path: TargetPath::Nbd { uri: uri.to_owned() },
+            way: Way::Nbd,
+            working_set: self.working_set(facts.size),
+            caches: vec![cache],
+        };
+        let identity = format!("nbd {:?} {}", address.server, address.export);
+        Ok(self.prepared(target, held.map(|what| what.to_string()), identity, Kept::Nothing))
+    }
+
+    fn path(&self, name: &str, path: &Path, number: usize) -> Result<Prepared, BenchError> {
+        let status = match fs::metadata(path) {
+            Ok(status) => status,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return self.new_file(name, path),
+            Err(source) => return Err(BenchError::Look { target: name.to_owned(), source }),
+        };
+        if status.is_dir() {
+            let file = format!("dolmen-bench-{}-{number}", std::process::id());
+            return self.own_file(name, &canonical(name, path)?, &file);
+        }
+        self.existing(name, &canonical(name, path)?, status.file_type().is_block_device())
+    }
+
+    /// A path at which there is nothing: a file is made there. A device that is missing is no file to be made.
+    fn new_file(&self, name: &str, path: &Path) -> Result<Prepared, BenchError> {
+        let missing = |what| BenchError::NotFound { target: name.to_owned(), what };
+        let (Some(parent), Some(file)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
+        else {
+            return Err(missing(", and its name is no text"));
+        };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        if !parent.is_dir() {
+            return Err(missing(", and no folder to make it in"));
+        }
+        let folder = canonical(name, parent)?;
+        if folder.starts_with("/dev") && !folder.starts_with("/dev/shm") {
+            return Err(missing(", and no file is made among devices"));
+        }
+        self.own_file(name, &folder, file)
+    }
+
+    fn own_file(&self, name: &str, folder: &Path, file: &str) -> Result<Prepared, BenchError> {
+        let size = self.working_set(self.arguments.size);
+        let path = folder.join(file);
+        check_room(folder, size, name)?;
+        let kept = if self.arguments.dry_run {
+            Kept::Nothing
+        } else {
+            Kept::File(OwnFile::make(path.clone(), size, name)?)
+        };
+        let probed = if self.arguments.dry_run { folder } else { &path };
+        let looked = takes_direct(probed);
+        let is_direct =
+            looked.map_err(|error| BenchError::Look { target: name.to_owned(), source: error.into() })?;
+        let way = self.way(is_direct || self.arguments.dry_run);
+        let target = Target {
+            name: name.to_owned(),
+            what: format!("a file of {size} in {}", folder.display()),
+            path: TargetPath::File { path: text_of(name, &path)? },
+            way,
+            working_set: size,
+            caches: caches_of_file(folder, way),
+        };
+        let mut prepared = self.prepared(target, None, path.display().to_string(), kept);
+        // Nobody has written it yet; what was only allocated would be read as zeros from no disk.
+        prepared.fill = true;
+        Ok(prepared)
+    }
+
+    /// A device or a file that is there.
+    fn existing(&self, name: &str, path: &Path, is_block: bool) -> Result<Prepared, BenchError> {
+        let writer = self.writer();
+        if let Some(profile) = writer {
+            let used = in_use(path).map_err(|source| BenchError::Look { target: name.to_owned(), source })?;
+            if let Some(by) = used {
+                return Err(BenchError::InUse { target: name.to_owned(), by });
+            }
+            if is_read_only(path) {
+                return Err(BenchError::ReadOnly { target: name.to_owned(), profile: profile.name.clone() });
+            }
+        }
+        let is_changed = writer.is_some() && !self.arguments.dry_run;
+        let options = OpenOptions { read_only: !is_changed, exclusive: is_changed, ..OpenOptions::default() };
+        let device = LinuxDevice::open(&self.runtime.handle(), path, options)?;
+        let capacity = device.geometry().capacity;
+        let holds = self.holds(name, &device)?;
+        let looked = takes_direct(path);
+        let is_direct =
+            looked.map_err(|error| BenchError::Look { target: name.to_owned(), source: error.into() })?;
+        let way = self.way(is_direct);
+        let (what, caches) = if is_block {
+            (format!("a block device of {capacity}"), caches_of_device(path, way))
+        } else {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            (format!("a file of {capacity}"), caches_of_file(folder, way))
+        };
+        let target = Target {
+            name: name.to_owned(),
+            what,
+            path: TargetPath::File { path: text_of(name, path)? },
+            way,
+            working_set: self.working_set(capacity),
+            caches,
+        };
+        Ok(self.prepared(target, holds, path.display().to_string(), Kept::Device(device)))
+    }
+
+    fn holds(&self, name: &str, device: &Rc<LinuxDevice>) -> Result<Option<String>, BenchError> {
+        let (seams, looked_at) = (self.runtime.seams(), Rc::clone(device));
+        let looked = self.runtime.run(async move { look(&seams, looked_at.as_ref()).await });
+        match looked {
+            Ok(Contents::Empty) => Ok(None),
+            Ok(Contents::Foreign(what)) => Ok(Some(what.to_string())),
+            Ok(Contents::Member { label, .. }) => Ok(Some(format!("a disk of pool {}", label.pool_name))),
+            Ok(Contents::Unusable(error)) => {
+                Ok(Some(format!("a disk of a pool with damaged labels ({error})")))
+            }
+            Err(source) => Err(BenchError::Content { target: name.to_owned(), source }),
+        }
+    }
+
+    fn prepared(&self, target: Target, holds: Option<String>, identity: String, kept: Kept) -> Prepared {
+        let is_changed = self.writer().is_some();
+        let fill = is_changed && !self.arguments.no_fill;
+        Prepared { target, holds: holds.filter(|_| is_changed), fill, identity, _kept: kept }
+    }
+
+    fn way(&self, is_direct: bool) -> Way {
+        if is_direct && !self.arguments.buffered { Way::Direct } else { Way::Buffered }
+    }
+
+    /// What is asked for, or less where there is less.
+    fn working_set(&self, there: Bytes) -> Bytes {
+        let size = Bytes(self.arguments.size.0.min(there.0));
+        // What is shorter than a block has not been looked at, and is nothing that could be measured.
+        size.align_down(if size.0 < WORKING_SET_UNIT { BLOCK_BYTES } else { WORKING_SET_UNIT })
+    }
+}
+
+fn canonical(name: &str, path: &Path) -> Result<PathBuf, BenchError> {
+    fs::canonicalize(path).map_err(|source| BenchError::Look { target: name.to_owned(), source })
+}
+
+fn text_of(name: &str, path: &Path) -> Result<String, BenchError> {
+    let text = path.to_str().map(str::to_owned);
+    let why = || "its path is no text, and fio takes no other".to_owned();
+    text.ok_or_else(|| BenchError::Name { target: name.to_owned(), why: why() })
+}
+
+fn known(what: &str, size: Bytes) -> Cache {
+    let size = if size == Bytes::ZERO { CacheSize::Unknown } else { CacheSize::Known(size) };
+    Cache { what: what.to_owned(), size }
+}
+
+fn page_cache() -> Cache {
+    known("the page cache of this machine", memory())
+}
+
+/// A device's own cache, which nothing tells the size of, and the page cache where that stands in front.
+fn caches_of_device(path: &Path, way: Way) -> Vec<Cache> {
+    let number = fs::metadata(path).map_or(0, |status| status.rdev());
+    let mut caches = caches_below(number);
+    if way == Way::Buffered {
+        caches.push(page_cache());
+    }
+    caches
+}
+
+fn caches_of_file(folder: &Path, way: Way) -> Vec<Cache> {
+    let kind = rustix::fs::statfs(folder).map_or(0, |status| u64::try_from(status.f_type).unwrap_or(0));
+    if matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
+        let what = format!("{} lies in memory", folder.display());
+        return vec![Cache { what, size: CacheSize::Everything }];
+    }
+    let number = fs::metadata(folder).map_or(0, |status| status.dev());
+    let mut caches = caches_below(number);
+    if way == Way::Buffered {
+        caches.push(page_cache());
+    }
+    caches
+}
+
+/// A loop device whose own file is read through the page cache brings that one in.
+fn caches_below(number: u64) -> Vec<Cache> {
+    let folder = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let read = |file: &str| fs::read_to_string(Path::new(&folder).join(file)).ok();
+    let way = read("loop/dio").or_else(|| read("../loop/dio"));
+    match way.as_deref().map(str::trim) {
+        Some("0") => vec![known("the page cache of this machine, behind the loop device", memory())],
+        _ => vec![Cache { what: "the cache of the device itself".to_owned(), size: CacheSize::Unknown }],
+    }
+}
