@@ -133,8 +133,8 @@ fn a_disk_without_any_sound_label_is_named() {
 fn disks_of_a_later_version_are_refused_by_name() {
     let pool = pool(3, 2);
     let mut images = whole(&pool);
-    // The version stands behind the magic; 1 becomes 3.
-    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 1)));
+    // The version stands behind the magic; 2 becomes 3.
+    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 0)));
     let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
     assert!(matches!(ending, Err(OpenError::NoDisks)), "{ending:?}");
     assert_eq!(unusable, vec![LabelError::Version { found: 3 }; 2]);
