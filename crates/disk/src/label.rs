@@ -108,7 +108,7 @@ pub enum LabelError {
     },
     /// Written by a build that uses the disk in another way.
     #[error(
-        "the disk has format version {found}; this build knows version {FORMAT_VERSION} only; use the dolmen that wrote it"
+        "the disk has format version {found}, and this build knows {FORMAT_VERSION}; nothing was changed, use a newer dolmen"
     )]
     Version {
         /// Stored.

@@ -51,7 +51,7 @@ pub enum RecoverError {
     /// A live batch was written by a later Dolmen.
     #[error(
         "the log of pool {pool} on disk {disk} has at {address} a batch of kind {kind}, version {version}, which this \
-         version cannot read; open the pool with the version of Dolmen that wrote it"
+         version cannot read; nothing was changed, use a newer Dolmen"
     )]
     Version {
         /// Whose.

@@ -43,8 +43,6 @@ pub enum Bug {
     FreeBeforeCommit,
     /// A checkpoint trims what was logged while it was being made.
     TrimAhead,
-    /// An epoch is in force before its voters say so.
-    EpochNotSettled,
     /// A batch of the log counts when one voter has it.
     OneVoterIsEnough,
     /// A durable batch of the log stays in the disks' caches.
@@ -67,7 +65,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 27] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -86,7 +84,6 @@ impl Bug {
         Self::RecoveryNotFinal,
         Self::FreeBeforeCommit,
         Self::TrimAhead,
-        Self::EpochNotSettled,
         Self::OneVoterIsEnough,
         Self::DurableIsCached,
         Self::OneLogIsEnough,
@@ -120,7 +117,6 @@ impl Bug {
             Self::RecoveryNotFinal => "recovery-not-final",
             Self::FreeBeforeCommit => "free-before-commit",
             Self::TrimAhead => "trim-ahead",
-            Self::EpochNotSettled => "epoch-not-settled",
             Self::OneVoterIsEnough => "one-voter-is-enough",
             Self::DurableIsCached => "durable-is-cached",
             Self::OneLogIsEnough => "one-log-is-enough",

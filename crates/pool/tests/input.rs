@@ -127,6 +127,26 @@ fn a_disk_without_any_sound_label_is_named() {
     assert_eq!(unusable.len(), 3);
 }
 
+/// All labels say that a later version wrote them: each disk is named with that version and with what to do, and nothing is
+/// changed, neither by looking nor by an attempt to make a new pool of the disks.
+#[test]
+fn disks_of_a_later_version_are_refused_by_name() {
+    let pool = pool(3, 2);
+    let mut images = whole(&pool);
+    // The version stands behind the magic; 2 becomes 3.
+    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 0)));
+    let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
+    assert!(matches!(ending, Err(OpenError::NoDisks)), "{ending:?}");
+    assert_eq!(unusable, vec![LabelError::Version { found: 3 }; 2]);
+    let text = unusable[0].to_string();
+    assert!(text.contains("version 3") && text.contains("use a newer dolmen"), "{text}");
+    let refused = refusal(&images, |number| format!("disk{number}"), Zoning::None);
+    assert!(
+        matches!(refused, CreateError::Unusable { source: LabelError::Version { found: 3 }, .. }),
+        "{refused:?}"
+    );
+}
+
 /// Any one bit of the labels of one disk turns: the pool opens all the same, for no bit is believed unverified.
 #[test]
 fn no_single_bit_of_a_label_stops_a_pool() {

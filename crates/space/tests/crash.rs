@@ -43,6 +43,8 @@ const RESILIENCIES: [Resiliency; 4] = [
 const PLOTS: [Plot; 2] = [Plot::Blocks, Plot::Owners];
 /// The resiliency whose every cut is tried in every run.
 const EVERY_CUT: Resiliency = Resiliency::Mirror { copies: 2 };
+/// More cuts than any life has.
+const CUTS_MAX: usize = 10_000;
 /// States of each life and way of crashing.
 const STATES: u64 = 16;
 /// States of one cut that are opened before another is drawn.
@@ -118,6 +120,7 @@ fn case(life: &Life, instant: Instant, states: u64) -> Case {
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,
+        lost_later: states as usize / 3,
         torn: true,
         thorough: states.is_multiple_of(3),
     }
@@ -423,6 +426,7 @@ fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Ra
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,
+        lost_later: random.index(DISKS),
         torn: true,
         thorough: true,
     };
@@ -445,7 +449,7 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
         let every = resiliency == EVERY_CUT || budget() == u64::MAX;
         let cuts = cuts_in_turn(&life, &mut random);
         let cuts = cuts.into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
-        for cut in cuts.take(if every { usize::MAX } else { STATES as usize }) {
+        for cut in cuts.take(if every { CUTS_MAX } else { STATES as usize }) {
             let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
             let states = some_states(&life, cut, &options, &mut random);
             for state in states.iter().take(if budget() == u64::MAX { usize::MAX } else { 1 }) {

@@ -138,6 +138,49 @@ fn a_disk_is_replaced_present_or_not() {
         .unwrap();
 }
 
+/// Every block of one copy rots and is healed by a scrub; then the copy that it was healed from goes. What was healed stands
+/// by itself, now and when the pool is opened again.
+#[test]
+fn a_healed_copy_stands_by_itself() {
+    let capacity = Bytes::mib(96);
+    let bench = Bench::new(21, 2, capacity);
+    let disk = Rc::clone(&bench.disks[0]);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            spaces.flush().await?;
+            let beginning = |block: u64| {
+                let mut bytes = vec![0; 16];
+                harness::pattern(block * 4096, 1, &mut bytes);
+                bytes
+            };
+            let ours: std::collections::BTreeSet<Vec<u8>> = (0..256).map(beginning).collect();
+            let mut found = vec![0; 16];
+            let holds = |at: &u64| disk.show(*at, &mut found) && ours.contains(&found);
+            let rotten: Vec<u64> = (0..capacity.0).step_by(4096).filter(holds).collect();
+            assert_eq!(rotten.len(), 256, "each block is once on each disk");
+            rotten.iter().for_each(|at| disk.rot(at + 77, 3));
+            check(&spaces).await?;
+            assert_eq!(spaces.counters().healed_blocks, 256);
+            spaces.pool().exclude(dolmen_units::DiskSlot(1), dolmen_pool::ExcludeReason::Asked).await?;
+            lab.expect(&space, 0, 1 << 20, 1).await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run_in(bench.lab_with(|number| number == 0), async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            lab.expect(&space, 0, 1 << 20, 1).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
 /// A thin space on a pool that is too small: writes fail with no-space, everything else goes on, discards give room back.
 #[test]
 fn a_full_pool_is_not_a_trap() {

@@ -396,6 +396,8 @@ pub struct Case {
     pub gone_then: BTreeSet<usize>,
     /// The block of which one copy has a flipped bit.
     pub flipped: Option<(&'static str, u64)>,
+    /// The disk that goes when all has been verified, if the space survives that.
+    pub lost_later: usize,
     /// Whether blocks may be torn.
     pub torn: bool,
     /// Whether everything is tried: writes, closing, and opening again.
@@ -477,7 +479,7 @@ pub async fn examine(
     }
     let first = judge_contents(&case, &spaces).await?;
     let moved = !case.expected.joins.is_empty() || !case.expected.replacements.is_empty();
-    if moved && case.gone.is_empty() {
+    if (moved || case.thorough) && case.gone.is_empty() {
         settle_members(&case, &spaces).await?;
     }
     if case.thorough {
@@ -496,6 +498,10 @@ pub async fn examine(
         judge_again(&case, &spaces, &first).await?;
         spaces.close().await.map_err(|error| format!("does not close again: {error}"))?;
     }
+    if case.thorough && !confirmed && case.gone.is_empty() && !case.is_beyond_redundancy() && case.copies > 1
+    {
+        lose_one(&case, &seams, &devices, host(), &first).await?;
+    }
     // A confirmed opening goes on without the disks that were not there, for good.
     if case.thorough && !case.gone.is_empty() && !confirmed {
         let all: Vec<_> = devices.here.iter().chain(&devices.later).cloned().collect();
@@ -512,6 +518,22 @@ pub async fn examine(
         spaces.close().await.map_err(|error| format!("does not close with all disks: {error}"))?;
     }
     Ok(())
+}
+
+/// After everything was verified, and healed where it had to be, any one disk may go.
+async fn lose_one(
+    case: &Case,
+    seams: &Seams,
+    devices: &Devices,
+    arbiter: Rc<dyn Arbiter>,
+    first: &Contents,
+) -> Result<(), String> {
+    let mut left = devices.here.clone();
+    left.remove(case.lost_later % left.len());
+    let opened = open_pool(seams, &left, arbiter, OpenMode::Write).await;
+    let spaces = opened.map_err(|error| format!("does not open without one disk: {error:?}"))?;
+    judge_again(case, &spaces, first).await.map_err(|why| format!("without one disk: {why}"))?;
+    spaces.close().await.map_err(|error| format!("does not close without one disk: {error}"))
 }
 
 /// Replacements that were cut are brought to their end; then the members are the old ones or the new ones, and everything
