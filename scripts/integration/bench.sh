@@ -112,7 +112,7 @@ must 'neither attached nor served, it cannot be reached' refused 75 'neither att
 dolmen space attach' dolmen bench "$pool/attached"
 must 'attached' attach_space attached
 must 'served' was_served
-must 'side by side' bench spaces "$pool/attached" "$pool/served" --runtime 1 --ramp 0 --size 64M --outstanding 8 -p streaming
+must 'side by side' bench spaces "$pool/attached" "$pool/served" --runtime 1 --ramp 0 --size 64M --outstanding 8 -p restore --flush none
 must 'five rounds give a verdict' reported spaces 2
 must 'the verdict is in the document' grep -q '"verdict":"\(faster\|slower\|equal\|too_noisy\)"' "$reports/spaces.json"
 must 'detached' dolmen space detach "$pool/attached"

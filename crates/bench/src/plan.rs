@@ -221,7 +221,7 @@ pub(crate) mod tests {
             Path::Direct | Path::Buffered => TargetPath::File { path: format!("/{name}") },
         };
         let (name, what) = (name.to_owned(), "a file".to_owned());
-        Target { name, what, path, way, working_set: Bytes::gib(4), caches: Vec::new() }
+        Target { name, what, path, way, working_set: Bytes::gib(4), caches: Vec::new(), is_filled: true }
     }
 
     pub(crate) fn plan(names: &[&str]) -> Plan {

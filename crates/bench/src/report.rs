@@ -301,7 +301,7 @@ fn targets(plan: &Plan) -> Vec<TargetDocument> {
         flush: if target.way == Path::Nbd { "NBD flush command" } else { "fsync" },
         working_set_bytes: target.working_set.0,
         outgrows_caches: target.outgrows_caches(),
-        notes: target.cache_notes(),
+        notes: target.notes(),
     };
     plan.targets.iter().map(document).collect()
 }

@@ -68,13 +68,20 @@ pub struct Target {
     pub working_set: Bytes,
     /// Caches in front of it.
     pub caches: Vec<Cache>,
+    /// Whether all of that part is written once before it is measured.
+    pub is_filled: bool,
 }
 
 impl Target {
-    /// What the working set says against each cache: a line for each one.
+    /// What is to be known of figures on it: what the working set says against each cache, and whether there is
+    /// anything to read.
     #[must_use]
-    pub fn cache_notes(&self) -> Vec<String> {
-        self.caches.iter().map(|cache| self.note(cache)).collect()
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.caches.iter().map(|cache| self.note(cache)).collect();
+        if !self.is_filled {
+            notes.push("it is not written before it is measured: what was never written is read from nowhere, which looks fast".to_owned());
+        }
+        notes
     }
 
     /// Whether each known cache is small against the working set, and none is all of the target.
@@ -121,6 +128,7 @@ mod tests {
             way: Path::Buffered,
             working_set,
             caches: vec![Cache { what: "the page cache".to_owned(), size }],
+            is_filled: true,
         }
     }
 
@@ -135,7 +143,14 @@ mod tests {
         ] {
             let target = target(Bytes::gib(set), size);
             assert_eq!(target.outgrows_caches(), outgrows);
-            assert!(target.cache_notes()[0].contains(needle), "{:?}", target.cache_notes());
+            assert_eq!(target.notes().len(), 1);
+            assert!(target.notes()[0].contains(needle), "{:?}", target.notes());
         }
+    }
+
+    #[test]
+    fn what_was_never_written_is_named() {
+        let target = Target { is_filled: false, ..target(Bytes::gib(1), CacheSize::Unknown) };
+        assert!(target.notes()[1].contains("read from nowhere"));
     }
 }

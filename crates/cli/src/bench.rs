@@ -71,7 +71,7 @@ pub(crate) fn run(
     };
     check(&plan, &installed)?;
     let fill: Vec<usize> =
-        prepared.iter().enumerate().filter(|(_, prepared)| prepared.fill).map(|(at, _)| at).collect();
+        plan.targets.iter().enumerate().filter(|(_, target)| target.is_filled).map(|(at, _)| at).collect();
     if arguments.dry_run {
         match format {
             Format::Json => out.line(text_of(&PlanDocument::new(&plan, &prepared))?),

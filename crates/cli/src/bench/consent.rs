@@ -43,9 +43,10 @@ mod tests {
             way: Path::Direct,
             working_set: Bytes::mib(1),
             caches: Vec::new(),
+            is_filled: true,
         };
         let holds = holds.map(str::to_owned);
-        Prepared { target, holds, fill: true, identity: name.to_owned(), _kept: Kept::Nothing }
+        Prepared { target, holds, identity: name.to_owned(), _kept: Kept::Nothing }
     }
 
     fn asked(

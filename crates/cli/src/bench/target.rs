@@ -34,8 +34,6 @@ pub(crate) struct Prepared {
     pub target: Target,
     /// What it holds, in words, where that would be lost.
     pub holds: Option<String>,
-    /// Whether to write it once before it is measured.
-    pub fill: bool,
     /// What tells it from other targets.
     pub identity: String,
     /// Keeps it from being used by others meanwhile, or removes the file that was made.
@@ -120,6 +118,7 @@ impl Looker<'_> {
             way: Way::Nbd,
             working_set: self.working_set(facts.size),
             caches: vec![cache],
+            is_filled: self.fills(),
         };
         let identity = format!("nbd {:?} {}", address.server, address.export);
         Ok(self.prepared(target, held.map(|what| what.to_string()), identity, Kept::Nothing))
@@ -177,11 +176,10 @@ impl Looker<'_> {
             way,
             working_set: size,
             caches: caches_of_file(folder, way),
+            // Nobody has written it yet; what was only allocated would be read as zeros from no disk.
+            is_filled: true,
         };
-        let mut prepared = self.prepared(target, None, path.display().to_string(), kept);
-        // Nobody has written it yet; what was only allocated would be read as zeros from no disk.
-        prepared.fill = true;
-        Ok(prepared)
+        Ok(self.prepared(target, None, path.display().to_string(), kept))
     }
 
     /// A device or a file that is there.
@@ -218,6 +216,7 @@ impl Looker<'_> {
             way,
             working_set: self.working_set(capacity),
             caches,
+            is_filled: self.fills(),
         };
         Ok(self.prepared(target, holds, path.display().to_string(), Kept::Device(device)))
     }
@@ -238,8 +237,12 @@ impl Looker<'_> {
 
     fn prepared(&self, target: Target, holds: Option<String>, identity: String, kept: Kept) -> Prepared {
         let is_changed = self.writer().is_some();
-        let fill = is_changed && !self.arguments.no_fill;
-        Prepared { target, holds: holds.filter(|_| is_changed), fill, identity, _kept: kept }
+        Prepared { target, holds: holds.filter(|_| is_changed), identity, _kept: kept }
+    }
+
+    /// Whether a target that was there before is written once: only if what is run overwrites it anyway.
+    fn fills(&self) -> bool {
+        self.writer().is_some() && !self.arguments.no_fill
     }
 
     fn way(&self, is_direct: bool) -> Way {

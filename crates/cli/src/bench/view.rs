@@ -50,8 +50,8 @@ impl PlanDocument {
             what: one.target.what.clone(),
             working_set_bytes: one.target.working_set.0,
             holds: one.holds.clone(),
-            is_written_first: one.fill,
-            notes: one.target.cache_notes(),
+            is_written_first: one.target.is_filled,
+            notes: one.target.notes(),
         };
         let profile = |of: &Profile| PlannedProfile {
             name: of.name.clone(),
@@ -97,7 +97,7 @@ pub(crate) fn show_plan(plan: &Plan, prepared: &[Prepared], out: &mut Out<'_>) {
             one.target.what.clone().into(),
             one.target.working_set.to_string().into(),
             holds,
-            if one.fill { "written once" } else { "" }.into(),
+            if one.target.is_filled { "written once" } else { "" }.into(),
         ]);
     }
     out.show(&targets.render(2, paint));
@@ -122,7 +122,7 @@ pub(crate) fn show_plan(plan: &Plan, prepared: &[Prepared], out: &mut Out<'_>) {
     let rounds = count(plan.settings.rounds.into(), "round", "rounds");
     out.line(format_args!("{steps} in {rounds}, about {time}"));
     for target in &plan.targets {
-        for note in target.cache_notes() {
+        for note in target.notes() {
             out.line(format_args!("{}: {note}", target.name));
         }
     }
