@@ -35,9 +35,31 @@ fake_run() {
     exit 0
 }
 
-if [ "${1:-}" = fake ]; then
-    fake_run "$2" "$3"
-fi
+# fake_late: a run that ends while a command that it asked for has yet to write itself to the record: the lock is held by
+# somebody else, and clearing takes long, because another command is deaf.
+fake_late() {
+    . "$root/scripts/lib.sh"
+    take_state
+    begin -- sh -c 'trap "" TERM; sleep 600 & wait; wait'
+    for late_try in $(seq 1 100); do
+        ! grep -q session "$state/record" || break
+        sleep 0.05
+    done
+    (
+        flock 9
+        : >"$state/held"
+        sleep 1
+    ) 9>>"$state/lock" &
+    while [ ! -e "$state/held" ]; do sleep 0.05; done
+    begin -- sleep 600
+    sleep 0.3
+    exit 0
+}
+
+case ${1:-} in
+fake) fake_run "$2" "$3" ;;
+late) fake_late ;;
+esac
 
 # --- the test ----------------------------------------------------------------------------------------------------
 
@@ -141,6 +163,10 @@ check 'a second run beside a living one is refused' $? "$EX_TEMPFAIL"
 kill -s TERM "$victim"
 wait "$victim"
 check 'nothing is left after the last' "$(remains)" ''
+
+DOLMEN_MARK=$proof sh "$self" late >>"$proof/log" 2>&1
+sleep 1
+check 'a command that comes late does not stay' "$(remains)" ''
 
 # A record of another boot: its numbers belong to strangers now, its folders are still ours.
 mkdir -p "$DOLMEN_STATE/files"

@@ -12,11 +12,22 @@ is_process() {
     case $process_stat in Z* | X*) return 1 ;; esac
 }
 
-# owner_lives OWNER
+# owner_lives OWNER: pid, start time and boot, and a word more when it is leaving.
 owner_lives() {
     # shellcheck disable=SC2086 # three words
     set -- $1
-    [ $# -eq 3 ] && [ "$3" = "$(boot_id)" ] && is_process "$1" "$2"
+    [ $# -ge 3 ] && [ "$3" = "$(boot_id)" ] && is_process "$1" "$2"
+}
+
+# stop_recording FOLDER: from here on no command of its owner begins. One that was asked for and has not put itself into
+# the record yet would come behind the undoing of it, and stay.
+stop_recording() {
+    [ -e "$1/owner" ] || return 0
+    # shellcheck disable=SC2094 # the redirection makes the lock file, the files inside are others
+    (
+        flock 9
+        printf '%s leaves\n' "$(cat "$1/owner")" >"$1/owner.new" && mv "$1/owner.new" "$1/owner"
+    ) 9>>"$1/lock"
 }
 
 # take_state: becomes the owner of $state, undoes what an earlier run left, and sets the traps.
@@ -54,6 +65,7 @@ leave_state() {
     # A second signal must not stop the clearing half way.
     trap '' HUP INT TERM
     trap - EXIT
+    stop_recording "$state"
     if ! undo_record "$state"; then
         warn "something could not be undone; $state/record lists it, and the next run tries again"
         [ "$1" -ne 0 ] || set -- 1
@@ -116,7 +128,7 @@ undo_line() {
         ;;
     nested)
         # A subshell, because the other record has its own boot and its own failures.
-        (undo_record "$undo_what")
+        (stop_recording "$undo_what" && undo_record "$undo_what")
         return
         ;;
     boot) return 0 ;;
