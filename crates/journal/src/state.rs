@@ -334,17 +334,17 @@ impl State {
         }
     }
 
-    /// Replaces the copies. Those of the batch under way that remain go on; those that came were given it.
+    /// Replaces the copies. Those of the batch under way that remain go on; those that came were given it. One that failed
+    /// that batch while the change was made for another reason may remain for now: the batch stays open, and nobody is told
+    /// that it is written, until a further change leaves that copy out.
     ///
     /// # Panics
-    /// When a copy is new, or failed, and was not given the live log under this hold: it would be a voter that
-    /// lacks acknowledged batches.
+    /// When a copy is new and was not given the live log under this hold: it would be a voter that lacks acknowledged
+    /// batches.
     pub(crate) fn install(&mut self, epoch: EpochId, token: Epoch, copies: Vec<LogCopy>) {
         assert!(!copies.is_empty(), "an epoch has voters");
         for copy in &copies {
-            let failed =
-                |flight: &Flight| flight.copy.is(copy) && matches!(flight.state, FlightState::Failed(_));
-            let holds_all = self.copies.iter().any(|old| old.is(copy)) && !self.flights.iter().any(failed);
+            let holds_all = self.copies.iter().any(|old| old.is(copy));
             let given = self.copied.iter().any(|given| given.is(copy));
             assert!(holds_all || given, "{copy:?} becomes a copy of the log only with its content");
         }

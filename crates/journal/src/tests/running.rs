@@ -150,6 +150,27 @@ fn a_failed_copy_is_excluded_before_anything_is_acknowledged() {
     }
 }
 
+// A copy fails while the epoch is changed for another reason, and remains: the batch stays open and trouble still names the
+// disk; only the change that leaves it out lets the append be acknowledged.
+#[test]
+fn a_copy_that_fails_under_another_change_holds_its_batch_open() {
+    let world = World::new(2);
+    let log = world.fresh();
+    let outcomes = Outcomes::default();
+    world.disks[1].failing.set(Some(DeviceError::Gone));
+    spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Durable, &outcomes);
+    world.settle_down();
+    change(&world, &log, 2, world.copies(&[0, 1]));
+    world.settle_down();
+    assert_eq!((outcomes.borrow().len(), log.failures().len()), (0, 1));
+    let asked = Rc::clone(&log);
+    assert_eq!(world.block_on(async move { asked.trouble().await }), world.copy(1).disk);
+    change(&world, &log, 3, world.copies(&[0]));
+    world.settle_down();
+    assert_eq!((outcomes.borrow().len(), log.failures().len()), (1, 0));
+    assert_eq!(*outcomes.borrow(), [Ok(Lsn(1))]);
+}
+
 #[test]
 fn a_change_that_fails_changes_nothing_and_may_be_tried_again() {
     let world = World::new(2);

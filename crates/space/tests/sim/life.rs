@@ -343,7 +343,8 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     let began = life.oracle.borrow_mut().flush_begins();
     life.spaces.close().await.map_err(|error| format!("closing: {}", causes(&error)))?;
     life.oracle.borrow_mut().flushed(began, None);
-    life.whole.set(whole && missing_disks(&life).is_empty());
+    // A disk may have gone while the pool was being closed, and nobody has noticed.
+    life.whole.set(whole && missing_disks(&life).is_empty() && !life.unnoticed.get());
     Ok(())
 }
 
