@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dolmen_api::ExitCode;
 use dolmen_bench::{
-    Ending, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, page, profiles_named,
+    Ending, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, page, profiles_named,
     read_profiles, step_job, table,
 };
 use dolmen_block_linux::{Runtime, RuntimeConfig};
@@ -63,15 +63,10 @@ pub(crate) fn run(
     let installed = Installed::ask()?;
     let runtime = Runtime::new(RuntimeConfig::MODEST)?;
     let looker = Looker { arguments, profiles: &profiles, runtime: &runtime, client };
-    let prepared = look_at(&looker, arguments)?;
-    let plan = Plan {
-        targets: prepared.iter().map(|prepared| prepared.target.clone()).collect(),
-        profiles,
-        settings: settings(arguments),
-    };
+    let mut prepared = look_at(&looker, arguments)?;
+    let mut plan =
+        Plan { targets: targets(&prepared), profiles: profiles.clone(), settings: settings(arguments) };
     check(&plan, &installed)?;
-    let fill: Vec<usize> =
-        plan.targets.iter().enumerate().filter(|(_, target)| target.is_filled).map(|(at, _)| at).collect();
     if arguments.dry_run {
         match format {
             Format::Json => out.line(text_of(&PlanDocument::new(&plan, &prepared))?),
@@ -80,7 +75,13 @@ pub(crate) fn run(
         return Ok(ExitCode::Ok);
     }
     consent(&prepared, &arguments.destroy, out)?;
+    // From here on a signal has something to clear away, and nobody is asked any more.
     let signals = Signals::heed()?;
+    prepared.iter_mut().try_for_each(Prepared::make)?;
+    plan.targets = targets(&prepared);
+    check(&plan, &installed)?;
+    let filled = plan.targets.iter().enumerate().filter(|(_, target)| target.is_filled);
+    let fill: Vec<usize> = filled.map(|(at, _)| at).collect();
     let (report, halted) = measured(&plan, &fill, &signals, out)?;
     // The files that were made go away before anything else is said or done.
     drop(prepared);
@@ -89,6 +90,10 @@ pub(crate) fn run(
         None => Ok(ExitCode::Ok),
         Some(halt) => Err(ended_by(halt, &signals).into()),
     }
+}
+
+fn targets(prepared: &[Prepared]) -> Vec<Target> {
+    prepared.iter().map(|prepared| prepared.target.clone()).collect()
 }
 
 fn profiles_of(arguments: &BenchArguments) -> Result<Vec<Profile>, BenchError> {

@@ -188,6 +188,9 @@ fn data_is_not_overwritten_without_its_name() {
     {
         assert!(messages.contains(needle), "{messages}");
     }
+    let beside = stage.run(&format!("./data ./precious {SHORT}"));
+    assert_eq!(beside.status.code(), Some(73), "{}", text(&beside.stderr));
+    assert!(stage.is_clean(), "no file is made while anything may still be refused");
     let other = stage.run(&format!("./precious {SHORT} --destroy=./other"));
     assert_eq!(other.status.code(), Some(73), "{}", text(&other.stderr));
     let reading = stage.run("./precious -p streaming --runtime 1 --rounds 1 --outstanding 1");

@@ -46,7 +46,7 @@ mod tests {
             is_filled: true,
         };
         let holds = holds.map(str::to_owned);
-        Prepared { target, holds, identity: name.to_owned(), _kept: Kept::Nothing }
+        Prepared { target, holds, identity: name.to_owned(), kept: Kept::Nothing }
     }
 
     fn asked(

@@ -37,17 +37,36 @@ pub(crate) struct Prepared {
     /// What tells it from other targets.
     pub identity: String,
     /// Keeps it from being used by others meanwhile, or removes the file that was made.
-    pub _kept: Kept,
+    pub kept: Kept,
 }
 
 /// What is kept until the end.
 pub(crate) enum Kept {
     /// Nothing.
     Nothing,
+    /// A file of our own that is not there yet.
+    ToBeMade(PathBuf),
     /// A device or a file that nobody else gets exclusively.
     Device(#[expect(dead_code, reason = "held for its locks")] Rc<LinuxDevice>),
     /// A file of our own.
     File(#[expect(dead_code, reason = "held for its removal")] OwnFile),
+}
+
+impl Prepared {
+    /// Makes the file, where this is one of our own.
+    pub(crate) fn make(&mut self) -> Result<(), BenchError> {
+        let Kept::ToBeMade(path) = &self.kept else { return Ok(()) };
+        let (path, target) = (path.clone(), &mut self.target);
+        self.kept = Kept::File(OwnFile::make(path.clone(), target.working_set, &target.name)?);
+        let looked = takes_direct(&path);
+        let is_direct =
+            looked.map_err(|error| BenchError::Look { target: target.name.clone(), source: error.into() })?;
+        if !is_direct && target.way == Way::Direct {
+            target.way = Way::Buffered;
+            target.caches = caches_of_file(path.parent().unwrap_or(Path::new("/")), Way::Buffered);
+        }
+        Ok(())
+    }
 }
 
 /// What is needed to look at targets.
@@ -155,20 +174,13 @@ impl Looker<'_> {
         self.own_file(name, &folder, file)
     }
 
+    /// A file that is still to be made.
     fn own_file(&self, name: &str, folder: &Path, file: &str) -> Result<Prepared, BenchError> {
         let size = self.working_set(self.arguments.size);
         let path = folder.join(file);
         check_room(folder, size, name)?;
-        let kept = if self.arguments.dry_run {
-            Kept::Nothing
-        } else {
-            Kept::File(OwnFile::make(path.clone(), size, name)?)
-        };
-        let probed = if self.arguments.dry_run { folder } else { &path };
-        let looked = takes_direct(probed);
-        let is_direct =
-            looked.map_err(|error| BenchError::Look { target: name.to_owned(), source: error.into() })?;
-        let way = self.way(is_direct || self.arguments.dry_run);
+        // Whether the file can be reached past the page cache is known when it is there.
+        let way = self.way(true);
         let target = Target {
             name: name.to_owned(),
             what: format!("a file of {size} in {}", folder.display()),
@@ -179,7 +191,8 @@ impl Looker<'_> {
             // Nobody has written it yet; what was only allocated would be read as zeros from no disk.
             is_filled: true,
         };
-        Ok(self.prepared(target, None, path.display().to_string(), kept))
+        let identity = path.display().to_string();
+        Ok(self.prepared(target, None, identity, Kept::ToBeMade(path)))
     }
 
     /// A device or a file that is there.
@@ -237,7 +250,7 @@ impl Looker<'_> {
 
     fn prepared(&self, target: Target, holds: Option<String>, identity: String, kept: Kept) -> Prepared {
         let is_changed = self.writer().is_some();
-        Prepared { target, holds: holds.filter(|_| is_changed), identity, _kept: kept }
+        Prepared { target, holds: holds.filter(|_| is_changed), identity, kept }
     }
 
     /// Whether a target that was there before is written once: only if what is run overwrites it anyway.
