@@ -65,14 +65,18 @@ start_nbdkit() {
 interrupted() {
     begin -- "$bin" bench "$run/folder" --size 64M --runtime 60 --json "$reports/part.json" >/dev/null 2>>"$logs/bench.log"
     interrupted_pid=$!
-    eventually 20 fio_runs "$interrupted_pid" || return 1
+    eventually 20 at_work "$interrupted_pid" || return 1
     send INT "$interrupted_pid"
     wait "$interrupted_pid"
     is "$?" -eq 130
 }
 
-# fio_runs PID: a child of the process is fio.
-fio_runs() { cat "/proc/$1/task/$1/children" 2>/dev/null | tr ' ' '\n' | sed '/^$/d;s:.*:/proc/&/comm:' | xargs -r cat 2>/dev/null | grep -qx fio; }
+# at_work PID: a child of the process is fio, and the file is there, which is made after signals are heeded: before, the
+# process only asks fio what it is, and a shell starts what runs in the background with interrupts ignored.
+at_work() {
+    is_empty "$run/folder" && return 1
+    cat "/proc/$1/task/$1/children" 2>/dev/null | tr ' ' '\n' | sed '/^$/d;s:.*:/proc/&/comm:' | xargs -r cat 2>/dev/null | grep -qx fio
+}
 
 open_script 3072 fio nbdkit mkfs.ext4
 mkdir -p "$reports" "$run/folder"
