@@ -157,14 +157,14 @@ fn table(columns: &[(&str, Vec<Shown>, &[&str])]) -> String {
 }
 
 fn time(ns: u64) -> String {
-    if ns % 1_000 == 0 { format!("{} µs", ns / 1_000) } else { format!("{ns} ns") }
+    if ns.is_multiple_of(1_000) { format!("{} µs", ns / 1_000) } else { format!("{ns} ns") }
 }
 
 fn bytes(count: u64) -> String {
     match count {
         u64::MAX => "all".to_owned(),
-        count if count > 0 && count % (1 << 20) == 0 => format!("{} MiB", count >> 20),
-        count if count > 0 && count % (1 << 10) == 0 => format!("{} KiB", count >> 10),
+        count if count > 0 && count.is_multiple_of(1 << 20) => format!("{} MiB", count >> 20),
+        count if count > 0 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
         count => format!("{count} B"),
     }
 }
