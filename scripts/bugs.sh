@@ -4,12 +4,20 @@
 # A bug breaks one rule on purpose (crate `planted`). It is caught when the test that the table names fails, and says
 # while failing what the table says it must: a test that breaks for another reason catches nothing, and neither does a
 # build that fails, or a filter that no test fits. All bugs are in one build of the tests; DOLMEN_BUG wakes one.
+#
+# A test that fails by itself would seem to catch everything. So each test runs once with its settings and no bug awake,
+# its control; where that does not pass, its bugs are missed.
+#
+# DOLMEN_STATE         where logs and the record of this run are kept (default: .demo in the checkout)
+# DOLMEN_BUG_SECONDS   how long one test may run (default: 300)
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 list=$scripts/bugs.txt
 seconds=${DOLMEN_BUG_SECONDS:-300}
-mkdir -p "$logs"
+need_rust
+take_state
+fetch_crates
 
 passed=0
 failed=0
@@ -32,13 +40,65 @@ trimmed() { printf '%s' "$1" | sed 's/^ *//;s/ *$//'; }
 packages=$(sed -n '/^#/d;s/^\([a-z_]*\) .*/\1/p' "$list" | sort -u | sed 's/^/--package dolmen-/' | tr '\n' ' ')
 tests="cargo test $packages --lib --tests --features dolmen-planted/switch --locked"
 
-# try BUG TEST SETTINGS REASON: sets $verdict, with its log in $log.
-try() {
-    log=$logs/bug-$1.log
+# run_test BUG TEST SETTINGS: runs a test with a bug awake, or none where BUG is empty, into $log; sets $status and how
+# many tests ran to their end, $runs.
+run_test() {
     # shellcheck disable=SC2086 # lists of words
-    env DOLMEN_BUG="$1" $3 timeout "$seconds" $tests -- "$2" >"$log" 2>&1
+    attend -- env -u DOLMEN_BUG ${1:+DOLMEN_BUG="$1"} $3 timeout "$seconds" $tests -- "$2" >"$log" 2>&1
     status=$?
     runs=$(awk '/^test result: / { sum += $4 + $6 } END { print sum + 0 }' "$log")
+}
+
+# The tests and settings that passed without a bug, and those that did not; a line each.
+sound=
+unsound=
+
+# holds LINES LINE: it is one of them.
+holds() { printf '%s\n' "$1" | grep -qxF -e "$2"; }
+
+# show_log: the end of it, indented, so that closing lines in it are not counted as this script's own.
+show_log() { tail -n 20 "$log" | sed 's/^/    | /'; }
+
+# is_sound TEST SETTINGS: the test passes with these settings while no bug is awake; tried once.
+is_sound() {
+    sound_pair="$1 $2"
+    ! holds "$sound" "$sound_pair" || return 0
+    ! holds "$unsound" "$sound_pair" || return 1
+    log=$logs/control-$(printf '%s' "$sound_pair" | tr -c 'A-Za-z0-9_' -).log
+    sound_begun=$(now)
+    run_test '' "$1" "$2"
+    if [ "$status" -eq 124 ]; then
+        sound_word="FAILED: no end after $seconds s"
+    elif [ "$status" -ne 0 ]; then
+        sound_word=FAILED
+    elif [ "$runs" -eq 0 ]; then
+        sound_word='FAILED: no test fits'
+    elif ! grep -q "^test .*$1.* ok\$" "$log"; then
+        sound_word='FAILED: it did not run'
+    else
+        sound_word=passed
+    fi
+    printf '  control  no bug awake             %-6s %3d s  %s\n' "$sound_word" $(($(now) - sound_begun)) "$sound_pair"
+    if [ "$sound_word" = passed ]; then
+        sound="$sound
+$sound_pair"
+    else
+        unsound="$unsound
+$sound_pair"
+        show_log
+        return 1
+    fi
+}
+
+# try BUG TEST SETTINGS REASON: sets $verdict, with its log in $log.
+try() {
+    if ! is_sound "$2" "$3"; then
+        verdict='MISSED: fails without the bug'
+        return 0
+    fi
+    log=$logs/bug-$1.log
+    begun=$(now)
+    run_test "$1" "$2" "$3"
     if [ "$status" -eq 124 ]; then
         verdict="MISSED: no end after $seconds s"
     elif [ "$status" -eq 0 ] && [ "$runs" -eq 0 ]; then
@@ -56,7 +116,7 @@ try() {
 
 building=$(now)
 # shellcheck disable=SC2086 # a list of words
-if ! $tests --no-run >"$logs/bugs-build.log" 2>&1; then
+if ! attend -- $tests --no-run >"$logs/bugs-build.log" 2>&1; then
     cat "$logs/bugs-build.log"
     die 1 'the tests do not build with the planted bugs'
 fi
@@ -76,8 +136,8 @@ while IFS='|' read -r crate bug test settings reason rule <&7; do
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
-        # Indented, so that the closing lines in it are not counted as this script's own.
-        tail -n 20 "$log" | sed 's/^/    | /'
+        # The log of an unsound test was shown with its control.
+        [ "$verdict" = 'MISSED: fails without the bug' ] || show_log
     fi
 done 7<"$list"
 

@@ -260,7 +260,9 @@ step_replace() {
     step 'the disk is replaced'
     must 'a new disk' make_disk new $((4 * tree_mib))
     mkfifo "$run/progress"
-    tee "$logs/replace.log" <"$run/progress" &
+    # The inner shell opens the FIFO: here, opening would wait for the writer, who comes below.
+    # shellcheck disable=SC2016 # the inner shell expands it
+    begin -- sh -c 'exec tee "$1" <"$2"' sh "$logs/replace.log" "$run/progress"
     progress_pid=$!
     cli_replace "$victim" "$disks/new" >"$run/progress" 2>&1
     replace_status=$?

@@ -1,11 +1,13 @@
-//! The models beside measurements that others published and that no model was made from.
+//! The models beside measurements that others published. No parameter was made from one of them, but for the schedulers
+//! of disks: a row whose figure hangs on the scheduler says so, and gives the figure with the other one.
 //!
 //! `docs/device_models.md` holds the table that [`table`] makes, and says of each source who measured what and how.
 
 use std::fmt;
 
-use crate::catalogue;
+use crate::catalogue::{self, Kind, Model};
 use crate::error::{ParameterError, UnknownModel};
+use crate::figures::other;
 use crate::link::{Direction, Message, SendError};
 use crate::load::{Load, run};
 use crate::request::SubmitError;
@@ -185,6 +187,18 @@ pub enum CalibrationError {
         #[source]
         source: ParameterError,
     },
+    /// A figure of a rotating disk was asked of something else.
+    #[error("model {model} is no rotating disk")]
+    NoDisk {
+        /// The model.
+        model: &'static str,
+    },
+    /// A figure of a solid-state disk was asked of something else.
+    #[error("model {model} is no solid-state disk")]
+    NoFlash {
+        /// The model.
+        model: &'static str,
+    },
     /// A load does not fit its device.
     #[error("the load of a cell does not fit its device")]
     Submit(#[from] SubmitError),
@@ -200,20 +214,44 @@ impl Cell {
     /// When the cell does not fit the catalogue.
     pub fn modelled(&self) -> Result<u64, CalibrationError> {
         match self.measured {
-            Measured::Reads { length, depth } => self.per_second(length, depth, 1_000),
-            Measured::Writes { length, depth } => self.per_second(length, depth, 0),
+            Measured::Reads { .. } | Measured::Writes { .. } => {
+                self.per_second(*catalogue::device(self.model)?)
+            }
             Measured::Message { bytes } => self.message_ns(bytes),
         }
     }
 
-    fn per_second(&self, length: u64, depth: usize, reads: u64) -> Result<u64, CalibrationError> {
-        let model = catalogue::device(self.model)?;
+    /// What the model would give with the other scheduler; nothing for what is no rotating disk.
+    ///
+    /// # Errors
+    /// When the cell does not fit the catalogue.
+    pub fn with_other_scheduler(&self) -> Result<Option<u64>, CalibrationError> {
+        if let Measured::Message { .. } = self.measured {
+            return Ok(None);
+        }
+        let model = *catalogue::device(self.model)?;
+        match model.kind {
+            Kind::Disk(disk) => {
+                let kind = Kind::Disk(disk.with_scheduler(other(disk.scheduler)));
+                self.per_second(Model { kind, ..model }).map(Some)
+            }
+            Kind::Flash(_) => Ok(None),
+        }
+    }
+
+    /// Commands in a second; messages are none.
+    fn per_second(&self, model: Model) -> Result<u64, CalibrationError> {
+        let (length, depth, reads) = match self.measured {
+            Measured::Reads { length, depth } => (length, depth, 1_000),
+            Measured::Writes { length, depth } => (length, depth, 0),
+            Measured::Message { .. } => return Ok(0),
+        };
         let made = |source| CalibrationError::Parameter { model: self.model, source };
         let mut device = model.build(SEED).map_err(made)?;
         let load = Load::random(model.capacity_bytes(), length, reads, depth);
         let load = match model.kind {
-            catalogue::Kind::Disk(_) => load.lasting(20_000 * MILLISECOND_NS, 600_000 * MILLISECOND_NS),
-            catalogue::Kind::Flash(_) => load.lasting(500 * MILLISECOND_NS, 200 * MILLISECOND_NS),
+            Kind::Disk(_) => load.lasting(20_000 * MILLISECOND_NS, 600_000 * MILLISECOND_NS),
+            Kind::Flash(_) => load.lasting(500 * MILLISECOND_NS, 200 * MILLISECOND_NS),
         };
         Ok(run(&mut *device, &load, Time::ZERO, SEED)?.per_second())
     }
@@ -232,6 +270,13 @@ impl Cell {
         mul_div(modelled.abs_diff(self.published), 1_000, self.published)
     }
 
+    /// The same with its sign, for the document.
+    fn off(&self, modelled: u64) -> String {
+        let off = self.deviation_per_mille(modelled);
+        let sign = if modelled < self.published { '-' } else { '+' };
+        format!("{sign}{}.{} %", off / 10, off % 10)
+    }
+
     /// What a figure of the model says.
     #[must_use]
     pub fn judge(&self, modelled: u64) -> Verdict {
@@ -246,21 +291,38 @@ pub struct Row {
     pub cell: Cell,
     /// Commands in a second, or nanoseconds.
     pub modelled: u64,
+    /// The same with the other scheduler, for rotating disks.
+    pub other_scheduler: Option<u64>,
+}
+
+impl Row {
+    /// What the figure is with the other scheduler, where that makes a difference. The schedulers of these disks were
+    /// chosen by measurements, so such a row does not judge the model independently of what it was fitted to.
+    #[must_use]
+    pub fn hangs_on_scheduler(&self) -> Option<u64> {
+        self.other_scheduler.filter(|figure| *figure != self.modelled)
+    }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cell, modelled } = self;
+        let Self { cell, modelled, .. } = self;
         let Cell { model, measured, published, source, .. } = cell;
-        let off = cell.deviation_per_mille(*modelled);
-        let sign = if modelled < published { '-' } else { '+' };
         let unit = match measured {
             Measured::Reads { .. } | Measured::Writes { .. } => "IO/s",
             Measured::Message { .. } => "ns",
         };
-        let verdict = cell.judge(*modelled);
-        write!(f, "| `{model}` | {measured} | {published} {unit} | {modelled} {unit} | ")?;
-        write!(f, "{sign}{}.{} % | {verdict} | {source} |", off / 10, off % 10)
+        write!(
+            f,
+            "| `{model}` | {measured} | {published} {unit} | {modelled} {unit} | {} |",
+            cell.off(*modelled)
+        )?;
+        write!(f, " {}", cell.judge(*modelled))?;
+        match self.hangs_on_scheduler() {
+            Some(figure) => write!(f, ", not independent | {figure} {unit}, {}", cell.off(figure))?,
+            None => f.write_str(" |")?,
+        }
+        write!(f, " | {source} |")
     }
 }
 
@@ -269,12 +331,16 @@ impl fmt::Display for Row {
 /// # Errors
 /// When a cell does not fit the catalogue.
 pub fn rows() -> Result<Vec<Row>, CalibrationError> {
-    CELLS.iter().map(|cell| Ok(Row { cell: *cell, modelled: cell.modelled()? })).collect()
+    let row = |cell: &Cell| {
+        Ok(Row { cell: *cell, modelled: cell.modelled()?, other_scheduler: cell.with_other_scheduler()? })
+    };
+    CELLS.iter().map(row).collect()
 }
 
 /// The table of the document.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
-    let head = "| model | what | published | model gives | deviation | | source |\n|---|---|---:|---:|---:|---|---|\n";
+    let head = "| model | what | published | model gives | deviation | | with the other scheduler | source |\n\
+                |---|---|---:|---:|---:|---|---:|---|\n";
     rows.iter().fold(head.to_owned(), |text, row| format!("{text}{row}\n"))
 }

@@ -4,8 +4,9 @@
 //! something happens, [`Device::poll`] gives what is done. Time is a number of nanoseconds that the caller moves on;
 //! nothing here knows of any clock, and the same seed gives the same answers at the same times.
 //!
-//! The models are made from data sheets alone and judged by measurements that others published; `docs/device_models.md`
-//! has the sources, the figures and the deviations, and a test keeps it true.
+//! The models are made from data sheets and from assumptions where those are silent, and judged by measurements that
+//! others published; `docs/device_models.md` has the sources, the assumptions, the figures and the deviations, and tests
+//! keep it true.
 
 mod array;
 pub mod calibration;
@@ -13,6 +14,7 @@ pub mod catalogue;
 mod device;
 mod disk;
 mod error;
+pub mod figures;
 mod flash;
 mod link;
 pub mod load;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a panic here is a failed test")]
 
 use dolmen_device_models::catalogue::{controller, device};
+use dolmen_device_models::figures::sweep;
 use dolmen_device_models::load::{Load, Pattern, run};
 use dolmen_device_models::{
     Array, ArrayCache, ArrayParameters, Device, Disk, DiskParameters, Level, Request, SECOND_NS, Time,
@@ -136,31 +137,12 @@ fn members_that_make_no_array_are_refused() {
     assert_eq!(Array::new(wrong, made).err().unwrap().field, "interleave_bytes");
 }
 
-/// Random reads of 64 KiB over all of the volumes, 8 to 128 outstanding in steps of 8: the rates, and the first depth at
-/// which 95 % of the most is reached.
-fn sweep(volumes: u64) -> (Vec<u64>, usize) {
-    // An older array hands each disk five commands at a time; three disks make a volume.
-    let disk = DiskParameters { queue_depth: 5, ..cheetah() };
-    let parameters = controller(Level::Stripe, ArrayCache::WriteThrough);
-    let bytes = volumes * 3 * (disk.capacity_bytes / 65_536 * 65_536);
-    let depths = (8..=128).step_by(8);
-    let of =
-        |depth| rate(&mut array(parameters, volumes * 3, disk), Load::random(bytes, 65_536, 1_000, depth));
-    let rates: Vec<u64> = depths.clone().map(of).collect();
-    let most = *rates.iter().max().unwrap();
-    let knee = depths.zip(&rates).find(|(_, rate)| **rate * 100 >= most * 95).unwrap().0;
-    (rates, knee)
-}
-
 #[test]
 fn a_stripe_over_three_volumes_does_three_times_what_a_span_does() {
     // A span whose file fills its first volume has that volume's work; a stripe has all three volumes'. The ratio at
     // saturation is three, and so is that of the knees.
-    let (span, span_knee) = sweep(1);
-    let (stripe, stripe_knee) = sweep(3);
-    let (span_most, stripe_most) = (span.iter().max().unwrap(), stripe.iter().max().unwrap());
-    let ratio = stripe_most * 100 / span_most;
-    println!("span {span_most} IO/s, knee {span_knee}; stripe {stripe_most} IO/s, knee {stripe_knee}");
+    let (span, stripe) = (sweep(1).unwrap(), sweep(3).unwrap());
+    let ratio = stripe.most * 100 / span.most;
     assert!((285..=315).contains(&ratio), "{span:?} and {stripe:?}");
-    assert!((25..=35).contains(&(stripe_knee * 10 / span_knee)), "{span_knee} and {stripe_knee}");
+    assert!((25..=35).contains(&(stripe.knee * 10 / span.knee)), "{span:?} and {stripe:?}");
 }

@@ -1,9 +1,17 @@
 //! The models beside published measurements, and the document that shows them.
 
 use dolmen_device_models::calibration::{rows, table};
-use dolmen_device_models::catalogue::{DEVICES, LINKS};
+use dolmen_device_models::catalogue::{DEVICES, Kind, LINKS, assumed};
+use dolmen_device_models::figures::{DECIDED, schedulers, sentences};
 
 const DOCUMENT: &str = include_str!("../../../docs/device_models.md");
+
+/// Fails with what to do where the document does not hold a text that is made here.
+#[track_caller]
+fn shows(what: &str, made: &str) {
+    let remedy = "run `cargo run --release -p dolmen-device-models --example table` and put its output in";
+    assert!(DOCUMENT.contains(made), "docs/device_models.md has {what} otherwise; {remedy}:\n{made}");
+}
 
 #[test]
 fn each_model_meets_what_the_document_says_it_meets() {
@@ -12,10 +20,7 @@ fn each_model_meets_what_the_document_says_it_meets() {
     for row in &rows {
         assert_eq!(row.cell.judge(row.modelled), row.cell.verdict, "{row}");
     }
-    let made = table(&rows);
-    let remedy =
-        "run `cargo run -p dolmen-device-models --example table` and put its output into the document";
-    assert!(DOCUMENT.contains(&made), "docs/device_models.md has another table; {remedy}:\n{made}");
+    shows("the table of measurements", &table(&rows));
 }
 
 #[test]
@@ -23,5 +28,27 @@ fn the_document_names_every_model() {
     let devices = DEVICES.iter().map(|model| (model.name, model.product));
     for (name, product) in devices.chain(LINKS.iter().map(|link| (link.name, link.product))) {
         assert!(DOCUMENT.contains(&format!("| `{name}` | {product} |")), "{name}: {product}");
+    }
+}
+
+#[test]
+fn the_document_names_every_assumption() {
+    // Every parameter of every model stands in a table, with the value of the code, in bold type where it is assumed.
+    for made in assumed::tables().split("\n\n") {
+        shows("what the models are made of", made.trim_end());
+    }
+}
+
+#[test]
+fn the_document_says_what_decided_each_scheduler() {
+    let disks = DEVICES.iter().filter(|model| matches!(model.kind, Kind::Disk(_))).map(|model| model.name);
+    assert!(disks.eq(DECIDED.iter().map(|(name, _)| *name)), "a disk is missing in DECIDED");
+    shows("the table of schedulers", &schedulers().unwrap());
+}
+
+#[test]
+fn every_figure_in_a_sentence_is_the_model_s() {
+    for sentence in sentences().unwrap() {
+        shows("a figure", &sentence);
     }
 }

@@ -19,7 +19,7 @@ use crate::time::{SECOND_NS, Time, span_ns, wide};
 use layout::Layout;
 
 /// How long a part of a row waits for the rest at most.
-const LINGER_NS: u64 = SECOND_NS;
+pub(crate) const LINGER_NS: u64 = SECOND_NS;
 
 /// How an array spreads its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

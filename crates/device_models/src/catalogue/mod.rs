@@ -1,5 +1,6 @@
 //! The models by name.
 
+pub mod assumed;
 mod disks;
 mod solid;
 
@@ -28,6 +29,8 @@ pub struct Model {
     pub product: &'static str,
     /// What it is made of.
     pub kind: Kind,
+    /// The parameters that no source tells, by their names.
+    pub assumed: &'static [&'static str],
 }
 
 impl Model {
@@ -52,28 +55,41 @@ impl Model {
     }
 }
 
-const fn disk(name: &'static str, product: &'static str, parameters: DiskParameters) -> Model {
-    Model { name, product, kind: Kind::Disk(parameters) }
+/// Names of parameters.
+type Fields = &'static [&'static str];
+
+const fn disk(name: &'static str, product: &'static str, made: DiskParameters, assumed: Fields) -> Model {
+    Model { name, product, kind: Kind::Disk(made), assumed }
 }
 
-const fn flash(name: &'static str, product: &'static str, parameters: FlashParameters) -> Model {
-    Model { name, product, kind: Kind::Flash(parameters) }
+const fn flash(name: &'static str, product: &'static str, made: FlashParameters, assumed: Fields) -> Model {
+    Model { name, product, kind: Kind::Flash(made), assumed }
 }
 
 /// All devices.
 pub const DEVICES: [Model; 12] = [
-    disk("cheetah-15k5", "Seagate Cheetah 15K.5 147 GB", disks::CHEETAH_15K5),
-    disk("savvio-10k1", "Seagate Savvio 10K.1 73 GB", disks::SAVVIO_10K1),
-    disk("atlas-10k", "Quantum Atlas 10K 9.1 GB", disks::ATLAS_10K),
-    disk("cheetah-9lp", "Seagate Cheetah 9LP 9.1 GB", disks::CHEETAH_9LP),
-    disk("ultrastar-18es", "IBM Ultrastar 18ES 9.1 GB", disks::ULTRASTAR_18ES),
-    disk("constellation-7k2", "Seagate Constellation 500 GB", disks::CONSTELLATION_7K2),
-    disk("fireball-lct08", "Quantum Fireball lct08 8.4 GB", disks::FIREBALL_LCT08),
-    disk("travelstar-5k320", "Hitachi Travelstar 5K320 320 GB", disks::TRAVELSTAR_5K320),
-    flash("intel-s3700", "Intel SSD DC S3700 800 GB", solid::INTEL_S3700),
-    flash("samsung-850pro", "Samsung SSD 850 PRO 512 GB", solid::SAMSUNG_850PRO),
-    flash("micron-5100max", "Micron 5100 MAX 960 GB", solid::MICRON_5100MAX),
-    flash("intel-p3700", "Intel SSD DC P3700 2 TB", solid::INTEL_P3700),
+    disk("cheetah-15k5", "Seagate Cheetah 15K.5 147 GB", disks::CHEETAH_15K5, assumed::CHEETAH_15K5),
+    disk("savvio-10k1", "Seagate Savvio 10K.1 73 GB", disks::SAVVIO_10K1, assumed::SAVVIO_10K1),
+    disk("atlas-10k", "Quantum Atlas 10K 9.1 GB", disks::ATLAS_10K, assumed::ATLAS_10K),
+    disk("cheetah-9lp", "Seagate Cheetah 9LP 9.1 GB", disks::CHEETAH_9LP, assumed::CHEETAH_9LP),
+    disk("ultrastar-18es", "IBM Ultrastar 18ES 9.1 GB", disks::ULTRASTAR_18ES, assumed::ULTRASTAR_18ES),
+    disk(
+        "constellation-7k2",
+        "Seagate Constellation 500 GB",
+        disks::CONSTELLATION_7K2,
+        assumed::CONSTELLATION_7K2,
+    ),
+    disk("fireball-lct08", "Quantum Fireball lct08 8.4 GB", disks::FIREBALL_LCT08, assumed::FIREBALL_LCT08),
+    disk(
+        "travelstar-5k320",
+        "Hitachi Travelstar 5K320 320 GB",
+        disks::TRAVELSTAR_5K320,
+        assumed::TRAVELSTAR_5K320,
+    ),
+    flash("intel-s3700", "Intel SSD DC S3700 800 GB", solid::INTEL_S3700, assumed::INTEL_S3700),
+    flash("samsung-850pro", "Samsung SSD 850 PRO 512 GB", solid::SAMSUNG_850PRO, assumed::SAMSUNG_850PRO),
+    flash("micron-5100max", "Micron 5100 MAX 960 GB", solid::MICRON_5100MAX, assumed::MICRON_5100MAX),
+    flash("intel-p3700", "Intel SSD DC P3700 2 TB", solid::INTEL_P3700, assumed::INTEL_P3700),
 ];
 
 /// A link of the catalogue.
@@ -85,6 +101,8 @@ pub struct LinkModel {
     pub product: &'static str,
     /// What it is made of.
     pub parameters: LinkParameters,
+    /// The parameters that no source tells, by their names.
+    pub assumed: &'static [&'static str],
 }
 
 /// TCP over Ethernet: 1,448 of 1,538 bytes of a frame are data with time stamps and a maximum unit of 1,500 bytes.
@@ -103,6 +121,7 @@ const fn ethernet(name: &'static str, product: &'static str, gigabits: u64, late
             inline_bytes: u64::MAX,
             bus_bytes_per_second: 15_750_000_000,
         },
+        assumed: assumed::ETHERNET,
     }
 }
 
@@ -125,6 +144,7 @@ pub const LINKS: [LinkModel; 4] = [
             inline_bytes: 188,
             bus_bytes_per_second: 15_750_000_000,
         },
+        assumed: assumed::RDMA_100G,
     },
 ];
 

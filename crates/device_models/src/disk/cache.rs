@@ -3,7 +3,7 @@
 use crate::request::Request;
 
 /// The longest run of writes that is joined into one.
-const JOINED_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const JOINED_BYTES_MAX: u64 = 1 << 20;
 
 /// A run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

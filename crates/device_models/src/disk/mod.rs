@@ -15,7 +15,9 @@ mod seek;
 
 use std::collections::VecDeque;
 
+pub(crate) use cache::JOINED_BYTES_MAX;
 pub use parameters::{DiskParameters, Scheduler, Seeks, WriteCache};
+pub(crate) use queue::PATIENCE_TURNS;
 
 use crate::device::{Answers, Device, Server, earlier};
 use crate::error::ParameterError;

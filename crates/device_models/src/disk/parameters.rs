@@ -34,7 +34,8 @@ pub struct Seeks {
     pub full_ns: u64,
 }
 
-/// A disk. All of it stands in data sheets, but for `scheduler`, which they do not tell.
+/// A disk. Sheets tell some of it; which parts of each disk of the catalogue are assumed is in its `assumed` and in
+/// `docs/device_models.md`. None tells `scheduler`: measurements chose it for some disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskParameters {
     /// Size, in bytes.

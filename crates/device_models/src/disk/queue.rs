@@ -7,7 +7,7 @@ use crate::request::{Op, Request};
 use crate::time::{Time, wide};
 
 /// A command may be passed over for so many turns for each place of the queue, then it is the next.
-const PATIENCE_TURNS: u64 = 4;
+pub(crate) const PATIENCE_TURNS: u64 = 4;
 
 /// A command of the host.
 #[derive(Debug, Clone, Copy)]
