@@ -196,6 +196,20 @@ fn data_is_not_overwritten_without_its_name() {
     let reading = stage.run("./precious -p streaming --runtime 1 --rounds 1 --outstanding 1");
     assert_eq!(reading.status.code(), Some(0), "{}", text(&reading.stderr));
     assert_eq!(fs::read(&file).unwrap(), vec![7; 8 << 20]);
+    // Where the data is makes no difference: behind zeros, between zeros, in the last block.
+    for (size, at) in
+        [(8 << 20, 1 << 20), (8 << 20, 4 << 20), (1 << 20, (1 << 20) - 1), (12 << 20, (12 << 20) - 1)]
+    {
+        let mut bytes: Vec<u8> = vec![0; size];
+        bytes[at] = 7;
+        fs::write(stage.path("hidden"), &bytes).unwrap();
+        let refused =
+            stage.run("./hidden --size 12M --runtime 1 --ramp 0 --rounds 1 --outstanding 1 -p restore");
+        let messages = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(73), "{size} {at}: {messages}");
+        assert!(messages.contains(&format!("first at byte {at}")), "{messages}");
+        assert!(fs::read(stage.path("hidden")).unwrap() == bytes);
+    }
     let named = stage.run(&format!("./precious {SHORT} --destroy=./precious"));
     assert_eq!(named.status.code(), Some(0), "{}", text(&named.stderr));
     assert!(file.exists(), "what was there before stays there");
