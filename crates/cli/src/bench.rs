@@ -10,6 +10,7 @@ mod generator;
 mod machine;
 mod nbd;
 mod progress;
+mod reports;
 mod target;
 mod view;
 
@@ -31,6 +32,7 @@ pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
 use self::machine::{machine, seconds_since_1970};
 use self::progress::Progress;
+use self::reports::{Rehearsal, Reports, paths_of};
 use self::target::{Looker, Prepared};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
@@ -56,16 +58,15 @@ pub(crate) fn run(
     out: &mut Out<'_>,
 ) -> Result<ExitCode, CliError> {
     let profiles = profiles_of(arguments)?;
-    for path in [&arguments.json, &arguments.csv, &arguments.html].into_iter().flatten() {
-        let tried = file::try_to_write(path);
-        tried.map_err(|source| CliError::Write { path: path.clone(), source })?;
-    }
+    let rehearsal = if arguments.dry_run { Rehearsal::Ask } else { Rehearsal::Make };
+    let reports = Reports::check(&paths_of(&[&arguments.json, &arguments.csv, &arguments.html]), rehearsal)?;
     let installed = Installed::ask()?;
     let runtime = Runtime::new(RuntimeConfig::MODEST)?;
     let looker = Looker { arguments, profiles: &profiles, runtime: &runtime, client };
     let mut prepared = look_at(&looker, arguments)?;
     let mut plan =
         Plan { targets: targets(&prepared), profiles: profiles.clone(), settings: settings(arguments) };
+    reports.spare(&plan.targets)?;
     check(&plan, &installed)?;
     if arguments.dry_run {
         match format {

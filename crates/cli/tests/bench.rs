@@ -225,6 +225,7 @@ fn bad_input_is_refused_with_the_reason() {
     fs::write(stage.path("image"), [0xff; 64]).unwrap();
     let locked = fs::File::create(stage.path("locked")).unwrap();
     locked.set_len(8 << 20).unwrap();
+    std::os::unix::fs::symlink("locked", stage.path("link")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for (words, code, needle) in [
         ("", 2, "<TARGET>..."),
@@ -242,6 +243,10 @@ fn bad_input_is_refused_with_the_reason() {
         ("./data --profiles nowhere.toml", 2, "reading the profiles in nowhere.toml failed"),
         ("./data --profiles image", 2, "stream did not contain valid UTF-8"),
         ("./data --json /nowhere/x", 74, "writing /nowhere/x failed"),
+        ("./data --csv ./locked --html locked", 2, "would be written over the report in ./locked"),
+        ("./made --json ./data/../made", 2, "would be written over the target ./made"),
+        ("./locked -p streaming --json link", 2, "would be written over the target ./locked"),
+        ("./data --html /dev/zero", 2, "would be written over a device"),
         ("./data ./data", 2, "./data is the same target as ./data"),
         ("./image --size 1M", 2, "has 0 B to work on"),
         ("./locked --size 1M", 75, "in use by another process"),

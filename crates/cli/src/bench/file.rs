@@ -1,6 +1,6 @@
 //! The file that is made where a target has none of its own, and that goes away again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use dolmen_units::Bytes;
@@ -74,13 +74,6 @@ pub(crate) fn takes_direct(path: &Path) -> Result<bool, Errno> {
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Opens a file that is to be written by a report, so that an hour is not spent for one that cannot be.
-pub(crate) fn try_to_write(path: &Path) -> std::io::Result<()> {
-    let was_there = path.exists();
-    OpenOptions::new().write(true).create(true).truncate(false).open(path).map(|file: File| drop(file))?;
-    if was_there { Ok(()) } else { std::fs::remove_file(path) }
 }
 
 #[cfg(test)]
