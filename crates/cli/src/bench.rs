@@ -25,7 +25,7 @@ use dolmen_bench::{
     read_profiles, step_job, table,
 };
 use dolmen_block_linux::{Runtime, RuntimeConfig};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::consent::consent;
 pub(crate) use self::error::BenchError;
@@ -193,7 +193,7 @@ struct Signals {
 impl Signals {
     fn heed() -> Result<Self, BenchError> {
         let signals = Self { came: Arc::default(), which: Arc::default() };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             let number = usize::try_from(signal).unwrap_or(0);
             signal_hook::flag::register_usize(signal, Arc::clone(&signals.which), number)
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&signals.came)))

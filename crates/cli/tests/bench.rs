@@ -142,7 +142,7 @@ fn stop(child: &Child, signal: Signal) {
 /// A signal ends fio, removes the file, keeps what was measured, and ends the process as signals do.
 #[test]
 fn a_signal_keeps_what_was_measured_and_clears_away_the_rest() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let stage = Stage::with(&Play::StallsAtThird);
         let mut command = stage.command(&format!("./data {SHORT} --json part.json"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -161,6 +161,28 @@ fn a_signal_keeps_what_was_measured_and_clears_away_the_rest() {
         assert!(text(&output.stdout).contains("interrupted"));
         assert!(stage.is_clean());
     }
+}
+
+/// Whoever ends the command by force ends fio with it: nothing writes to a target that nobody holds any more.
+#[test]
+fn fio_does_not_outlive_the_command() {
+    let Some(setpriv) =
+        ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|path| Path::new(path).exists())
+    else {
+        return println!("skipped: no setpriv");
+    };
+    let stage = Stage::with(&Play::StallsAtThird);
+    std::os::unix::fs::symlink(setpriv, stage.path("bin/setpriv")).unwrap();
+    let mut child = stage.command(&format!("./data {SHORT}")).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(|| fs::read_to_string(stage.path("count")).is_ok_and(|text| text.lines().count() == 3));
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let fio = fs::read_to_string(children).unwrap().trim().to_owned();
+    assert!(fio.parse::<u32>().is_ok(), "one process makes the load: {fio:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // It is gone, or dead and not yet waited for.
+    let state = || fs::read_to_string(format!("/proc/{fio}/stat"));
+    wait_for(|| state().map_or(true, |state| state.contains(") Z ")));
 }
 
 #[test]
