@@ -96,6 +96,8 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
     put(&mut text, "lat_percentiles", 1);
     put(&mut text, "clat_percentiles", 0);
     put(&mut text, "percentile_list", PERCENTILES);
+    // fio up to 3.33 takes addresses from a seed of its own, unless it is told not to (axboe/fio, issue 1502).
+    put(&mut text, "randrepeat", 0);
     put(&mut text, "randseed", seed_of(step));
     put(&mut text, "norandommap", 1);
     put(&mut text, "bs", profile.block.0);
@@ -190,10 +192,28 @@ fn word_of(profile: &Profile) -> &'static str {
     }
 }
 
-/// The same for all targets of a round, another one for each round.
+/// The same for all targets of a round; another one for each round, profile, load and way of flushing, so that no load
+/// meets what the one before it left in a cache.
 fn seed_of(step: &Step) -> u64 {
-    let load = u64::from(step.load.outstanding);
-    1 + u64::from(step.round) * 1_000_003 + load * 97
+    let flush = match step.flush {
+        Flush::Never => 0,
+        Flush::Every(writes) => u64::from(writes),
+        Flush::End => u64::MAX,
+    };
+    let file = step.load.file.map_or(0, |size| size.0);
+    let parts = [u64::from(step.round), step.profile as u64, u64::from(step.load.outstanding), file, flush];
+    let seed = parts.into_iter().fold(0, |seed, part| mixed(seed ^ part));
+    // fio reads a signed number, and 0 is not one of its seeds.
+    (seed >> 1).max(1)
+}
+
+/// One step of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014): each bit of the outcome depends on each bit that is put in.
+fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 /// A path for a job file: `:` would begin another file, and what else has a meaning there is refused.
@@ -253,17 +273,23 @@ mod tests {
         assert!(!file.contains("time_based") && file.contains("log_avg_msec=100\n"));
     }
 
-    /// Back to back, targets get the same addresses; another round gets others.
+    /// Back to back, targets get the same addresses; another round, load, profile or way of flushing gets others.
     #[test]
     fn seeds_belong_to_rounds_not_to_targets() {
-        let plan = plan(&["restore"]);
-        let seed = |step: &Step| {
-            let job = step_job(&plan, step).unwrap();
-            job.lines().find(|line| line.starts_with("randseed=")).unwrap().to_owned()
-        };
-        let steps = plan.steps();
-        assert_eq!(seed(&steps[0]), seed(&steps[1]));
-        assert_ne!(seed(&steps[0]), seed(&steps[36]));
+        let plan = plan(&["restore", "database", "files"]);
+        let mut seeds: Vec<(Step, u64)> = Vec::new();
+        for step in plan.steps() {
+            let job = step_job(&plan, &step).unwrap();
+            assert!(job.contains("\nrandrepeat=0\n"), "without it fio heeds no seed");
+            let line = job.lines().find_map(|line| line.strip_prefix("randseed=")).unwrap();
+            let seed = line.parse().unwrap();
+            assert!((1..=i64::MAX as u64).contains(&seed));
+            for (other, found) in &seeds {
+                let is_same = Step { target: step.target, ..*other } == step;
+                assert_eq!(*found == seed, is_same, "{other:?} {step:?}");
+            }
+            seeds.push((step, seed));
+        }
     }
 
     /// A path that fio would read as something else never reaches it.
