@@ -60,15 +60,29 @@ impl Engine {
 /// A target that `fio` cannot be told of.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// Its path has a character with a meaning in job files.
+    /// Its path has a character with a meaning in job files. Links are followed before, so that one does not help.
     #[error(
-        "the path of {target} has {found:?} in it, which fio would not take as it is; use a path without it, such as that of a link"
+        "{path:?}, where {target} is, has {found:?} in it, which fio would not take as it is; rename what has it in its name, or bind-mount its folder at another path"
     )]
     Character {
         /// The target.
         target: String,
+        /// Where it is.
+        path: String,
         /// The character.
         found: char,
+    },
+    /// Its address has one.
+    #[error(
+        "the address of {target} has {found:?} in it, which fio would not take as it is; write it as {encoded}"
+    )]
+    Address {
+        /// The target.
+        target: String,
+        /// The character.
+        found: char,
+        /// The same for addresses (RFC 3986, section 2.1).
+        encoded: String,
     },
 }
 
@@ -218,16 +232,27 @@ fn mixed(value: u64) -> u64 {
 
 /// A path for a job file: `:` would begin another file, and what else has a meaning there is refused.
 fn escaped(path: &str, target: &str) -> Result<String, JobError> {
-    Ok(plain(path, target)?.replace(':', "\\:"))
+    match character_with_meaning(path) {
+        Some(found) => Err(JobError::Character { target: target.to_owned(), path: path.to_owned(), found }),
+        None => Ok(path.replace(':', "\\:")),
+    }
 }
 
-fn plain<'a>(text: &'a str, target: &str) -> Result<&'a str, JobError> {
+/// An address for a job file.
+fn plain<'a>(uri: &'a str, target: &str) -> Result<&'a str, JobError> {
+    match character_with_meaning(uri) {
+        Some(found) => {
+            let encoded = found.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
+            Err(JobError::Address { target: target.to_owned(), found, encoded })
+        }
+        None => Ok(uri),
+    }
+}
+
+fn character_with_meaning(text: &str) -> Option<char> {
     let has_meaning =
         |c: char| c.is_control() || c.is_whitespace() || matches!(c, '$' | '\\' | '"' | '#' | ';');
-    match text.chars().find(|c| has_meaning(*c)) {
-        Some(found) => Err(JobError::Character { target: target.to_owned(), found }),
-        None => Ok(text),
-    }
+    text.chars().find(|c| has_meaning(*c))
 }
 
 #[cfg(test)]
@@ -299,7 +324,13 @@ mod tests {
         for path in ["a b", "$HOME", "a\\b", "a\nrw=write"] {
             plan.targets[0] = target(path, Path::Direct);
             let error = step_job(&plan, &plan.steps()[0]).unwrap_err();
-            assert!(error.to_string().contains("fio would not take as it is"), "{error}");
+            assert!(error.to_string().contains("rename what has it in its name"), "{error}");
         }
+        plan.targets[0] = target("an export", Path::Nbd);
+        let error = step_job(&plan, &plan.steps()[0]).unwrap_err();
+        assert!(
+            error.to_string().ends_with("has ' ' in it, which fio would not take as it is; write it as %20"),
+            "{error}"
+        );
     }
 }
