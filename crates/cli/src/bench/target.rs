@@ -14,7 +14,7 @@ use dolmen_disk::{Contents, look, signature_of};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use super::error::BenchError;
-use super::file::{OwnFile, check_room, takes_direct};
+use super::file::{OwnFile, check_growth, check_room, takes_direct};
 use super::machine::memory;
 use super::nbd::{Address, Server};
 use crate::args_bench::BenchArguments;
@@ -211,6 +211,9 @@ impl Looker<'_> {
         let options = OpenOptions { read_only: !is_changed, exclusive: is_changed, ..OpenOptions::default() };
         let device = LinuxDevice::open(&self.runtime.handle(), path, options)?;
         let capacity = device.geometry().capacity;
+        if writer.is_some() && !is_block {
+            check_growth(path, self.working_set(capacity), name)?;
+        }
         let holds = self.holds(name, &device)?;
         let looked = takes_direct(path);
         let is_direct =
