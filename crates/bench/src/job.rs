@@ -45,16 +45,6 @@ impl Engine {
             Self::IoUring => "io_uring",
         }
     }
-
-    /// The engine for a target. Buffered I/O through the older interface would be done one after another.
-    #[must_use]
-    pub fn for_way(self, way: Path) -> &'static str {
-        match way {
-            Path::Direct => self.word(),
-            Path::Buffered => Self::IoUring.word(),
-            Path::Nbd => "nbd",
-        }
-    }
 }
 
 /// A target that `fio` cannot be told of.
@@ -105,7 +95,7 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
     else {
         unreachable!("steps are made of the targets and profiles of their plan");
     };
-    common(&mut text, target, plan.settings.engine)?;
+    common(&mut text, target, &plan.settings)?;
     put(&mut text, "unified_rw_reporting", "both");
     put(&mut text, "lat_percentiles", 1);
     put(&mut text, "clat_percentiles", 0);
@@ -141,7 +131,7 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
 /// When `fio` cannot be told of the target.
 pub fn fill_job(plan: &Plan, target: &Target, fill: Fill) -> Result<String, JobError> {
     let mut text = String::new();
-    common(&mut text, target, plan.settings.engine)?;
+    common(&mut text, target, &plan.settings)?;
     put(&mut text, "rw", "write");
     put(&mut text, "bs", FILL_BLOCK.0.min(fill.length.0));
     put(&mut text, "iodepth", FILL_OUTSTANDING);
@@ -166,9 +156,9 @@ fn put(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{name}={value}");
 }
 
-fn common(text: &mut String, target: &Target, engine: Engine) -> Result<(), JobError> {
+fn common(text: &mut String, target: &Target, settings: &Settings) -> Result<(), JobError> {
     text.push_str("[step]\n");
-    put(text, "ioengine", engine.for_way(target.way));
+    put(text, "ioengine", settings.engine_for(target.way));
     match &target.path {
         TargetPath::File { path } => {
             put(text, "filename", escaped(path, &target.name)?);

@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dolmen_api::ExitCode;
 use dolmen_bench::{
-    Ending, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, page, profiles_named,
-    read_profiles, step_job, table,
+    Ending, Engine, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, page,
+    profiles_named, read_profiles, step_job, table,
 };
-use dolmen_block_linux::{Runtime, RuntimeConfig};
+use dolmen_block_linux::{DriverChoice, Runtime, RuntimeConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::consent::consent;
@@ -149,6 +149,15 @@ fn settings(arguments: &BenchArguments) -> Settings {
         rounds: arguments.rounds.unwrap_or(usual),
         flush: arguments.flush,
         engine: arguments.engine.engine(),
+        buffered: buffered_engine(),
+    }
+}
+
+/// Through the page cache libaio does one I/O after another, so that io_uring carries them wherever the system allows it.
+fn buffered_engine() -> Engine {
+    match Runtime::new(RuntimeConfig { driver: DriverChoice::Uring, ..RuntimeConfig::MODEST }) {
+        Ok(_) => Engine::IoUring,
+        Err(_) => Engine::Libaio,
     }
 }
 
@@ -176,7 +185,7 @@ fn look_at(looker: &Looker<'_>, arguments: &BenchArguments) -> Result<Vec<Prepar
 fn check(plan: &Plan, installed: &Installed) -> Result<(), BenchError> {
     plan.check()?;
     for target in &plan.targets {
-        installed.check(plan.settings.engine.for_way(target.way), &target.name)?;
+        installed.check(plan.settings.engine_for(target.way), &target.name)?;
     }
     for step in plan.steps().iter().take(plan.targets.len()) {
         step_job(plan, step)?;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dolmen_units::{Bytes, SECTOR_BYTES};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, StatxFlags, fallocate, statvfs, statx};
 use rustix::io::Errno;
 
 use super::error::BenchError;
@@ -84,6 +84,14 @@ pub(crate) fn takes_direct(path: &Path) -> Result<bool, Errno> {
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// What reads and writes of a file past the page cache have to be whole multiples of; one byte where the kernel is too old
+/// to tell (statx(2), `stx_dio_offset_align`).
+pub(crate) fn direct_unit(path: &Path) -> Result<Bytes, Errno> {
+    let status = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN)?;
+    let is_told = status.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    Ok(Bytes(if is_told { u64::from(status.stx_dio_offset_align.max(1)) } else { 1 }))
 }
 
 #[cfg(test)]
