@@ -32,7 +32,7 @@ pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
 use self::machine::{machine, seconds_since_1970};
 use self::progress::Progress;
-use self::reports::{Rehearsal, Reports, paths_of};
+use self::reports::{Rehearsal, Reports, leads_to_results, paths_of};
 use self::target::{Looker, Prepared};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
@@ -296,7 +296,13 @@ fn write(
     out: &mut Out<'_>,
 ) -> Result<(), CliError> {
     let Some(path) = path else { return Ok(()) };
-    let written = std::fs::write(path, make()?);
+    let text = make()?;
+    if leads_to_results(path) {
+        // Opened anew, a file would lose what the results have put into it.
+        out.show(&text);
+        return Ok(());
+    }
+    let written = std::fs::write(path, text);
     written.map_err(|source| CliError::Write { path: path.to_path_buf(), source })?;
     out.tell(format_args!("{what} is in {}", path.display()));
     Ok(())

@@ -107,6 +107,19 @@ fn a_folder_is_measured_and_left_as_it_was() {
     assert!(stage.is_clean());
 }
 
+/// A report that goes where the results go stands behind them, also where that is a file.
+#[test]
+fn a_report_among_the_results_overwrites_none_of_them() {
+    let stage = Stage::with(&Play::Answers);
+    let results = fs::File::create(stage.path("results")).unwrap();
+    let mut command = stage.command(&format!("./data {SHORT} --csv /dev/stdout"));
+    let output = command.stdout(results).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let results = fs::read_to_string(stage.path("results")).unwrap();
+    let (table, csv) = results.split_once("profile,target,flush,").unwrap();
+    assert!(table.starts_with("Restore (restore)") && csv.lines().count() == 5, "{results}");
+}
+
 /// With `-n` nothing is written, not even the file in a folder.
 #[test]
 fn a_dry_run_tells_what_would_be_done() {

@@ -164,6 +164,12 @@ fn word_of(kind: FileType) -> &'static str {
     }
 }
 
+/// Whether a path, such as `/dev/stdout`, leads to where results go.
+pub(super) fn leads_to_results(path: &Path) -> bool {
+    let Ok(results) = rustix::fs::fstat(io::stdout()) else { return false };
+    fs::metadata(path).is_ok_and(|status| (status.dev(), status.ino()) == (results.st_dev, results.st_ino))
+}
+
 /// The paths of all reports that were asked for.
 pub(super) fn paths_of<'a>(asked: &[&'a Option<PathBuf>]) -> Vec<&'a Path> {
     asked.iter().filter_map(|path| path.as_deref()).collect()
