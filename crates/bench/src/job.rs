@@ -45,30 +45,34 @@ impl Engine {
             Self::IoUring => "io_uring",
         }
     }
-
-    /// The engine for a target. Buffered I/O through the older interface would be done one after another.
-    #[must_use]
-    pub fn for_way(self, way: Path) -> &'static str {
-        match way {
-            Path::Direct => self.word(),
-            Path::Buffered => Self::IoUring.word(),
-            Path::Nbd => "nbd",
-        }
-    }
 }
 
 /// A target that `fio` cannot be told of.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// Its path has a character with a meaning in job files.
+    /// Its path has a character with a meaning in job files. Links are followed before, so that one does not help.
     #[error(
-        "the path of {target} has {found:?} in it, which fio would not take as it is; use a path without it, such as that of a link"
+        "{path:?}, where {target} is, has {found:?} in it, which fio would not take as it is; rename what has it in its name, or bind-mount its folder at another path"
     )]
     Character {
         /// The target.
         target: String,
+        /// Where it is.
+        path: String,
         /// The character.
         found: char,
+    },
+    /// Its address has one.
+    #[error(
+        "the address of {target} has {found:?} in it, which fio would not take as it is; write it as {encoded}"
+    )]
+    Address {
+        /// The target.
+        target: String,
+        /// The character.
+        found: char,
+        /// The same for addresses (RFC 3986, section 2.1).
+        encoded: String,
     },
 }
 
@@ -91,11 +95,13 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
     else {
         unreachable!("steps are made of the targets and profiles of their plan");
     };
-    common(&mut text, target, plan.settings.engine)?;
+    common(&mut text, target, &plan.settings)?;
     put(&mut text, "unified_rw_reporting", "both");
     put(&mut text, "lat_percentiles", 1);
     put(&mut text, "clat_percentiles", 0);
     put(&mut text, "percentile_list", PERCENTILES);
+    // fio up to 3.33 takes addresses from a seed of its own, unless it is told not to (axboe/fio, issue 1502).
+    put(&mut text, "randrepeat", 0);
     put(&mut text, "randseed", seed_of(step));
     put(&mut text, "norandommap", 1);
     put(&mut text, "bs", profile.block.0);
@@ -125,7 +131,7 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
 /// When `fio` cannot be told of the target.
 pub fn fill_job(plan: &Plan, target: &Target, fill: Fill) -> Result<String, JobError> {
     let mut text = String::new();
-    common(&mut text, target, plan.settings.engine)?;
+    common(&mut text, target, &plan.settings)?;
     put(&mut text, "rw", "write");
     put(&mut text, "bs", FILL_BLOCK.0.min(fill.length.0));
     put(&mut text, "iodepth", FILL_OUTSTANDING);
@@ -150,9 +156,9 @@ fn put(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{name}={value}");
 }
 
-fn common(text: &mut String, target: &Target, engine: Engine) -> Result<(), JobError> {
+fn common(text: &mut String, target: &Target, settings: &Settings) -> Result<(), JobError> {
     text.push_str("[step]\n");
-    put(text, "ioengine", engine.for_way(target.way));
+    put(text, "ioengine", settings.engine_for(target.way));
     match &target.path {
         TargetPath::File { path } => {
             put(text, "filename", escaped(path, &target.name)?);
@@ -190,24 +196,53 @@ fn word_of(profile: &Profile) -> &'static str {
     }
 }
 
-/// The same for all targets of a round, another one for each round.
+/// The same for all targets of a round; another one for each round, profile, load and way of flushing, so that no load
+/// meets what the one before it left in a cache.
 fn seed_of(step: &Step) -> u64 {
-    let load = u64::from(step.load.outstanding);
-    1 + u64::from(step.round) * 1_000_003 + load * 97
+    let flush = match step.flush {
+        Flush::Never => 0,
+        Flush::Every(writes) => u64::from(writes),
+        Flush::End => u64::MAX,
+    };
+    let file = step.load.file.map_or(0, |size| size.0);
+    let parts = [u64::from(step.round), step.profile as u64, u64::from(step.load.outstanding), file, flush];
+    let seed = parts.into_iter().fold(0, |seed, part| mixed(seed ^ part));
+    // fio reads a signed number, and 0 is not one of its seeds.
+    (seed >> 1).max(1)
+}
+
+/// One step of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014): each bit of the outcome depends on each bit that is put in.
+fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 /// A path for a job file: `:` would begin another file, and what else has a meaning there is refused.
 fn escaped(path: &str, target: &str) -> Result<String, JobError> {
-    Ok(plain(path, target)?.replace(':', "\\:"))
+    match character_with_meaning(path) {
+        Some(found) => Err(JobError::Character { target: target.to_owned(), path: path.to_owned(), found }),
+        None => Ok(path.replace(':', "\\:")),
+    }
 }
 
-fn plain<'a>(text: &'a str, target: &str) -> Result<&'a str, JobError> {
+/// An address for a job file.
+fn plain<'a>(uri: &'a str, target: &str) -> Result<&'a str, JobError> {
+    match character_with_meaning(uri) {
+        Some(found) => {
+            let encoded = found.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
+            Err(JobError::Address { target: target.to_owned(), found, encoded })
+        }
+        None => Ok(uri),
+    }
+}
+
+fn character_with_meaning(text: &str) -> Option<char> {
     let has_meaning =
         |c: char| c.is_control() || c.is_whitespace() || matches!(c, '$' | '\\' | '"' | '#' | ';');
-    match text.chars().find(|c| has_meaning(*c)) {
-        Some(found) => Err(JobError::Character { target: target.to_owned(), found }),
-        None => Ok(text),
-    }
+    text.chars().find(|c| has_meaning(*c))
 }
 
 #[cfg(test)]
@@ -253,17 +288,23 @@ mod tests {
         assert!(!file.contains("time_based") && file.contains("log_avg_msec=100\n"));
     }
 
-    /// Back to back, targets get the same addresses; another round gets others.
+    /// Back to back, targets get the same addresses; another round, load, profile or way of flushing gets others.
     #[test]
     fn seeds_belong_to_rounds_not_to_targets() {
-        let plan = plan(&["restore"]);
-        let seed = |step: &Step| {
-            let job = step_job(&plan, step).unwrap();
-            job.lines().find(|line| line.starts_with("randseed=")).unwrap().to_owned()
-        };
-        let steps = plan.steps();
-        assert_eq!(seed(&steps[0]), seed(&steps[1]));
-        assert_ne!(seed(&steps[0]), seed(&steps[36]));
+        let plan = plan(&["restore", "database", "files"]);
+        let mut seeds: Vec<(Step, u64)> = Vec::new();
+        for step in plan.steps() {
+            let job = step_job(&plan, &step).unwrap();
+            assert!(job.contains("\nrandrepeat=0\n"), "without it fio heeds no seed");
+            let line = job.lines().find_map(|line| line.strip_prefix("randseed=")).unwrap();
+            let seed = line.parse().unwrap();
+            assert!((1..=i64::MAX as u64).contains(&seed));
+            for (other, found) in &seeds {
+                let is_same = Step { target: step.target, ..*other } == step;
+                assert_eq!(*found == seed, is_same, "{other:?} {step:?}");
+            }
+            seeds.push((step, seed));
+        }
     }
 
     /// A path that fio would read as something else never reaches it.
@@ -273,7 +314,13 @@ mod tests {
         for path in ["a b", "$HOME", "a\\b", "a\nrw=write"] {
             plan.targets[0] = target(path, Path::Direct);
             let error = step_job(&plan, &plan.steps()[0]).unwrap_err();
-            assert!(error.to_string().contains("fio would not take as it is"), "{error}");
+            assert!(error.to_string().contains("rename what has it in its name"), "{error}");
         }
+        plan.targets[0] = target("an export", Path::Nbd);
+        let error = step_job(&plan, &plan.steps()[0]).unwrap_err();
+        assert!(
+            error.to_string().ends_with("has ' ' in it, which fio would not take as it is; write it as %20"),
+            "{error}"
+        );
     }
 }

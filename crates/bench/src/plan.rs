@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::job::Engine;
 use crate::profile::{Load, Profile};
-use crate::target::Target;
+use crate::target::{Path, Target};
 
 /// Rounds, at most.
 pub const ROUNDS_MAX: u32 = 100;
@@ -56,8 +56,22 @@ pub struct Settings {
     pub rounds: u32,
     /// The flushes that stand beside a write without any; `Never` for none.
     pub flush: Flush,
-    /// What carries I/Os to devices and files.
+    /// What carries I/Os to devices and files, past the page cache.
     pub engine: Engine,
+    /// What carries them through it.
+    pub buffered: Engine,
+}
+
+impl Settings {
+    /// The engine for a target, as `fio` calls it.
+    #[must_use]
+    pub fn engine_for(&self, way: Path) -> &'static str {
+        match way {
+            Path::Direct => self.engine.word(),
+            Path::Buffered => self.buffered.word(),
+            Path::Nbd => "nbd",
+        }
+    }
 }
 
 /// One load on one target, once.
@@ -127,6 +141,20 @@ pub enum PlanError {
         /// What is needed.
         wanted: Bytes,
     },
+    /// The target's sectors are longer than an I/O.
+    #[error(
+        "I/Os to {target} are whole multiples of {unit}, and profile {profile} makes some of {found}; choose another profile, or --buffered"
+    )]
+    Unit {
+        /// Which target.
+        target: String,
+        /// Which profile.
+        profile: String,
+        /// The size of its I/Os.
+        found: Bytes,
+        /// What the target takes.
+        unit: Bytes,
+    },
 }
 
 impl Plan {
@@ -151,17 +179,19 @@ impl Plan {
             return Err(PlanError::Flush { found });
         }
         for target in &self.targets {
-            let too_large = self.profiles.iter().find(|profile| profile.room() > target.working_set);
-            if let Some(profile) = too_large {
-                return Err(PlanError::Room {
-                    target: target.name.clone(),
-                    profile: profile.name.clone(),
-                    found: target.working_set,
-                    wanted: profile.room(),
-                });
-            }
+            self.profiles.iter().try_for_each(|profile| fits(target, profile))?;
         }
         Ok(())
+    }
+
+    /// What is to be known of figures on a target.
+    #[must_use]
+    pub fn notes(&self, target: &Target) -> Vec<String> {
+        let mut notes = target.notes();
+        if target.way == Path::Buffered && self.settings.buffered == Engine::Libaio {
+            notes.push("this machine refuses io_uring, and libaio carries I/Os through the page cache one after another: more outstanding I/Os bring nothing".to_owned());
+        }
+        notes
     }
 
     /// The ways in which a profile is flushed, of which the first is without flushes.
@@ -209,11 +239,27 @@ impl Plan {
     }
 }
 
+/// Whether a profile can run on a target.
+fn fits(target: &Target, profile: &Profile) -> Result<(), PlanError> {
+    let names = || (target.name.clone(), profile.name.clone());
+    if profile.room() > target.working_set {
+        let ((target_name, profile_name), found) = (names(), target.working_set);
+        let wanted = profile.room();
+        return Err(PlanError::Room { target: target_name, profile: profile_name, found, wanted });
+    }
+    if target.way == Path::Direct && !profile.block.0.is_multiple_of(target.unit.0) {
+        let ((target_name, profile_name), unit) = (names(), target.unit);
+        let found = profile.block;
+        return Err(PlanError::Unit { target: target_name, profile: profile_name, found, unit });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::built_in::profiles_named;
-    use crate::target::{Path, TargetPath};
+    use crate::target::TargetPath;
 
     pub(crate) fn target(name: &str, way: Path) -> Target {
         let path = match way {
@@ -221,13 +267,15 @@ pub(crate) mod tests {
             Path::Direct | Path::Buffered => TargetPath::File { path: format!("/{name}") },
         };
         let (name, what) = (name.to_owned(), "a file".to_owned());
-        Target { name, what, path, way, working_set: Bytes::gib(4), caches: Vec::new(), is_filled: true }
+        let (working_set, unit) = (Bytes::gib(4), Bytes(512));
+        Target { name, what, path, way, working_set, unit, caches: Vec::new(), is_filled: true }
     }
 
     pub(crate) fn plan(names: &[&str]) -> Plan {
         let profiles = names.iter().flat_map(|name| profiles_named(name, &[]).unwrap()).collect();
+        let (engine, buffered) = (Engine::Libaio, Engine::IoUring);
         let settings =
-            Settings { runtime_s: 10, ramp_s: 1, rounds: 2, flush: Flush::Every(32), engine: Engine::Libaio };
+            Settings { runtime_s: 10, ramp_s: 1, rounds: 2, flush: Flush::Every(32), engine, buffered };
         Plan { targets: vec![target("a", Path::Direct), target("b", Path::Nbd)], profiles, settings }
     }
 
@@ -276,5 +324,31 @@ pub(crate) mod tests {
             small,
             "b has 4 KiB to work on, and profile restore needs 64 KiB; name a larger target or another profile"
         );
+    }
+
+    /// A profile of 8 KiB on sectors of 16 KiB: refused past the page cache, before anything is written.
+    #[test]
+    fn an_io_is_no_part_of_a_sector() {
+        let mut plan = plan(&["database"]);
+        plan.targets[0].unit = Bytes::kib(16);
+        assert_eq!(
+            plan.check().unwrap_err().to_string(),
+            "I/Os to a are whole multiples of 16 KiB, and profile database makes some of 8 KiB; choose another profile, or --buffered"
+        );
+        plan.targets[0].way = Path::Buffered;
+        assert_eq!(plan.check(), Ok(()));
+    }
+
+    /// Where io_uring is refused, what is buffered goes another way, and that is said.
+    #[test]
+    fn buffered_targets_have_an_engine_that_the_machine_allows() {
+        let mut plan = plan(&["restore"]);
+        plan.targets[0].way = Path::Buffered;
+        assert_eq!(plan.settings.engine_for(Path::Buffered), "io_uring");
+        assert!(plan.notes(&plan.targets[0]).is_empty());
+        plan.settings.buffered = Engine::Libaio;
+        assert_eq!(plan.settings.engine_for(Path::Buffered), "libaio");
+        assert!(plan.notes(&plan.targets[0])[0].contains("refuses io_uring"));
+        assert!(plan.notes(&plan.targets[1]).is_empty());
     }
 }

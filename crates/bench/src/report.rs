@@ -297,11 +297,11 @@ fn targets(plan: &Plan) -> Vec<TargetDocument> {
         name: target.name.clone(),
         what: target.what.clone(),
         way: target.way,
-        engine: plan.settings.engine.for_way(target.way),
+        engine: plan.settings.engine_for(target.way),
         flush: if target.way == Path::Nbd { "NBD flush command" } else { "fsync" },
         working_set_bytes: target.working_set.0,
         outgrows_caches: target.outgrows_caches(),
-        notes: target.notes(),
+        notes: plan.notes(target),
     };
     plan.targets.iter().map(document).collect()
 }

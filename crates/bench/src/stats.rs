@@ -6,7 +6,8 @@
 //! Two targets are compared by the ratios within rounds, because what they share (other programs, heat, a cloud's other
 //! guests) then cancels. Of *n* independent ratios, all lie on one side of their true median with probability
 //! 2^(1 − *n*); so the range from the least to the largest holds the true median with probability 1 − 2^(1 − *n*), for
-//! any distribution. From five rounds on that is 93.75 %, and only then is a verdict given.
+//! any distribution. From five rounds on that is 93.75 %, and only then is a verdict given. Of many verdicts some are false
+//! all the same, and how many are to be expected is said beside them.
 
 use serde::Serialize;
 
@@ -34,13 +35,13 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Every round has it faster.
+    /// Every round has it faster, and the middle one by more than a few per cent.
     Faster,
-    /// Every round has it slower.
+    /// Every round has it slower, and the middle one by more than a few per cent.
     Slower,
     /// Every round has the two within a few per cent.
     Equal,
-    /// Rounds contradict each other: the machine is too noisy to tell.
+    /// Rounds contradict each other, or differ by more than what they show: the machine is too noisy to tell.
     TooNoisy,
     /// Fewer rounds than a verdict needs.
     TooFewRounds,
@@ -57,6 +58,8 @@ pub struct Ratio {
     pub least: f64,
     /// The largest.
     pub most: f64,
+    /// How many rounds there are a ratio of.
+    pub rounds: usize,
     /// What that says.
     pub verdict: Verdict,
 }
@@ -81,24 +84,33 @@ impl Summary {
 }
 
 impl Ratio {
-    /// Compares; nothing without ratios.
+    /// Compares; nothing without ratios. A round in which nothing was moved has none, and counts for no verdict.
     #[must_use]
     pub fn of(ratios: &[f64]) -> Option<Self> {
-        let summary = Summary::of(ratios)?;
+        let finite = sorted(ratios);
+        let summary = Summary::of(&finite)?;
         let Summary { median, least, most, .. } = summary;
         let margin = EQUAL_PERCENT / 100.0;
-        let verdict = if ratios.len() < ROUNDS_FOR_VERDICT {
+        let rounds = finite.len();
+        let verdict = if rounds < ROUNDS_FOR_VERDICT {
             Verdict::TooFewRounds
         } else if least >= 1.0 - margin && most <= 1.0 + margin {
             Verdict::Equal
-        } else if least > 1.0 {
+        } else if least > 1.0 && median > 1.0 + margin {
             Verdict::Faster
-        } else if most < 1.0 {
+        } else if most < 1.0 && median < 1.0 - margin {
             Verdict::Slower
         } else {
             Verdict::TooNoisy
         };
-        Some(Self { median, least, most, verdict })
+        Some(Self { median, least, most, rounds, verdict })
+    }
+
+    /// With which probability the range misses the true median, so that what stands on it is false.
+    #[must_use]
+    pub fn chance_of_error(&self) -> f64 {
+        let halvings = i32::try_from(self.rounds.saturating_sub(1)).unwrap_or(i32::MAX);
+        0.5f64.powi(halvings)
     }
 }
 
@@ -159,6 +171,27 @@ mod tests {
         assert_eq!(verdict(&[0.5, 0.6, 0.7, 0.8, 0.99]), Verdict::Slower);
         assert_eq!(verdict(&[1.02, 0.99, 1.0, 1.04, 0.96]), Verdict::Equal);
         assert_eq!(verdict(&[2.0, 2.1, 1.9, 2.0, 0.9]), Verdict::TooNoisy);
+    }
+
+    /// All on one side by a hair's breadth is what a coin does now and then; that is not called faster.
+    #[test]
+    fn a_verdict_needs_more_than_a_few_per_cent() {
+        let verdict = |ratios: &[f64]| Ratio::of(ratios).unwrap().verdict;
+        assert_eq!(verdict(&[1.01, 1.02, 1.03, 1.04, 1.08]), Verdict::TooNoisy);
+        assert_eq!(verdict(&[0.99, 0.98, 0.97, 0.96, 0.92]), Verdict::TooNoisy);
+        assert_eq!(verdict(&[1.01, 1.02, 1.06, 1.07, 1.08]), Verdict::Faster);
+    }
+
+    /// A round in which a target moved nothing gives no ratio; four that are left are too few.
+    #[test]
+    #[allow(clippy::float_cmp)] // powers of two are exact
+    fn rounds_without_a_ratio_do_not_count() {
+        for gap in [f64::NAN, f64::INFINITY] {
+            let ratio = Ratio::of(&[2.0, 2.1, gap, 1.9, 2.0]).unwrap();
+            assert_eq!((ratio.rounds, ratio.verdict), (4, Verdict::TooFewRounds));
+        }
+        assert_eq!(Ratio::of(&[2.0; 5]).unwrap().chance_of_error(), 0.0625);
+        assert_eq!(Ratio::of(&[f64::NAN]), None);
     }
 
     /// With one server at full speed from c I/Os on, throughput is N / (N + c - 1) of the most, and power is greatest

@@ -66,6 +66,8 @@ pub struct Target {
     pub way: Path,
     /// The part that is used, from its beginning.
     pub working_set: Bytes,
+    /// I/Os past the page cache are whole multiples of this.
+    pub unit: Bytes,
     /// Caches in front of it.
     pub caches: Vec<Cache>,
     /// Whether all of that part is written once before it is measured.
@@ -127,6 +129,7 @@ mod tests {
             path: TargetPath::File { path: "/x".to_owned() },
             way: Path::Buffered,
             working_set,
+            unit: Bytes(512),
             caches: vec![Cache { what: "the page cache".to_owned(), size }],
             is_filled: true,
         }

@@ -22,10 +22,18 @@ use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
 const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 /// `BLKIOOPT` of `linux/fs.h`.
 const BLKIOOPT: libc::c_ulong = 0x1279;
+/// `LOOP_GET_STATUS64` of `linux/loop.h`.
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
+/// `struct loop_info64` in 64-bit words, of which the first two are the device and the inode of the file.
+const LOOP_INFO_WORDS: usize = 29;
 /// One engine block, as the geometry states it.
 const BLOCK: u32 = 4096;
 const SECTOR: u32 = 512;
 
+const _: () = assert!(
+    LOOP_INFO_WORDS * 8 == 5 * 8 + 4 * 4 + 64 + 64 + 32 + 2 * 8,
+    "five numbers, four short ones, two names, a key and two more numbers"
+);
 const _: () =
     assert!(BLOCK as u64 == BLOCK_BYTES && SECTOR as u64 == SECTOR_BYTES, "the same units as the engine's");
 
@@ -222,6 +230,32 @@ fn ioctl_u32(fd: impl AsFd, request: libc::c_ulong) -> io::Result<u32> {
     // SAFETY: the request writes one 32-bit number, to the variable that lives for the call.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut value) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// A file, by the numbers of its file system and of itself: the same whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileNumber {
+    device: u64,
+    inode: u64,
+}
+
+impl FileNumber {
+    pub(crate) fn of(status: &Statx) -> Self {
+        let device = rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor);
+        Self { device, inode: status.stx_ino }
+    }
+
+    /// The file that a loop device shows, as the kernel has it.
+    pub(crate) fn under_loop(fd: impl AsFd) -> io::Result<Self> {
+        let mut words = [0u64; LOOP_INFO_WORDS];
+        // SAFETY: the request writes one `loop_info64`, which is as long as the array that lives for the call.
+        let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), LOOP_GET_STATUS64, words.as_mut_ptr()) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let [device, inode, ..] = words;
+        Ok(Self { device, inode })
+    }
 }
 
 #[cfg(test)]

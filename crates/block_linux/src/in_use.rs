@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use crate::geometry::{self, DeviceNumber, Kind};
+use crate::geometry::{self, DeviceNumber, FileNumber, Kind};
 
 /// A use that forbids to take a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn in_use(path: &Path) -> io::Result<Option<InUse>> {
     let mut by = Vec::new();
     match geometry::kind(&status) {
         Some(Kind::Block(number)) => uses_of_disk(number, &mut by),
-        Some(Kind::File) => uses_of_file(&path, &mut by),
+        Some(Kind::File) => uses_of_file(FileNumber::of(&status), &mut by),
         None => {}
     }
     Ok(if by.is_empty() { None } else { Some(InUse { by }) })
@@ -94,14 +94,24 @@ fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
     }
 }
 
-fn uses_of_file(path: &Path, by: &mut Vec<Use>) {
-    by.extend(swaps().iter().filter(|swap| *swap == path).map(|_| Use::Swap));
+fn uses_of_file(file: FileNumber, by: &mut Vec<Use>) {
+    let is_it = |path: &PathBuf| number_at(path) == Some(file);
+    by.extend(swaps().iter().filter(|swap| is_it(swap)).map(|_| Use::Swap));
     for device in names(Path::new("/sys/block")) {
         let backing = Path::new("/sys/block").join(&device).join("loop/backing_file");
-        if geometry::attribute(&backing).is_some_and(|file| Path::new(&file) == path) {
+        let Some(name) = geometry::attribute(&backing) else { continue };
+        // The name is that of the file when it was attached, in the mounts of whoever did it. The kernel knows the file
+        // itself, and tells whoever may open the device.
+        let told = fs::File::open(Path::new("/dev").join(&device)).and_then(FileNumber::under_loop);
+        if told.ok().or_else(|| number_at(Path::new(&name))) == Some(file) {
             by.push(Use::Loop { device });
         }
     }
+}
+
+fn number_at(path: &Path) -> Option<FileNumber> {
+    let status = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
+    Some(FileNumber::of(&status))
 }
 
 /// A disk's folder in sysfs, and those of its partitions.

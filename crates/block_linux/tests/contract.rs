@@ -272,7 +272,13 @@ fn a_mounted_disk_is_named_with_its_mount_point_and_not_opened() {
     let Some(disk) = LoopDevice::new(&file) else { return };
     assert_eq!(in_use(&disk.0).unwrap(), None);
     let name = disk.0.file_name().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(in_use(&file).unwrap().unwrap().by, vec![Use::Loop { device: name }]);
+    assert_eq!(in_use(&file).unwrap().unwrap().by, vec![Use::Loop { device: name.clone() }]);
+    // The same file by a second name, and by that alone.
+    let second = folder.path().join("second");
+    std::fs::hard_link(&file, &second).unwrap();
+    assert_eq!(in_use(&second).unwrap().unwrap().by, vec![Use::Loop { device: name.clone() }]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(in_use(&second).unwrap().unwrap().by, vec![Use::Loop { device: name }]);
     if tool("mkfs.ext4", &["-q", disk.0.to_str().unwrap()]).is_none() {
         return println!("skipped: no mkfs.ext4");
     }

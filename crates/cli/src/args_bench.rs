@@ -49,10 +49,11 @@ pub(crate) struct BenchArguments {
     /// Other workers than those of the profiles, each with its own part of the target and its own outstanding I/Os
     #[arg(long, value_name = "N")]
     pub workers: Option<u32>,
-    /// Go through the page cache of this machine
+    /// Go through the page cache of this machine; I/Os are carried by io_uring then, and by libaio one after another where
+    /// the system refuses it
     #[arg(long)]
     pub buffered: bool,
-    /// What carries I/Os to devices and files; with io_uring, fio 3.33 sends more flushes than it is asked for
+    /// What carries I/Os to devices and files past the page cache; with io_uring, fio 3.33 sends more flushes than it is asked for
     #[arg(long, value_enum, default_value = "libaio", hide_short_help = true, value_name = "ENGINE")]
     pub engine: EngineWord,
     /// Do not write the targets once before they are measured; reads of what was never written may cost nothing

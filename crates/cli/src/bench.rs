@@ -10,6 +10,7 @@ mod generator;
 mod machine;
 mod nbd;
 mod progress;
+mod reports;
 mod target;
 mod view;
 
@@ -20,17 +21,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dolmen_api::ExitCode;
 use dolmen_bench::{
-    Ending, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, page, profiles_named,
-    read_profiles, step_job, table,
+    Ending, Engine, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, page,
+    profiles_named, read_profiles, step_job, table,
 };
-use dolmen_block_linux::{Runtime, RuntimeConfig};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use dolmen_block_linux::{DriverChoice, Runtime, RuntimeConfig};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::consent::consent;
 pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
 use self::machine::{machine, seconds_since_1970};
 use self::progress::Progress;
+use self::reports::{Rehearsal, Reports, leads_to_results, paths_of};
 use self::target::{Looker, Prepared};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
@@ -56,16 +58,15 @@ pub(crate) fn run(
     out: &mut Out<'_>,
 ) -> Result<ExitCode, CliError> {
     let profiles = profiles_of(arguments)?;
-    for path in [&arguments.json, &arguments.csv, &arguments.html].into_iter().flatten() {
-        let tried = file::try_to_write(path);
-        tried.map_err(|source| CliError::Write { path: path.clone(), source })?;
-    }
+    let rehearsal = if arguments.dry_run { Rehearsal::Ask } else { Rehearsal::Make };
+    let reports = Reports::check(&paths_of(&[&arguments.json, &arguments.csv, &arguments.html]), rehearsal)?;
     let installed = Installed::ask()?;
     let runtime = Runtime::new(RuntimeConfig::MODEST)?;
     let looker = Looker { arguments, profiles: &profiles, runtime: &runtime, client };
     let mut prepared = look_at(&looker, arguments)?;
     let mut plan =
         Plan { targets: targets(&prepared), profiles: profiles.clone(), settings: settings(arguments) };
+    reports.spare(&plan.targets)?;
     check(&plan, &installed)?;
     if arguments.dry_run {
         match format {
@@ -148,6 +149,15 @@ fn settings(arguments: &BenchArguments) -> Settings {
         rounds: arguments.rounds.unwrap_or(usual),
         flush: arguments.flush,
         engine: arguments.engine.engine(),
+        buffered: buffered_engine(),
+    }
+}
+
+/// Through the page cache libaio does one I/O after another, so that io_uring carries them wherever the system allows it.
+fn buffered_engine() -> Engine {
+    match Runtime::new(RuntimeConfig { driver: DriverChoice::Uring, ..RuntimeConfig::MODEST }) {
+        Ok(_) => Engine::IoUring,
+        Err(_) => Engine::Libaio,
     }
 }
 
@@ -175,7 +185,7 @@ fn look_at(looker: &Looker<'_>, arguments: &BenchArguments) -> Result<Vec<Prepar
 fn check(plan: &Plan, installed: &Installed) -> Result<(), BenchError> {
     plan.check()?;
     for target in &plan.targets {
-        installed.check(plan.settings.engine.for_way(target.way), &target.name)?;
+        installed.check(plan.settings.engine_for(target.way), &target.name)?;
     }
     for step in plan.steps().iter().take(plan.targets.len()) {
         step_job(plan, step)?;
@@ -192,7 +202,7 @@ struct Signals {
 impl Signals {
     fn heed() -> Result<Self, BenchError> {
         let signals = Self { came: Arc::default(), which: Arc::default() };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             let number = usize::try_from(signal).unwrap_or(0);
             signal_hook::flag::register_usize(signal, Arc::clone(&signals.which), number)
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&signals.came)))
@@ -286,7 +296,13 @@ fn write(
     out: &mut Out<'_>,
 ) -> Result<(), CliError> {
     let Some(path) = path else { return Ok(()) };
-    let written = std::fs::write(path, make()?);
+    let text = make()?;
+    if leads_to_results(path) {
+        // Opened anew, a file would lose what the results have put into it.
+        out.show(&text);
+        return Ok(());
+    }
+    let written = std::fs::write(path, text);
     written.map_err(|source| CliError::Write { path: path.to_path_buf(), source })?;
     out.tell(format_args!("{what} is in {}", path.display()));
     Ok(())

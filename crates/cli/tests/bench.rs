@@ -107,6 +107,19 @@ fn a_folder_is_measured_and_left_as_it_was() {
     assert!(stage.is_clean());
 }
 
+/// A report that goes where the results go stands behind them, also where that is a file.
+#[test]
+fn a_report_among_the_results_overwrites_none_of_them() {
+    let stage = Stage::with(&Play::Answers);
+    let results = fs::File::create(stage.path("results")).unwrap();
+    let mut command = stage.command(&format!("./data {SHORT} --csv /dev/stdout"));
+    let output = command.stdout(results).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let results = fs::read_to_string(stage.path("results")).unwrap();
+    let (table, csv) = results.split_once("profile,target,flush,").unwrap();
+    assert!(table.starts_with("Restore (restore)") && csv.lines().count() == 5, "{results}");
+}
+
 /// With `-n` nothing is written, not even the file in a folder.
 #[test]
 fn a_dry_run_tells_what_would_be_done() {
@@ -142,7 +155,7 @@ fn stop(child: &Child, signal: Signal) {
 /// A signal ends fio, removes the file, keeps what was measured, and ends the process as signals do.
 #[test]
 fn a_signal_keeps_what_was_measured_and_clears_away_the_rest() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let stage = Stage::with(&Play::StallsAtThird);
         let mut command = stage.command(&format!("./data {SHORT} --json part.json"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -161,6 +174,28 @@ fn a_signal_keeps_what_was_measured_and_clears_away_the_rest() {
         assert!(text(&output.stdout).contains("interrupted"));
         assert!(stage.is_clean());
     }
+}
+
+/// Whoever ends the command by force ends fio with it: nothing writes to a target that nobody holds any more.
+#[test]
+fn fio_does_not_outlive_the_command() {
+    let Some(setpriv) =
+        ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|path| Path::new(path).exists())
+    else {
+        return println!("skipped: no setpriv");
+    };
+    let stage = Stage::with(&Play::StallsAtThird);
+    std::os::unix::fs::symlink(setpriv, stage.path("bin/setpriv")).unwrap();
+    let mut child = stage.command(&format!("./data {SHORT}")).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(|| fs::read_to_string(stage.path("count")).is_ok_and(|text| text.lines().count() == 3));
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let fio = fs::read_to_string(children).unwrap().trim().to_owned();
+    assert!(fio.parse::<u32>().is_ok(), "one process makes the load: {fio:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // It is gone, or dead and not yet waited for.
+    let state = || fs::read_to_string(format!("/proc/{fio}/stat"));
+    wait_for(|| state().map_or(true, |state| state.contains(") Z ")));
 }
 
 #[test]
@@ -196,6 +231,20 @@ fn data_is_not_overwritten_without_its_name() {
     let reading = stage.run("./precious -p streaming --runtime 1 --rounds 1 --outstanding 1");
     assert_eq!(reading.status.code(), Some(0), "{}", text(&reading.stderr));
     assert_eq!(fs::read(&file).unwrap(), vec![7; 8 << 20]);
+    // Where the data is makes no difference: behind zeros, between zeros, in the last block.
+    for (size, at) in
+        [(8 << 20, 1 << 20), (8 << 20, 4 << 20), (1 << 20, (1 << 20) - 1), (12 << 20, (12 << 20) - 1)]
+    {
+        let mut bytes: Vec<u8> = vec![0; size];
+        bytes[at] = 7;
+        fs::write(stage.path("hidden"), &bytes).unwrap();
+        let refused =
+            stage.run("./hidden --size 12M --runtime 1 --ramp 0 --rounds 1 --outstanding 1 -p restore");
+        let messages = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(73), "{size} {at}: {messages}");
+        assert!(messages.contains(&format!("first at byte {at}")), "{messages}");
+        assert!(fs::read(stage.path("hidden")).unwrap() == bytes);
+    }
     let named = stage.run(&format!("./precious {SHORT} --destroy=./precious"));
     assert_eq!(named.status.code(), Some(0), "{}", text(&named.stderr));
     assert!(file.exists(), "what was there before stays there");
@@ -211,6 +260,7 @@ fn bad_input_is_refused_with_the_reason() {
     fs::write(stage.path("image"), [0xff; 64]).unwrap();
     let locked = fs::File::create(stage.path("locked")).unwrap();
     locked.set_len(8 << 20).unwrap();
+    std::os::unix::fs::symlink("locked", stage.path("link")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for (words, code, needle) in [
         ("", 2, "<TARGET>..."),
@@ -228,6 +278,10 @@ fn bad_input_is_refused_with_the_reason() {
         ("./data --profiles nowhere.toml", 2, "reading the profiles in nowhere.toml failed"),
         ("./data --profiles image", 2, "stream did not contain valid UTF-8"),
         ("./data --json /nowhere/x", 74, "writing /nowhere/x failed"),
+        ("./data --csv ./locked --html locked", 2, "would be written over the report in ./locked"),
+        ("./made --json ./data/../made", 2, "would be written over the target ./made"),
+        ("./locked -p streaming --json link", 2, "would be written over the target ./locked"),
+        ("./data --html /dev/zero", 2, "would be written over a device"),
         ("./data ./data", 2, "./data is the same target as ./data"),
         ("./image --size 1M", 2, "has 0 B to work on"),
         ("./locked --size 1M", 75, "in use by another process"),

@@ -78,8 +78,7 @@ pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, L
         return Ok(Contents::Empty);
     }
     if capacity.0 < METADATA_AT + BACK_SEARCH_BYTES {
-        let front = read_bytes(seams, device, 0, capacity.0.min(PROBE_BYTES) / 4096 * 4096).await?;
-        return Ok(signature_of(&front, &[], capacity).map_or(Contents::Empty, Contents::Foreign));
+        return look_at_all(seams, device, capacity).await;
     }
     let mut found = Found::default();
     let mut first_error = None;
@@ -112,6 +111,30 @@ pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, L
     let tail_at = capacity.0 - PROBE_BYTES;
     let tail = read_bytes(seams, device, tail_at, PROBE_BYTES).await?;
     Ok(signature_of(&front, &tail, capacity).map_or(Contents::Empty, Contents::Foreign))
+}
+
+/// Reads every byte of a device that is too small to be a member: what its ends show has a name, and a first mebibyte
+/// of zeros says nothing of what follows.
+async fn look_at_all(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    capacity: Bytes,
+) -> Result<Contents, LabelIoError> {
+    let length = capacity.0.min(PROBE_BYTES);
+    let front = read_bytes(seams, device, 0, length).await?;
+    let tail = read_bytes(seams, device, capacity.0 - length, length).await?;
+    if let Some(known @ Foreign::Known { .. }) = signature_of(&front, &tail, capacity) {
+        return Ok(Contents::Foreign(known));
+    }
+    let mut at = 0;
+    while at < capacity.0 {
+        let piece = read_bytes(seams, device, at, PROBE_BYTES.min(capacity.0 - at)).await?;
+        if let Some(index) = piece.iter().position(|byte| *byte != 0) {
+            return Ok(Contents::Foreign(Foreign::Unknown { at: at + index as u64 }));
+        }
+        at += piece.len() as u64;
+    }
+    Ok(Contents::Empty)
 }
 
 #[derive(Default)]

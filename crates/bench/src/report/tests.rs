@@ -113,7 +113,17 @@ fn targets_are_compared_round_by_round() {
     }
     plan.settings.rounds = 2;
     let short = report(&plan, |_| 2.0);
-    assert!(short.warnings.iter().any(|warning| warning.starts_with("too few rounds to say which")));
+    let warns = |report: &Report, text: &str| report.warnings.iter().any(|warning| warning.contains(text));
+    assert!(warns(
+        &short,
+        "too few rounds to say which target is faster in 36 of 36 comparisons; --rounds 5"
+    ));
+    // 36 comparisons, each wrong with 1/16.
+    assert!(warns(
+        &steady,
+        "36 of 36 comparisons have a verdict; chance alone makes up to 2.2 of them false"
+    ));
+    assert!(!warns(&noisy, "chance alone") && !warns(&short, "chance alone"));
 }
 
 /// All the rates are the same here, so that every curve is full from its first point on.
@@ -155,6 +165,18 @@ fn an_interrupted_run_keeps_what_it_has() {
     assert!(!report.is_complete && report.warnings[0].starts_with("interrupted"));
     assert_eq!(report.points.len(), 5);
     assert!(page::render(&report).contains("interrupted"));
+}
+
+/// Whoever asked for enough rounds and then stopped is not told to ask for as many.
+#[test]
+fn an_interrupted_run_is_not_told_to_ask_for_more_rounds() {
+    let mut plan = plan(&["restore"]);
+    plan.settings.rounds = 5;
+    let mut generator = Recorded { stops_after: 50, ..recorded(FILE, "") };
+    let outcome = measure(&plan, &[], &mut generator, &mut |_| {});
+    let report = Report::new(&plan, outcome.runs, facts(Ending::Interrupted, outcome.idle));
+    let few = report.warnings.iter().find(|warning| warning.starts_with("too few rounds")).unwrap();
+    assert!(few.ends_with("the run ended before 5 of them were done"), "{few}");
 }
 
 /// A target is written once, piece by piece and without a gap, before anything is measured.

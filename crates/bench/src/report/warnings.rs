@@ -60,18 +60,40 @@ fn too_many_flushes(report: &Report, target: &TargetDocument) -> Option<String> 
     ))
 }
 
-fn verdicts(report: &Report) -> Option<String> {
-    let count = |verdict: Verdict| {
-        report.comparisons.iter().filter(|comparison| comparison.ratio.verdict == verdict).count()
+fn verdicts(report: &Report) -> Vec<String> {
+    let count = |verdicts: &[Verdict]| {
+        report.comparisons.iter().filter(|comparison| verdicts.contains(&comparison.ratio.verdict)).count()
     };
-    let (few, noisy, all) =
-        (count(Verdict::TooFewRounds), count(Verdict::TooNoisy), report.comparisons.len());
+    let all = report.comparisons.len();
+    let mut said = Vec::new();
+    let few = count(&[Verdict::TooFewRounds]);
     if few > 0 {
-        return Some(format!(
-            "too few rounds to say which target is faster; --rounds {ROUNDS_FOR_VERDICT} or more is needed"
+        said.push(format!(
+            "too few rounds to say which target is faster in {few} of {all} comparisons; {}",
+            why_few(report)
         ));
     }
-    (noisy > 0).then(|| {
-        format!("the machine was too noisy to tell targets apart in {noisy} of {all} comparisons; more --rounds or a longer --runtime may help")
-    })
+    let noisy = count(&[Verdict::TooNoisy]);
+    if noisy > 0 {
+        said.push(format!("the machine was too noisy to tell targets apart in {noisy} of {all} comparisons; more --rounds or a longer --runtime may help"));
+    }
+    let judged = count(&[Verdict::Faster, Verdict::Slower, Verdict::Equal]);
+    if judged > 0 {
+        let could = [Verdict::Faster, Verdict::Slower, Verdict::Equal, Verdict::TooNoisy];
+        let tried = report.comparisons.iter().filter(|comparison| could.contains(&comparison.ratio.verdict));
+        let expected: f64 = tried.map(|comparison| comparison.ratio.chance_of_error()).sum();
+        said.push(format!("{judged} of {all} comparisons have a verdict; chance alone makes up to {expected:.1} of them false, fewer with more --rounds"));
+    }
+    said
+}
+
+/// Why rounds are missing: they were not asked for, not come to, or brought nothing.
+fn why_few(report: &Report) -> String {
+    if usize::try_from(report.rounds).is_ok_and(|rounds| rounds < ROUNDS_FOR_VERDICT) {
+        format!("--rounds {ROUNDS_FOR_VERDICT} or more is needed")
+    } else if report.is_complete {
+        format!("a round in which a target moved nothing does not count, and {ROUNDS_FOR_VERDICT} are needed")
+    } else {
+        format!("the run ended before {ROUNDS_FOR_VERDICT} of them were done")
+    }
 }

@@ -42,6 +42,7 @@ mod tests {
             path: TargetPath::File { path: name.to_owned() },
             way: Path::Direct,
             working_set: Bytes::mib(1),
+            unit: Bytes(512),
             caches: Vec::new(),
             is_filled: true,
         };

@@ -144,6 +144,22 @@ pub(crate) enum BenchError {
         /// What the system said.
         source: io::Error,
     },
+    /// A report cannot be written.
+    #[error("writing {} failed", path.display())]
+    Report {
+        /// Where to.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A report would destroy something.
+    #[error("the report for {} would be written over {what}; nothing was written", path.display())]
+    ReportOver {
+        /// Where to.
+        path: PathBuf,
+        /// What is there.
+        what: String,
+    },
     /// One target under two names.
     #[error("{second} is the same target as {first}; each is named once")]
     Twice {
@@ -195,6 +211,7 @@ impl BenchError {
             | Self::ReadOnly { .. }
             | Self::NoFlush { .. }
             | Self::Twice { .. }
+            | Self::ReportOver { .. }
             | Self::Profile(_)
             | Self::File(_)
             | Self::Nonsense { .. }
@@ -213,6 +230,7 @@ impl BenchError {
             Self::Spawn { .. }
             | Self::Ended { .. }
             | Self::Halted { .. }
+            | Self::Report { .. }
             | Self::Content { .. }
             | Self::NoRoom { .. } => ExitCode::Io,
         }
@@ -242,6 +260,7 @@ impl BenchError {
             Self::NoFlush { .. } => "measure without flushes, with --flush none",
             Self::NoRoom { .. } => "make room, or use less with --size",
             Self::Nbd(error) => return error.hint().map(str::to_owned),
+            Self::ReportOver { .. } => "name a file of its own for each report",
             Self::Read { .. } => "name a text file with profiles; docs/bench.md shows one",
             Self::Spawn { .. }
             | Self::Ended { .. }
@@ -252,6 +271,7 @@ impl BenchError {
             | Self::Open(_)
             | Self::Runtime(_)
             | Self::Make { .. }
+            | Self::Report { .. }
             | Self::Twice { .. }
             | Self::Profile(_)
             | Self::File(_)

@@ -1,10 +1,11 @@
 //! The file that is made where a target has none of its own, and that goes away again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use dolmen_units::Bytes;
-use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
+use dolmen_units::{Bytes, SECTOR_BYTES};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, StatxFlags, fallocate, statvfs, statx};
 use rustix::io::Errno;
 
 use super::error::BenchError;
@@ -54,6 +55,15 @@ pub(crate) fn check_room(folder: &Path, size: Bytes, target: &str) -> Result<(),
     }
 }
 
+/// Whether what a file does not have yet of its first bytes fits: blocks of a sparse file are allocated when they are
+/// written.
+pub(crate) fn check_growth(path: &Path, used: Bytes, target: &str) -> Result<(), BenchError> {
+    let looked = std::fs::metadata(path);
+    let status = looked.map_err(|source| BenchError::Look { target: target.to_owned(), source })?;
+    let allocated = status.blocks().saturating_mul(SECTOR_BYTES);
+    check_room(path.parent().unwrap_or(Path::new("/")), Bytes(used.0.saturating_sub(allocated)), target)
+}
+
 fn free(folder: &Path) -> Result<Bytes, BenchError> {
     let looked = statvfs(folder);
     let status = looked
@@ -76,16 +86,29 @@ pub(crate) fn takes_direct(path: &Path) -> Result<bool, Errno> {
     }
 }
 
-/// Opens a file that is to be written by a report, so that an hour is not spent for one that cannot be.
-pub(crate) fn try_to_write(path: &Path) -> std::io::Result<()> {
-    let was_there = path.exists();
-    OpenOptions::new().write(true).create(true).truncate(false).open(path).map(|file: File| drop(file))?;
-    if was_there { Ok(()) } else { std::fs::remove_file(path) }
+/// What reads and writes of a file past the page cache have to be whole multiples of; one byte where the kernel is too old
+/// to tell (statx(2), `stx_dio_offset_align`).
+pub(crate) fn direct_unit(path: &Path) -> Result<Bytes, Errno> {
+    let status = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN)?;
+    let is_told = status.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    Ok(Bytes(if is_told { u64::from(status.stx_dio_offset_align.max(1)) } else { 1 }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A sparse file larger than its file system has room to grow only as far as there is room.
+    #[test]
+    fn a_sparse_file_needs_room_for_what_it_does_not_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        std::fs::write(&path, [7; 8192]).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 43).unwrap();
+        check_growth(&path, Bytes(8192), "x").unwrap();
+        let error = check_growth(&path, Bytes(1 << 60), "x").unwrap_err();
+        assert!(matches!(error, BenchError::NoRoom { .. }), "{error}");
+    }
 
     #[test]
     fn an_own_file_goes_away_and_replaces_nothing() {

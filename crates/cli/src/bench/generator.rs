@@ -16,6 +16,9 @@ use super::machine::Processors;
 use crate::jobs::Pace;
 
 const FIO: &str = "fio";
+/// Of util-linux: starts a program that the kernel ends when the one that started it is gone.
+const LEASH: &str = "setpriv";
+const LEASH_WORDS: [&str; 3] = ["--pdeathsig", "KILL", "--"];
 /// How often the process and the signals are looked at.
 const PACE: Pace = Pace { pause: Duration::from_millis(20) };
 /// Looks at a process that was asked to end, before it is ended by force: five seconds.
@@ -65,10 +68,19 @@ fn said_by(option: &str) -> Result<String, BenchError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Whether `fio` can be started so that it does not outlive this process: tried with a question that it answers at once.
+fn has_leash() -> bool {
+    let mut command = Command::new(LEASH);
+    command.args(LEASH_WORDS).args([FIO, "--version"]);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// Starts `fio` for each order.
 pub(crate) struct Fio {
     folder: tempfile::TempDir,
     is_stopped: Arc<AtomicBool>,
+    has_leash: bool,
 }
 
 impl Fio {
@@ -76,13 +88,21 @@ impl Fio {
     pub(crate) fn new(is_stopped: Arc<AtomicBool>) -> Result<Self, BenchError> {
         let made = tempfile::Builder::new().prefix("dolmen-bench-").tempdir();
         let folder = made.map_err(|source| BenchError::Make { path: std::env::temp_dir(), source })?;
-        Ok(Self { folder, is_stopped })
+        Ok(Self { folder, is_stopped, has_leash: has_leash() })
     }
 
     fn start(&self, job: &str) -> io::Result<Child> {
         let folder = self.folder.path();
         fs::write(folder.join(JOB_FILE), job)?;
-        Command::new(FIO)
+        // A load that outlived this process would write to a target that nobody holds any more.
+        let mut command = if self.has_leash {
+            let mut command = Command::new(LEASH);
+            command.args(LEASH_WORDS).arg(FIO);
+            command
+        } else {
+            Command::new(FIO)
+        };
+        command
             .args(["--output-format=json", JOB_FILE])
             .current_dir(folder)
             .env("LC_ALL", "C")

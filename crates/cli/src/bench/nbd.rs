@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -183,16 +183,26 @@ impl Address {
                 Session { address: self, stream }.look()
             }
             Server::Tcp(host, port) => {
-                let mut found = (host.as_str(), *port).to_socket_addrs().map_err(refused)?;
-                let none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-                let place = found.next().ok_or_else(|| refused(none()))?;
-                let stream = TcpStream::connect_timeout(&place, PATIENCE).map_err(refused)?;
+                let places = (host.as_str(), *port).to_socket_addrs().map_err(refused)?;
+                let stream = connected(places).map_err(refused)?;
                 stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
                 stream.set_write_timeout(Some(PATIENCE)).map_err(refused)?;
                 Session { address: self, stream }.look()
             }
         }
     }
+}
+
+/// Connects to the first address that answers: a host may have one of IPv6 at which nobody listens.
+fn connected(places: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for place in places {
+        match TcpStream::connect_timeout(&place, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 fn host_and_port(authority: &str) -> Option<(String, u16)> {
@@ -471,5 +481,17 @@ mod tests {
         assert!(message(long).contains("too long"));
         let endless = [greeting(), reply(option_reply::INFO, &[0; 3]).repeat(REPLIES_MAX)].concat();
         assert!(message(endless).contains("has no end"));
+    }
+
+    /// Of two addresses nobody listens at the first.
+    #[test]
+    fn each_address_of_a_host_is_tried() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let open = listener.local_addr().unwrap();
+        assert_eq!(connected([closed, open].into_iter()).unwrap().peer_addr().unwrap(), open);
+        let refused = connected([closed].into_iter()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(connected(std::iter::empty()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -14,7 +14,7 @@ use dolmen_disk::{Contents, look, signature_of};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use super::error::BenchError;
-use super::file::{OwnFile, check_room, takes_direct};
+use super::file::{OwnFile, check_growth, check_room, direct_unit, takes_direct};
 use super::machine::memory;
 use super::nbd::{Address, Server};
 use crate::args_bench::BenchArguments;
@@ -61,6 +61,7 @@ impl Prepared {
         let looked = takes_direct(&path);
         let is_direct =
             looked.map_err(|error| BenchError::Look { target: target.name.clone(), source: error.into() })?;
+        target.unit = unit_of(&target.name, &path)?;
         if !is_direct && target.way == Way::Direct {
             target.way = Way::Buffered;
             target.caches = caches_of_file(path.parent().unwrap_or(Path::new("/")), Way::Buffered);
@@ -136,6 +137,7 @@ impl Looker<'_> {
             path: TargetPath::Nbd { uri: uri.to_owned() },
             way: Way::Nbd,
             working_set: self.working_set(facts.size),
+            unit: Bytes(1),
             caches: vec![cache],
             is_filled: self.fills(),
         };
@@ -187,6 +189,7 @@ impl Looker<'_> {
             path: TargetPath::File { path: text_of(name, &path)? },
             way,
             working_set: size,
+            unit: Bytes(1),
             caches: caches_of_file(folder, way),
             // Nobody has written it yet; what was only allocated would be read as zeros from no disk.
             is_filled: true,
@@ -211,16 +214,20 @@ impl Looker<'_> {
         let options = OpenOptions { read_only: !is_changed, exclusive: is_changed, ..OpenOptions::default() };
         let device = LinuxDevice::open(&self.runtime.handle(), path, options)?;
         let capacity = device.geometry().capacity;
+        if writer.is_some() && !is_block {
+            check_growth(path, self.working_set(capacity), name)?;
+        }
         let holds = self.holds(name, &device)?;
         let looked = takes_direct(path);
         let is_direct =
             looked.map_err(|error| BenchError::Look { target: name.to_owned(), source: error.into() })?;
         let way = self.way(is_direct);
-        let (what, caches) = if is_block {
-            (format!("a block device of {capacity}"), caches_of_device(path, way))
+        let (what, caches, unit) = if is_block {
+            let unit = Bytes(u64::from(device.geometry().logical_block_bytes));
+            (format!("a block device of {capacity}"), caches_of_device(path, way), unit)
         } else {
             let folder = path.parent().unwrap_or(Path::new("/"));
-            (format!("a file of {capacity}"), caches_of_file(folder, way))
+            (format!("a file of {capacity}"), caches_of_file(folder, way), unit_of(name, path)?)
         };
         let target = Target {
             name: name.to_owned(),
@@ -228,6 +235,7 @@ impl Looker<'_> {
             path: TargetPath::File { path: text_of(name, path)? },
             way,
             working_set: self.working_set(capacity),
+            unit,
             caches,
             is_filled: self.fills(),
         };
@@ -272,6 +280,10 @@ impl Looker<'_> {
 
 fn canonical(name: &str, path: &Path) -> Result<PathBuf, BenchError> {
     fs::canonicalize(path).map_err(|source| BenchError::Look { target: name.to_owned(), source })
+}
+
+fn unit_of(name: &str, path: &Path) -> Result<Bytes, BenchError> {
+    direct_unit(path).map_err(|error| BenchError::Look { target: name.to_owned(), source: error.into() })
 }
 
 fn text_of(name: &str, path: &Path) -> Result<String, BenchError> {

@@ -51,7 +51,7 @@ impl PlanDocument {
             working_set_bytes: one.target.working_set.0,
             holds: one.holds.clone(),
             is_written_first: one.target.is_filled,
-            notes: one.target.notes(),
+            notes: plan.notes(&one.target),
         };
         let profile = |of: &Profile| PlannedProfile {
             name: of.name.clone(),
@@ -122,7 +122,7 @@ pub(crate) fn show_plan(plan: &Plan, prepared: &[Prepared], out: &mut Out<'_>) {
     let rounds = count(plan.settings.rounds.into(), "round", "rounds");
     out.line(format_args!("{steps} in {rounds}, about {time}"));
     for target in &plan.targets {
-        for note in target.notes() {
+        for note in plan.notes(target) {
             out.line(format_args!("{}: {note}", target.name));
         }
     }
