@@ -100,19 +100,42 @@ impl Shared {
         index: usize,
         knowledge: Knowledge,
     ) -> Result<Rc<Page>, SpaceError> {
-        if let Some(page) = row.page(column, index) {
-            return Ok(page);
+        loop {
+            if let Some(page) = row.page(column, index) {
+                return Ok(page);
+            }
+            if !row.is_formatted() {
+                return Ok(self.keep(row, column, index, Page::blank()));
+            }
+            // A turn that comes to nothing is one in which somebody else had the page or wrote it.
+            if let Some(page) = self.load_page(row, column, index, knowledge).await? {
+                return Ok(page);
+            }
         }
-        if !row.is_formatted() {
-            return Ok(self.keep(row, column, index, Page::blank()));
-        }
+    }
+
+    /// A page from its disks, whose copies are the same afterwards; `None` when it came into memory or was written meanwhile.
+    /// What was read may then be of the past, though every slot of it is sound: believed, it would bring an older table back,
+    /// and given to other copies, it would take the place of what a flush has covered.
+    async fn load_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        knowledge: Knowledge,
+    ) -> Result<Option<Rc<Page>>, SpaceError> {
+        let seals = row.seals.get();
+        let is_overtaken = || row.seals.get() != seals || row.page(column, index).is_some();
         let mut found = self.find_page(row, column, index).await;
+        if is_overtaken() {
+            return Ok(None);
+        }
         let believed = |copy: &&mut FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
         let newest = found.iter_mut().filter(believed).max_by_key(|copy| copy.generation());
         let Some((page, generation)) =
             newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true))
         else {
-            return self.no_page(row, column, index, &found);
+            return self.no_page(row, column, index, &found).map(Some);
         };
         // Its own copy has given its page away. The others are as good if they have the same one and both slots; a copy
         // that was torn in a write-back is mended by the next one, which recovery asks for.
@@ -122,11 +145,15 @@ impl Shared {
         found.retain(|copy| !chosen(copy) && !as_good(copy));
         if !found.is_empty() {
             let _turn = self.table_turn.take().await;
+            // Whoever had the turn before may have been a write-back of this very page.
+            if is_overtaken() {
+                return Ok(None);
+            }
             if !row.gone.get() {
                 self.heal_page(&found, row, column, index, &page).await;
             }
         }
-        Ok(self.keep(row, column, index, page))
+        Ok(Some(self.keep(row, column, index, page)))
     }
 
     /// What the table on the disks says of a block, beside the table in memory; damage when none can be believed, `None` when
@@ -321,6 +348,7 @@ impl Shared {
             for time in 1..=times {
                 let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                 let generation = page.seal(self.page_name(row, column, index), &mut buffer);
+                row.seals.set(row.seals.get() + 1);
                 if time == times {
                     page.sealed();
                 }

@@ -182,6 +182,8 @@ pub(crate) struct Row {
     /// Whether some page may be dirty.
     pub(crate) dirty: Cell<bool>,
     pub(crate) used: Cell<bool>,
+    /// Pages of its tables that were given to its disks since it came into memory: who reads one sees that it changed.
+    pub(crate) seals: Cell<u64>,
 }
 
 impl Row {
@@ -202,6 +204,7 @@ impl Row {
             gone: Cell::new(false),
             dirty: Cell::new(false),
             used: Cell::new(true),
+            seals: Cell::new(0),
         })
     }
 

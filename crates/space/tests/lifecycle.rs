@@ -2,12 +2,14 @@
 
 mod harness;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::{Durability, sleep};
+use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 use harness::{Bench, Lab, Outcome, check};
@@ -179,6 +181,76 @@ fn a_healed_copy_stands_by_itself() {
             lab.check_and_close(spaces).await
         })
         .unwrap();
+}
+
+/// How fast a disk is of which one read takes long: the one that comes after so many others, counted from when it is told.
+struct OneSlowRead(Cell<Option<usize>>);
+
+impl LatencyModel for OneSlowRead {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        let usual = SimpleLatency::FAST.latency(request, random);
+        if request.kind != CommandKind::Read {
+            return usual;
+        }
+        let left = self.0.get();
+        self.0.set(left.and_then(|left| left.checked_sub(1)));
+        if left == Some(0) { Duration::from_millis(200) } else { usual }
+    }
+}
+
+/// Two requests look for a page of a table at the same time, and one of them waits long for one slot of one copy. Meanwhile
+/// the other has the page, changes it, and it is written back twice. What the first one has seen by then is of two times, and
+/// nothing of it may go to a disk: the copy on the other disk stands by itself afterwards. Whichever read is the slow one.
+#[test]
+fn a_late_look_at_a_table_gives_nothing_old_to_other_copies() {
+    for slow in 0..8 {
+        let capacity = Bytes::mib(96);
+        let mut bench = Bench::new(31, 1, capacity);
+        let latency = Rc::new(OneSlowRead(Cell::new(None)));
+        let profile = DiskProfile { latency: Rc::clone(&latency) as _, ..DiskProfile::new(capacity) };
+        bench.disks.push(bench.world.add_disk("slow", profile));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+                lab.write(&space, 0, 1 << 20, 1).await?;
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                latency.0.set(Some(slow));
+                let (late, late_space) = (lab.clone(), Rc::clone(&space));
+                let look: harness::Boxed<Outcome> =
+                    Box::pin(async move { late.expect(&late_space, 0, 4096, 1).await });
+                let (other, pool) = (lab.clone(), Rc::clone(&spaces));
+                let write: harness::Boxed<Outcome> = Box::pin(async move {
+                    sleep(other.seams.clock.as_ref(), Duration::from_millis(5)).await;
+                    for block in 5..7 {
+                        other.write(&space, block * 4096, 4096, 2).await?;
+                        pool.pool().checkpoint().await?;
+                    }
+                    Ok(())
+                });
+                join_all([look, write]).await.into_iter().collect::<Outcome>()?;
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        bench
+            .run_in(bench.lab_with(|number| number == 0), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, 5 * 4096, 1).await?;
+                lab.expect(&space, 5 * 4096, 2 * 4096, 2).await?;
+                assert_eq!(spaces.counters().lost_pages, 0, "read {slow} was slow");
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("read {slow} was slow: {error}"));
+    }
 }
 
 /// A thin space on a pool that is too small: writes fail with no-space, everything else goes on, discards give room back.
