@@ -163,7 +163,7 @@ mod tests {
     fn every_bug_has_one_line_in_the_table() {
         let table = include_str!("../../../scripts/bugs.txt");
         let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        let mut named: Vec<&str> = lines.filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let mut named: Vec<&str> = lines.filter_map(|line| line.split('|').nth(1).map(str::trim)).collect();
         let mut known: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         named.sort_unstable();
         known.sort_unstable();
