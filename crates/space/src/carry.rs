@@ -14,17 +14,15 @@ use crate::error::SpaceError;
 use crate::format::PAGE_ENTRIES;
 use crate::locks::{Range, RangeGuard};
 use crate::record::stretches;
-use crate::recovery::{Claim, Covered, Restating, RowClaims, RowKey, encode_claims};
+use crate::recovery::{Claim, Restating, RowClaims, RowKey, encode_claims};
 use crate::row::Row;
 use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
 
-/// Parts of the log that are said again at once, one of so many. Each costs a flush and a mark.
-const PARTS: u64 = 96;
+/// Parts of the log that are said again at once, one of so many: a stretch of blocks that the log says in one piece may take
+/// ten times as much when each of its blocks has another stamp.
+const PARTS: u64 = 64;
 /// Bytes of the head of a stretch and of one state.
 const STRETCH_BYTES: u64 = 44;
-/// Bytes that a further block of a stretch is taken for: four where its neighbours are like it. Where each has another
-/// stamp it takes eleven times as much, and a part may be five times as long as it was meant to be.
-const BLOCK_BYTES_LIKELY: u64 = 10;
 
 /// A stretch of blocks that the log names.
 struct Named {
@@ -175,9 +173,7 @@ impl Shared {
         let mut bytes = 0;
         let mut end = 0;
         for record in named.chunk_by(|one, next| one.lsn == next.lsn) {
-            let size = |one: &Named| {
-                STRETCH_BYTES * (1 + claims_of(one)) + BLOCK_BYTES_LIKELY * u64::from(one.range.count)
-            };
+            let size = |one: &Named| STRETCH_BYTES * (1 + claims_of(one)) + 4 * u64::from(one.range.count);
             bytes += record.iter().map(size).sum::<u64>();
             if end > 0 && bytes > log.0 / PARTS {
                 break;
@@ -204,7 +200,7 @@ impl Shared {
         }
         let mut saying = Saying::default();
         for ((space, index), claims) in wanted {
-            for body in encode_claims(space, index, &claims, (Restating::Anew, Covered::Before)) {
+            for body in encode_claims(space, index, &claims, Restating::Anew) {
                 saying.say(self, &body).await?;
             }
         }
@@ -223,8 +219,6 @@ impl Shared {
         for one in part {
             wanted.entry(one.key).or_default().push(one);
         }
-        // What recovery decided was flushed with the tables; of what is said while writes go on, some may not be yet.
-        let covered = if self.recovering.get() { Covered::Before } else { Covered::ByTheNextFlush };
         let mut saying = Saying::default();
         for (key, stretches) in wanted {
             let Some((row, columns)) = homeless.get(&key) else { continue };
@@ -236,7 +230,7 @@ impl Shared {
             for one in stretches.into_iter().filter(|one| columns.contains(&one.column)) {
                 self.claims_of_tables(row, one, said, &mut claims);
             }
-            for body in encode_claims(row.space, row.index, &claims, (Restating::Again, covered)) {
+            for body in encode_claims(row.space, row.index, &claims, Restating::Again) {
                 saying.say(self, &body).await?;
             }
             self.note_dirty(row);
