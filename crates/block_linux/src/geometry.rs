@@ -202,7 +202,7 @@ fn zoning(text: Option<&str>) -> Zoning {
 }
 
 /// The folder with the queue: a partition's is the whole disk's.
-fn queue_owner(number: DeviceNumber) -> PathBuf {
+pub(crate) fn queue_owner(number: DeviceNumber) -> PathBuf {
     let own = number.sysfs();
     if own.join("partition").exists() {
         // The link leads to .../sda/sda1; the parent of what it leads to is the disk.
@@ -235,8 +235,8 @@ fn ioctl_u32(fd: impl AsFd, request: libc::c_ulong) -> io::Result<u32> {
 /// A file, by the numbers of its file system and of itself: the same whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileNumber {
-    device: u64,
-    inode: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 impl FileNumber {

@@ -10,6 +10,9 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::geometry::{self, DeviceNumber, FileNumber, Kind};
 
+/// The type, in the kernel's table of mounts, of the folder in which a daemon shows its spaces to loop devices.
+pub const SPACES_FILE_SYSTEM: &str = "fuse.dolmen";
+
 /// A use that forbids to take a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Use {
@@ -80,9 +83,8 @@ pub fn in_use(path: &Path) -> io::Result<Option<InUse>> {
 fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
     let folders = with_partitions(&number.sysfs());
     let numbers: BTreeSet<DeviceNumber> = folders.iter().filter_map(|folder| number_of(folder)).collect();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mounted = mounts.lines().filter_map(parse_mount).filter(|(number, _)| numbers.contains(number));
-    by.extend(mounted.map(|(_, at)| Use::Mounted { at }));
+    let mounted = mounts().into_iter().filter(|mount| numbers.contains(&mount.number));
+    by.extend(mounted.map(|mount| Use::Mounted { at: mount.at }));
     let swapped = swaps().into_iter().filter_map(|path| {
         let status = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
         geometry::kind(&status)
@@ -95,11 +97,15 @@ fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
 }
 
 fn uses_of_file(file: FileNumber, by: &mut Vec<Use>) {
+    let mounts = mounts();
     let is_it = |path: &PathBuf| number_at(path) == Some(file);
     by.extend(swaps().iter().filter(|swap| is_it(swap)).map(|_| Use::Swap));
     for device in names(Path::new("/sys/block")) {
         let backing = Path::new("/sys/block").join(&device).join("loop/backing_file");
         let Some(name) = geometry::attribute(&backing) else { continue };
+        if is_elsewhere_in_fuse(Path::new(&name), file, &mounts) {
+            continue;
+        }
         // The name is that of the file when it was attached, in the mounts of whoever did it. The kernel knows the file
         // itself, and tells whoever may open the device.
         let told = fs::File::open(Path::new("/dev").join(&device)).and_then(FileNumber::under_loop);
@@ -107,6 +113,29 @@ fn uses_of_file(file: FileNumber, by: &mut Vec<Use>) {
             by.push(Use::Loop { device });
         }
     }
+}
+
+/// Whether the file of a loop device is another one than `file`, on a file system that a process serves. To be told more,
+/// the kernel would ask that process, which may be gone or hang.
+fn is_elsewhere_in_fuse(name: &Path, file: FileNumber, mounts: &[Mount]) -> bool {
+    mount_of(name, mounts).is_some_and(|mount| {
+        mount.is_fuse() && rustix::fs::makedev(mount.number.major, mount.number.minor) != file.device
+    })
+}
+
+/// Whether a block device shows a space that a daemon of Dolmen, this one or another, attached here. Nobody is asked for
+/// it, so it is known of those whose daemon is gone, too.
+#[must_use]
+pub fn is_attached_space(path: &Path) -> bool {
+    let Ok(status) = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS) else {
+        return false;
+    };
+    let Some(Kind::Block(number)) = geometry::kind(&status) else { return false };
+    let Some(name) = geometry::attribute(&geometry::queue_owner(number).join("loop/backing_file")) else {
+        return false;
+    };
+    let mounts = mounts();
+    mount_of(Path::new(&name), &mounts).is_some_and(|mount| mount.file_system == SPACES_FILE_SYSTEM)
 }
 
 fn number_at(path: &Path) -> Option<FileNumber> {
@@ -137,11 +166,38 @@ fn parse_number(text: &str) -> Option<DeviceNumber> {
     Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
-/// The device and the mount point of a line of `mountinfo`.
-fn parse_mount(line: &str) -> Option<(DeviceNumber, PathBuf)> {
-    let mut fields = line.split(' ');
-    let number = parse_number(fields.nth(2)?)?;
-    Some((number, PathBuf::from(unescape(fields.nth(1)?))))
+/// A line of `mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mount {
+    number: DeviceNumber,
+    at: PathBuf,
+    file_system: String,
+}
+
+impl Mount {
+    fn is_fuse(&self) -> bool {
+        matches!(self.file_system.as_str(), "fuse" | "fuseblk") || self.file_system.starts_with("fuse.")
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split(' ');
+        let number = parse_number(fields.nth(2)?)?;
+        let at = PathBuf::from(unescape(fields.nth(1)?));
+        // Optional fields end with a hyphen.
+        let file_system = fields.skip_while(|field| *field != "-").nth(1)?.to_owned();
+        Some(Self { number, at, file_system })
+    }
+}
+
+fn mounts() -> Vec<Mount> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().filter_map(Mount::parse).collect()
+}
+
+/// The mount that a path leads to: of those at the longest part of it, the last covers the others.
+fn mount_of<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.at));
+    above.max_by_key(|mount| mount.at.components().count())
 }
 
 fn swaps() -> Vec<PathBuf> {
@@ -180,8 +236,33 @@ mod tests {
         let line =
             r"36 35 98:7 /root /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let number = DeviceNumber { major: 98, minor: 7 };
-        assert_eq!(parse_mount(line), Some((number, PathBuf::from(r"/mnt/a b\c"))));
-        assert_eq!(parse_mount("torn line"), None);
+        let mount = Mount { number, at: PathBuf::from(r"/mnt/a b\c"), file_system: "ext3".to_owned() };
+        assert_eq!(Mount::parse(line), Some(mount));
+        assert_eq!(Mount::parse("torn line"), None);
+        assert_eq!(Mount::parse("36 35 98:7 / /mnt rw"), None, "torn before the type");
+    }
+
+    #[test]
+    fn a_file_served_by_another_process_is_not_asked_for() {
+        // Scenario: the file of a loop device lies in a folder that a process serves, on a disk that is mounted over it,
+        // or beside it. Only in the first case is it known without a question that it is not the file wanted.
+        let mount = |minor, at: &str, file_system: &str| Mount {
+            number: DeviceNumber { major: 0, minor },
+            at: PathBuf::from(at),
+            file_system: file_system.to_owned(),
+        };
+        let mounts = [
+            mount(1, "/", "ext4"),
+            mount(2, "/run/spaces", "fuse.dolmen"),
+            mount(3, "/run/spaces/over", "fuseblk"),
+            mount(4, "/run/spaces/over", "xfs"),
+        ];
+        let wanted = FileNumber { device: rustix::fs::makedev(0, 1), inode: 12 };
+        let served = FileNumber { device: rustix::fs::makedev(0, 2), inode: 12 };
+        assert!(is_elsewhere_in_fuse(Path::new("/run/spaces/one"), wanted, &mounts));
+        assert!(!is_elsewhere_in_fuse(Path::new("/run/spaces/one"), served, &mounts));
+        assert!(!is_elsewhere_in_fuse(Path::new("/run/spaces/over/one"), wanted, &mounts));
+        assert!(!is_elsewhere_in_fuse(Path::new("/run/spacesuit"), wanted, &mounts));
     }
 
     #[test]
@@ -193,10 +274,7 @@ mod tests {
     #[test]
     fn the_disk_under_the_root_is_in_use() {
         // Scenario: every mounted block device that the system lists; each is found to be in use, with that mount point.
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        for (number, at) in
-            mounts.lines().filter_map(parse_mount).filter(|(number, _)| number.sysfs().exists())
-        {
+        for Mount { number, at, .. } in mounts().into_iter().filter(|mount| mount.number.sysfs().exists()) {
             let mut by = Vec::new();
             uses_of_disk(number, &mut by);
             assert!(by.contains(&Use::Mounted { at: at.clone() }), "{number:?} at {at:?}: {by:?}");

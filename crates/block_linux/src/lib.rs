@@ -35,7 +35,7 @@ mod work;
 pub use device::{COMMAND_LIMIT, LinuxDevice};
 pub use driver::DriverCounters;
 pub use geometry::BlockAtomicity;
-pub use in_use::{InUse, Use, in_use};
+pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, is_attached_space};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
 pub use open::{OpenError, OpenOptions};
 pub use runtime::{

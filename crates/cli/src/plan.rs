@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use dolmen_api::ExitCode;
-use dolmen_daemon::{RUN_FOLDER, unused_disks};
+use dolmen_daemon::unused_disks;
 use dolmen_disk::DISK_BYTES_MIN;
 use dolmen_plan::{Disk, DiskList, Disks, Layout, ListError, Plan, PlanRequest, page};
 use dolmen_space::SPACE_BYTES_MAX;
@@ -171,7 +171,7 @@ fn read_file(path: &Path) -> Result<String, PlanError> {
 
 fn add_here(list: &mut DiskList, out: &mut Out<'_>) -> Result<(), PlanError> {
     let mut found = 0;
-    for disk in unused_disks(Path::new(RUN_FOLDER)) {
+    for disk in unused_disks() {
         let path = disk.path.display().to_string();
         if disk.size < DISK_BYTES_MIN {
             out.tell(format_args!("{path} is left out: it has {}, less than a disk of a pool", disk.size));

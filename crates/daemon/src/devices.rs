@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
-use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
+use dolmen_block_io::sync::join_all;
+use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use, is_attached_space};
 use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
@@ -57,6 +58,13 @@ impl Engine {
                 path.display()
             );
             return Err(ErrorBody::new(ErrorCode::DeviceInUse, message).on(path.display().to_string()));
+        }
+        if is_attached_space(path) {
+            let name = path.display().to_string();
+            let message = format!("{name} is an attached space, which cannot be a disk of a pool; nothing was written");
+            return Err(ErrorBody::new(ErrorCode::UnfitDevice, message)
+                .on(name)
+                .hint("name the disks below it, or a file"));
         }
         if is_read_only(path) {
             let name = path.display().to_string();
@@ -113,7 +121,7 @@ impl Engine {
             }
         }
         if self.config.scan == Scan::System {
-            places.add_disks(&self.config.run);
+            places.add_disks();
         }
         places.found
     }
@@ -151,12 +159,9 @@ impl Engine {
 
     /// Devices that belong to no open pool, and what they are good for.
     pub(crate) async fn devices(self: Rc<Self>) -> Answer<dolmen_api::Devices> {
-        let mut devices = Vec::new();
-        for path in self.places(&[]) {
-            if self.pool_with(&path).is_none() {
-                devices.push(self.describe(&path).await);
-            }
-        }
+        let places: Vec<PathBuf> =
+            self.places(&[]).into_iter().filter(|path| self.pool_with(path).is_none()).collect();
+        let mut devices = join_all(places.iter().map(|path| self.describe(path))).await;
         devices.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(dolmen_api::Devices { schema: dolmen_api::SCHEMA, devices })
     }
@@ -209,12 +214,12 @@ pub struct UnusedDisk {
     pub size: Bytes,
 }
 
-/// The disks of the system that nobody uses, as a daemon with this run folder would find them, without opening any. A
-/// partition is listed only where its whole disk is not.
+/// The disks of the system that nobody uses, as a daemon would find them, without opening any. A partition is listed only
+/// where its whole disk is not.
 #[must_use]
-pub fn unused_disks(run: &Path) -> Vec<UnusedDisk> {
+pub fn unused_disks() -> Vec<UnusedDisk> {
     let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
-    places.add_disks(run);
+    places.add_disks();
     let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
     let found = places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
     let sized = |(own, path): (PathBuf, PathBuf)| {
@@ -314,9 +319,9 @@ impl Places {
         }
     }
 
-    /// The disks and partitions of the system; not those that this daemon itself provides, since reading one of them
-    /// here would wait for this very thread.
-    fn add_disks(&mut self, run: &Path) {
+    /// The disks and partitions of the system; not those that daemons provide, since reading one of them would wait for this
+    /// very thread, or for a daemon that may be gone.
+    fn add_disks(&mut self) {
         let entries = fs::read_dir(BLOCK_CLASS).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         names.sort();
@@ -324,9 +329,8 @@ impl Places {
             let folder = Path::new(BLOCK_CLASS).join(&name);
             let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
             let is_empty = matches!(read("size").trim(), "" | "0");
-            let is_ours = Path::new(read("loop/backing_file").trim()).starts_with(run);
             let path = Path::new("/dev").join(&name);
-            if !is_empty && !is_ours && matches!(in_use(&path), Ok(None)) {
+            if !is_empty && !is_attached_space(&path) && matches!(in_use(&path), Ok(None)) {
                 self.add(&path);
             }
         }

@@ -1,6 +1,8 @@
 //! Labels on devices: looking, writing, wiping.
 
-use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, flush, read, write};
+use std::time::Duration;
+
+use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, flush, read, within, write};
 use dolmen_units::{Bytes, Epoch};
 
 use crate::extent::{BACK_SEARCH_BYTES, FRONT_AT, METADATA_AT, SLOT_BYTES, back_at};
@@ -66,11 +68,22 @@ async fn read_bytes(
     Ok(buffer.to_vec())
 }
 
+/// How long a device may take to say what it holds: the slowest disks need half of it to start spinning.
+pub const LOOK_PATIENCE: Duration = Duration::from_secs(40);
+
 /// Finds out what a device holds, without writing to it.
 ///
 /// # Errors
-/// When not even one end of the device can be read.
+/// When not even one end of the device can be read, or it does not answer for [`LOOK_PATIENCE`].
 pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
+    let end = seams.clock.now() + LOOK_PATIENCE;
+    match within(&*seams.clock, end, look_closely(seams, device)).await {
+        Some(looked) => looked,
+        None => Err(failure(device, "looking for a label", 0)(DeviceError::TimedOut)),
+    }
+}
+
+async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
     // A device of an odd number of 512-byte sectors: the last half block is nobody's.
     let capacity = device.geometry().capacity.align_down(4096);
     if capacity == Bytes::ZERO {

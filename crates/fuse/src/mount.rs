@@ -6,14 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use dolmen_block_linux::SPACES_FILE_SYSTEM;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::nodes::FOLDER_MODE;
 
-/// The type of the mounted folder in the kernel's tables.
-const FILE_SYSTEM: &str = "fuse.dolmen";
 
 /// Why attached spaces cannot be offered on this host.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +76,7 @@ pub(crate) fn mount(fuse: &OwnedFd, at: &Path) -> Result<(), MountError> {
     let options = std::ffi::CStr::from_bytes_until_nul(options.as_bytes())
         .map_err(|error| failed("mounting", io::Error::other(error)))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
-    rustix::mount::mount("dolmen", at, FILE_SYSTEM, flags, options).map_err(|error| match error {
+    rustix::mount::mount("dolmen", at, SPACES_FILE_SYSTEM, flags, options).map_err(|error| match error {
         Errno::PERM | Errno::ACCESS => MountError::NotPermitted { at: at.to_owned(), source: error.into() },
         Errno::NODEV => MountError::NoFuse { source: error.into() },
         _ => failed("mounting", error.into()),
@@ -116,7 +115,7 @@ pub(crate) fn mounted(at: &Path) -> Mounted {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     match kind_at(&table, at) {
         None => Mounted::Nothing,
-        Some(kind) if kind == FILE_SYSTEM => Mounted::Ours,
+        Some(kind) if kind == SPACES_FILE_SYSTEM => Mounted::Ours,
         Some(kind) => Mounted::Other { kind },
     }
 }

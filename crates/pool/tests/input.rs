@@ -14,7 +14,7 @@ use dolmen_pool::{
     Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices,
     create, discover, open,
 };
-use dolmen_sim::{DiskProfile, Image, SimDisk, World};
+use dolmen_sim::{DiskProfile, FaultKind, Image, SimDisk, World};
 use dolmen_units::{Bytes, Epoch, HostId};
 
 const CAPACITY: Bytes = Bytes::mib(64);
@@ -263,6 +263,25 @@ fn devices_that_are_read_only_open_for_reading() {
     open_images(&pool.arbiter, &whole(&pool), OpenMode::Read, locked).0.unwrap();
     let ending = open_images(&pool.arbiter, &whole(&pool), OpenMode::Write, locked).0;
     assert!(matches!(ending, Err(OpenError::NoMetadata { .. })), "{ending:?}");
+}
+
+/// A device that does not answer is passed over after a while, and the pool is found on the others.
+#[test]
+fn a_device_that_hangs_is_not_waited_for_for_ever() {
+    let pool = pool(1, 3);
+    let world = world();
+    let add = |(number, image): (usize, &Image)| {
+        world.add_disk_with(&format!("disk{number}"), DiskProfile::new(CAPACITY), image.clone())
+    };
+    let disks: Vec<_> = pool.images.iter().enumerate().map(add).collect();
+    disks[1].arm(FaultKind::Hung);
+    let devices: Vec<_> = disks.iter().map(|disk| disk.attach(&world)).collect();
+    let seams = world.seams();
+    let found = world.run(async move { discover(&seams, &devices).await }).unwrap();
+    assert_eq!(found.pools.values().map(Vec::len).collect::<Vec<_>>(), [2]);
+    let unreadable: Vec<_> =
+        found.unreadable.iter().map(|error| (error.device.as_str(), error.source)).collect();
+    assert_eq!(unreadable, [("disk1", DeviceError::TimedOut)]);
 }
 
 /// Checks devices for a new pool; that none of them was written.
