@@ -1,10 +1,14 @@
 //! Whether the kernel uses a disk already, and for what.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
@@ -12,6 +16,12 @@ use crate::geometry::{self, DeviceNumber, FileNumber, Kind};
 
 /// The type, in the kernel's table of mounts, of the folder in which a daemon shows its spaces to loop devices.
 pub const SPACES_FILE_SYSTEM: &str = "fuse.dolmen";
+
+/// How long the kernel may take to say which file a loop device shows.
+const LOOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Answers about loop devices that did not come in time. Until one comes, nobody waits for that device again.
+static LATE: Mutex<BTreeMap<String, Receiver<Option<FileNumber>>>> = Mutex::new(BTreeMap::new());
 
 /// A use that forbids to take a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +118,7 @@ fn uses_of_file(file: FileNumber, by: &mut Vec<Use>) {
         }
         // The name is that of the file when it was attached, in the mounts of whoever did it. The kernel knows the file
         // itself, and tells whoever may open the device.
-        let told = fs::File::open(Path::new("/dev").join(&device)).and_then(FileNumber::under_loop);
-        if told.ok().or_else(|| number_at(Path::new(&name))) == Some(file) {
+        if file_under(&device).or_else(|| number_at(Path::new(&name))) == Some(file) {
             by.push(Use::Loop { device });
         }
     }
@@ -121,6 +130,33 @@ fn is_elsewhere_in_fuse(name: &Path, file: FileNumber, mounts: &[Mount]) -> bool
     mount_of(name, mounts).is_some_and(|mount| {
         mount.is_fuse() && rustix::fs::makedev(mount.number.major, mount.number.minor) != file.device
     })
+}
+
+/// The file that a loop device shows, if the kernel can tell in time: where it is on a file system that is served by a
+/// process, or over a network, and could not be seen to be, the kernel has to ask.
+fn file_under(device: &str) -> Option<FileNumber> {
+    let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+    if late.get(device).is_some_and(|answer| answer.try_recv() == Err(TryRecvError::Empty)) {
+        return None;
+    }
+    late.remove(device);
+    drop(late);
+    let (tell, told) = mpsc::channel();
+    let path = Path::new("/dev").join(device);
+    let ask = move || {
+        let number = fs::File::open(&path).and_then(FileNumber::under_loop);
+        // Nobody waits for it any more if it took too long.
+        let _ = tell.send(number.ok());
+    };
+    thread::Builder::new().name("loop file".to_owned()).spawn(ask).ok()?;
+    match told.recv_timeout(LOOP_PATIENCE) {
+        Ok(number) => number,
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => {
+            LATE.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned(), told);
+            None
+        }
+    }
 }
 
 /// Whether a block device shows a space that a daemon of Dolmen, this one or another, attached here. Nobody is asked for

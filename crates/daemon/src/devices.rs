@@ -61,7 +61,8 @@ impl Engine {
         }
         if is_attached_space(path) {
             let name = path.display().to_string();
-            let message = format!("{name} is an attached space, which cannot be a disk of a pool; nothing was written");
+            let message =
+                format!("{name} is an attached space, which cannot be a disk of a pool; nothing was written");
             return Err(ErrorBody::new(ErrorCode::UnfitDevice, message)
                 .on(name)
                 .hint("name the disks below it, or a file"));

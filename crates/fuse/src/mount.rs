@@ -13,7 +13,6 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::nodes::FOLDER_MODE;
 
-
 /// Why attached spaces cannot be offered on this host.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {

@@ -16,6 +16,9 @@ struct Cleaned<'a> {
 impl Drop for Cleaned<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
+        if !self.world.is_running() {
+            self.world.start();
+        }
         let _ = self.world.try_ask("POST", "/v1/pools/tank/spaces/m/detach", b"{}");
         let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
         // With the folder gone the keeper, if it is still there, sees the end of its connection.
@@ -80,4 +83,36 @@ fn a_mounted_file_system_outlives_the_daemon() {
     assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
     world.post("/v1/shutdown", &json!({}));
     assert!(world.ended().success());
+}
+
+#[test]
+fn a_daemon_does_not_wait_for_the_space_of_another_that_was_killed() {
+    // Scenario: a space is attached, its daemon is killed, and a read of the device waits for the next one. Another daemon
+    // makes a pool meanwhile, and refuses the device as a disk. The read ends when the first daemon is back.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let (status, answer) = world.try_ask("POST", "/v1/pools/tank/spaces/m/attach", b"{}").unwrap();
+    if status != 200 {
+        println!("skipped: {}", answer["error"]["message"]);
+        return;
+    }
+    let link = world.folder.path().join("dev/tank/m");
+    let mount = world.folder.path().join("mnt");
+    let cleaned = Cleaned { world: &mut world, mount };
+    let world = &mut *cleaned.world;
+    let device = std::fs::canonicalize(&link).unwrap().display().to_string();
+    world.kill();
+    let mut reader = Command::new("dd")
+        .args([&format!("if={device}"), "of=/dev/null", "bs=64K", "count=16", "iflag=direct", "status=none"])
+        .spawn()
+        .unwrap();
+    let other = World::new(2);
+    other.make_tank(&["d0", "d1"]);
+    let error = other.refused("/v1/pools", &json!({"name": "pond", "disks": [device]}));
+    assert_eq!(error["code"], "unfit_device");
+    assert!(error["message"].as_str().unwrap().contains("an attached space"), "{error}");
+    assert!(reader.try_wait().unwrap().is_none(), "nobody answers the read");
+    world.start();
+    assert!(reader.wait().unwrap().success());
+    world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
 }

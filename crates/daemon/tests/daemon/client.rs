@@ -71,6 +71,10 @@ impl World {
         });
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.daemon.is_some()
+    }
+
     /// Kills it, as the system might.
     pub(crate) fn kill(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
