@@ -97,6 +97,13 @@ pub struct World {
     steps_max: Cell<u64>,
 }
 
+impl Drop for World {
+    /// Tasks that still stand hold the seams, and those hold the tasks.
+    fn drop(&mut self) {
+        self.executor.borrow().abandon();
+    }
+}
+
 impl World {
     /// The world of a seed.
     #[must_use]
