@@ -125,7 +125,16 @@ impl Pool {
             let worth_a_try = self.is_occupied(usage) && self.may_carry_less(usage);
             half_full || self.is_full(usage) && written > 0 || worth_a_try
         });
-        self.table_owner().is_some() && (half_full || self.now.borrow().epoch.spans().len() > SPANS_MAX / 2)
+        self.table_owner().is_some() && (half_full || self.spans_needed() > SPANS_MAX / 2)
+    }
+
+    /// Epochs whose stretches of the log are not trimmed: the next epoch has to name them.
+    fn spans_needed(&self) -> usize {
+        let tail = self.tail.get().lsn;
+        let now = self.now.borrow();
+        let spans = now.epoch.spans();
+        let ended = spans.iter().skip(1).filter(|next| next.first <= tail).count();
+        spans.len() - ended
     }
 
     /// Starts the task that keeps the log from filling up.

@@ -14,13 +14,18 @@ use dolmen_placement::DomainId;
 use dolmen_store::Replica;
 use dolmen_units::{DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
+use crate::change::Purpose;
 use crate::disk::Disk;
 use crate::error::PoolError;
+use crate::keys;
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
 /// (four copies survive three losses), so that no loss that a space survives takes them all.
 pub(crate) const VOTERS_WANTED: usize = 4;
+
+/// Free runs whose keys are removed by one change.
+const FREE_RUNS_STEP: usize = 1024;
 
 /// What the next epoch is to be.
 struct Plan {
@@ -36,8 +41,9 @@ impl Pool {
     /// When it was the last voter, or the pool cannot be written: the pool is latched then.
     pub async fn exclude(self: &Rc<Self>, slot: DiskSlot, reason: ExcludeReason) -> Result<(), PoolError> {
         let _turn = self.epoch_turn.take().await;
-        let Some(disk) = self.disk(slot).filter(|disk| disk.is_present()) else { return Ok(()) };
+        // One that has left may have done so in a change that failed, and with it the pool.
         self.writable_log()?;
+        let Some(disk) = self.disk(slot).filter(|disk| disk.is_present()) else { return Ok(()) };
         tracing::warn!(pool = %self.name, disk = %disk.name(), ?reason, "the disk leaves the pool");
         disk.unseat(Epoch(u64::MAX));
         self.change_epoch(|generation, number| {
@@ -123,6 +129,7 @@ impl Pool {
     /// # Errors
     /// When the pool cannot be written.
     pub async fn strike(self: &Rc<Self>, slot: DiskSlot) -> Result<(), PoolError> {
+        self.forget_room(slot).await?;
         let _turn = self.epoch_turn.take().await;
         let Some(disk) = self.disk(slot) else { return Ok(()) };
         self.change_epoch(|generation, _| {
@@ -134,9 +141,27 @@ impl Pool {
         .await?;
         disk.unseat(Epoch(u64::MAX));
         self.disks.borrow_mut().remove(&slot);
-        self.free.borrow_mut().remove(&slot);
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Forgets what is free on a disk that holds nothing any more: whoever gets its slot next has grains of its own. A crash
+    /// behind this finds a member without a record of its room, all of which is free.
+    async fn forget_room(self: &Rc<Self>, slot: DiskSlot) -> Result<(), PoolError> {
+        let mut change = self.change(Purpose::Release).await;
+        self.free.borrow_mut().remove(&slot);
+        loop {
+            let found = self.scan(keys::free_from(slot, 0), FREE_RUNS_STEP).await?;
+            let last = found.len() < FREE_RUNS_STEP;
+            found.into_iter().for_each(|(key, _)| change.delete(key));
+            if last {
+                change.delete(keys::free_total(slot));
+                return change.commit().await;
+            }
+            // A record of the log has room for so many.
+            change.commit().await?;
+            change = self.change(Purpose::Release).await;
+        }
     }
 
     /// Gives the pool up, so that any host may open it: the host's record is withdrawn first, then the disks say so.
@@ -252,6 +277,8 @@ impl Pool {
         }
         self.changed.notify_all();
         self.voters_bell.notify_all();
+        // Epochs fill the labels until a checkpoint says which of their stretches of the log are needed.
+        self.checkpoint_bell.notify_all();
         result
     }
 
@@ -443,8 +470,11 @@ async fn guardian(weak: Weak<Pool>) {
             Poll::Pending => stopped.as_mut().poll(cx).map(|()| None),
         });
         let Some(failed) = failed.await else { return };
-        let Some(pool) = weak.upgrade().filter(|pool| !pool.stopping.get()) else { return };
-        if pool.exclude_id(failed, ExcludeReason::MissedCommit).await.is_err() {
+        // Also while the pool is being closed: its last checkpoint waits for every copy.
+        let Some(pool) = weak.upgrade() else { return };
+        let excluded = pool.exclude_id(failed, ExcludeReason::MissedCommit).await;
+        if excluded.is_err() || log.failures().iter().any(|failure| failure.disk == failed) {
+            pool.latch(format!("the log on disk {failed} failed, and no epoch without it came into force"));
             return;
         }
     }

@@ -501,13 +501,14 @@ impl Pool {
         self.stopping.set(true);
         // A disk that is becoming a voter becomes one first.
         let _checkpoint = self.checkpoint_turn.take().await;
-        self.stop_bell.notify_all();
         self.voters_bell.notify_all();
         self.checkpoint_bell.notify_all();
         self.changed.notify_all();
         if let Some(log) = &self.log {
             log.stop().await;
         }
+        // Until here the guardian was needed: the log ends only when its copies have answered or left.
+        self.stop_bell.notify_all();
     }
 }
 
