@@ -14,15 +14,16 @@ use crate::error::SpaceError;
 use crate::format::PAGE_ENTRIES;
 use crate::locks::{Range, RangeGuard};
 use crate::record::stretches;
-use crate::recovery::{Claim, Restating, RowClaims, RowKey, encode_claims};
+use crate::recovery::{Claim, Covered, Restating, RowClaims, RowKey, encode_claims};
 use crate::row::Row;
 use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
 
-/// Parts of the log that are said again at once, one of so many: a stretch of blocks that the log says in one piece may take
-/// ten times as much when each of its blocks has another stamp.
+/// What is said again at once: one of so many parts of the log, and what one record more makes of it.
 const PARTS: u64 = 64;
+/// Bytes of a state.
+const STATE_BYTES: u64 = 4;
 /// Bytes of the head of a stretch and of one state.
-const STRETCH_BYTES: u64 = 44;
+const STRETCH_BYTES: u64 = 40 + STATE_BYTES;
 
 /// A stretch of blocks that the log names.
 struct Named {
@@ -53,6 +54,12 @@ impl Said {
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
+    }
+
+    fn has(&self, key: RowKey, column: usize, block: u32) -> bool {
+        let (page, entry) = place_in_page(block);
+        let word = self.0.get(&(key, column, page)).and_then(|bits| bits.get(entry / 64));
+        word.is_some_and(|word| word & 1 << (entry % 64) != 0)
     }
 }
 
@@ -108,7 +115,7 @@ impl Shared {
         let mut said = Said::default();
         let mut rest = named.as_slice();
         while !rest.is_empty() {
-            let (part, behind) = rest.split_at(self.length_of_part(rest, undecided));
+            let (part, behind) = rest.split_at(self.length_of_part(rest, &homeless, undecided, &said));
             self.say_undecided(part, undecided, &mut said).await?;
             self.say_tables(part, &homeless, &mut said).await?;
             // What was flushed is settled again, or else a damaged block would be taken for one in flight.
@@ -162,19 +169,18 @@ impl Shared {
     }
 
     /// How many of these stretches are said at once: whole records, so that the log can be trimmed behind them.
-    fn length_of_part(&self, named: &[Named], undecided: &Undecided) -> usize {
+    fn length_of_part(
+        &self,
+        named: &[Named],
+        homeless: &Homeless,
+        undecided: &Undecided,
+        said: &Said,
+    ) -> usize {
         let (log, _) = self.pool.metadata_bytes();
-        let claims_of = |one: &Named| -> u64 {
-            let (space, index, _) = one.key;
-            let Some(claims) = undecided.get(&(space, index)) else { return 0 };
-            let blocks = (one.column, one.range.first)..(one.column, one.range.first + one.range.count);
-            claims.range(blocks).map(|(_, claims)| claims.len() as u64).sum()
-        };
         let mut bytes = 0;
         let mut end = 0;
         for record in named.chunk_by(|one, next| one.lsn == next.lsn) {
-            let size = |one: &Named| STRETCH_BYTES * (1 + claims_of(one)) + 4 * u64::from(one.range.count);
-            bytes += record.iter().map(size).sum::<u64>();
+            bytes += record.iter().map(|one| bytes_to_say(one, homeless, undecided, said)).sum::<u64>();
             if end > 0 && bytes > log.0 / PARTS {
                 break;
             }
@@ -200,7 +206,7 @@ impl Shared {
         }
         let mut saying = Saying::default();
         for ((space, index), claims) in wanted {
-            for body in encode_claims(space, index, &claims, Restating::Anew) {
+            for body in encode_claims(space, index, &claims, (Restating::Anew, Covered::Before)) {
                 saying.say(self, &body).await?;
             }
         }
@@ -219,6 +225,8 @@ impl Shared {
         for one in part {
             wanted.entry(one.key).or_default().push(one);
         }
+        // What recovery decided was flushed with the tables; of what is said while writes go on, some may not be yet.
+        let covered = if self.recovering.get() { Covered::Before } else { Covered::ByTheNextFlush };
         let mut saying = Saying::default();
         for (key, stretches) in wanted {
             let Some((row, columns)) = homeless.get(&key) else { continue };
@@ -230,7 +238,7 @@ impl Shared {
             for one in stretches.into_iter().filter(|one| columns.contains(&one.column)) {
                 self.claims_of_tables(row, one, said, &mut claims);
             }
-            for body in encode_claims(row.space, row.index, &claims, Restating::Again) {
+            for body in encode_claims(row.space, row.index, &claims, (Restating::Again, covered)) {
                 saying.say(self, &body).await?;
             }
             self.note_dirty(row);
@@ -252,4 +260,35 @@ impl Shared {
             }
         }
     }
+}
+
+/// What it takes to say the blocks of a stretch again that were not said yet. Blocks that the log names in one piece take
+/// eleven times as much where each of them has another stamp since.
+fn bytes_to_say(one: &Named, homeless: &Homeless, undecided: &Undecided, said: &Said) -> u64 {
+    let (space, index, _) = one.key;
+    let undecided = undecided.get(&(space, index));
+    let row = homeless.get(&one.key).filter(|(_, columns)| columns.contains(&one.column)).map(|(row, _)| row);
+    let mut bytes = 0;
+    let mut before: Option<Claim> = None;
+    for block in (one.range.first..).take(one.range.count as usize) {
+        if said.has(one.key, one.column, block) {
+            before = None;
+            continue;
+        }
+        if let Some(claims) = undecided.and_then(|claims| claims.get(&(one.column, block))) {
+            bytes += STRETCH_BYTES * claims.len() as u64;
+            before = None;
+            continue;
+        }
+        let (index, entry) = place_in_page(block);
+        let page = row.and_then(|row| row.page(one.column, index));
+        let claim = row.zip(page).map(|(row, page)| Claim::of_table(row.id, &page, entry));
+        bytes += match (&claim, &before) {
+            (Some(claim), Some(before)) if claim.is_like(before) => STATE_BYTES,
+            (Some(_), _) => STRETCH_BYTES,
+            (None, _) => 0,
+        };
+        before = claim;
+    }
+    bytes
 }

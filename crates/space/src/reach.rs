@@ -16,7 +16,8 @@ use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
 use crate::recovery::{
-    Claim, Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach, keep_latest,
+    Claim, Covered, Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach,
+    keep_latest,
 };
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
@@ -64,8 +65,13 @@ impl Shared {
             claims.values_mut().for_each(keep_latest);
             tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
                 "unflushed blocks are out of reach");
-            for body in encode_claims(row.space, row.index, &claims, Restating::Anew) {
+            let said = (Restating::Anew, Covered::ByTheNextFlush);
+            for body in encode_claims(row.space, row.index, &claims, said) {
                 self.pool.append_blocks(&body, Wait::Written).await?;
+            }
+            if let Some((deciding, _)) = self.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
+            {
+                self.deciding.set(Some((deciding, true)));
             }
             self.unresolved.borrow_mut().entry((row.space, row.index)).or_default().extend(claims);
             self.unflushed_away.borrow_mut().insert((row.space, row.index));
@@ -92,12 +98,17 @@ impl Space {
     /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
     /// more when the disks are back; and what the pool says.
     pub async fn flush(&self) -> Result<(), SpaceError> {
+        // A row that is decided while this flush is under way may come too late for it.
+        let were_away = !self.shared.rows_unflushed_away(self).is_empty();
         self.shared.flush().await?;
         for index in self.shared.rows_unflushed_away(self) {
             match self.row(index).await {
                 Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
                 Err(error) => return Err(error),
             }
+        }
+        if were_away {
+            self.shared.force_flush().await?;
         }
         let away = !self.shared.rows_unflushed_away(self).is_empty();
         if away || self.lost_unflushed.take() {

@@ -81,6 +81,8 @@ pub(crate) struct Stretch {
     pub(crate) undecided: bool,
     /// Whether it takes the place of all that the log says earlier of these blocks.
     pub(crate) anew: bool,
+    /// Whether a flush had covered it before it was said, so that it needs no mark of the log.
+    pub(crate) covered: bool,
     /// Low bits of the generation that the page of these blocks has on its disks for certain.
     pub(crate) generation: u16,
 }
@@ -97,7 +99,10 @@ impl Stretch {
             stamp: self.stamp.0,
             state: self.state,
             column: self.column,
-            intent: u8::from(self.intent) | u8::from(self.undecided) << 1 | u8::from(self.anew) << 2,
+            intent: u8::from(self.intent)
+                | u8::from(self.undecided) << 1
+                | u8::from(self.anew) << 2
+                | u8::from(self.covered) << 3,
             generation: self.generation.into(),
         };
         let mut bytes = [0; 40];
@@ -155,9 +160,10 @@ fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
         intent: raw.intent & 1 != 0,
         undecided: raw.intent & 2 != 0,
         anew: raw.intent & 4 != 0,
+        covered: raw.intent & 8 != 0,
         generation: raw.generation.get(),
     };
-    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 7;
+    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 15;
     if !known || stretch.count == 0 || stretch.first.checked_add(stretch.count).is_none() {
         return None;
     }
@@ -207,6 +213,7 @@ mod tests {
             intent: true,
             undecided: true,
             anew: true,
+            covered: false,
             generation: 0x1234,
         };
         let mut body = stretch.head().to_vec();

@@ -57,7 +57,7 @@ impl Claim {
     }
 
     /// Whether another says the same, but for the checksum.
-    fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self { row, settled, state, stamp, intent, generation } = self;
         let kind = |state: BlockState| state.parts().0;
         (*row, *settled, kind(*state), *stamp, *intent, *generation)
@@ -157,12 +157,14 @@ pub(crate) async fn recover(
     }
     let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
     shared.pool.set_table_owner(Rc::downgrade(&owner));
+    // Also where nothing was to be decided: each opening leaves a stretch of the log to its epoch, and labels have room for
+    // so many of them.
+    drop(shared.tickets.begin());
+    shared.recovering.set(true);
+    let written = shared.pool.checkpoint().await;
+    shared.recovering.set(false);
+    written?;
     if !rows.is_empty() {
-        drop(shared.tickets.begin());
-        shared.recovering.set(true);
-        let written = shared.pool.checkpoint().await;
-        shared.recovering.set(false);
-        written?;
         // What had to be carried over because its disks are absent, settled or not, is said again behind the tail.
         shared.force_flush().await?;
     }
@@ -202,7 +204,7 @@ pub(crate) fn collect(
         let row = by_row.entry(key).or_default();
         for number in 0..stretch.count {
             let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
-            let settled = record.settled && !stretch.undecided;
+            let settled = (record.settled || stretch.covered) && !stretch.undecided;
             let claim = Claim {
                 row: stretch.row,
                 settled,
@@ -318,13 +320,22 @@ pub(crate) enum Restating {
     Again,
 }
 
+/// Since when a flush covers what is claimed to be settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Covered {
+    /// Since before it is said: it counts at once.
+    Before,
+    /// By the flush that follows: it counts with that one's mark.
+    ByTheNextFlush,
+}
+
 /// Claims as records: those that a flush has covered count as such again once the next flush has, the others stay
 /// undecided. All claims of a block are in one record, so that none is believed without the others.
 pub(crate) fn encode_claims(
     space: SpaceId,
     row_index: u64,
     claims: &RowClaims,
-    restating: Restating,
+    (restating, covered): (Restating, Covered),
 ) -> Vec<Vec<u8>> {
     let mut bodies: Vec<SmallVec<[u8; 256]>> = vec![SmallVec::new()];
     for run in runs_of(claims) {
@@ -345,6 +356,7 @@ pub(crate) fn encode_claims(
                 intent: claim.intent,
                 undecided: !claim.settled,
                 anew: number == 0 && restating == Restating::Anew,
+                covered: claim.settled && covered == Covered::Before,
                 generation: 0,
             };
             let states: Vec<BlockState> =

@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
     pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
     resolve_turn: Turn,
+    /// The row that is being decided, and whether blocks of it were left undecided again meanwhile.
+    pub(crate) deciding: Cell<Option<((SpaceId, u64), bool)>>,
     /// Held while decisions are made durable, for all that were taken before.
     settle_turn: Turn,
     /// Blocks that are about to be left undecided, and the turn of whoever does it for all of them.
@@ -172,6 +174,7 @@ impl Shared {
             write_backs: Cell::new(0),
             unflushed_away: RefCell::default(),
             resolve_turn: Turn::default(),
+            deciding: Cell::default(),
             settle_turn: Turn::default(),
             leaving: RefCell::default(),
             leave_turn: Turn::default(),
@@ -273,7 +276,14 @@ impl Shared {
         self.settle_absences(row).await?;
         let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
         let places: Vec<(usize, u32)> = claims.keys().copied().collect();
-        let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await?;
+        self.deciding.set(Some((key, false)));
+        let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await;
+        let left_again = self.deciding.take().is_some_and(|(_, left_again)| left_again);
+        let left = left?;
+        if left_again && let Some((column, block)) = places.first() {
+            // A disk left meanwhile, perhaps with what was just decided: all of the row is decided again.
+            return Err(self.unreadable(row, *column, *block as usize, UnreadableReason::Absent));
+        }
         let lost = recovery.reverted + recovery.damaged + recovery.taken_as_found > 0;
         if lost && self.is_unflushed_away(row) {
             space.lost_unflushed.set(true);
@@ -508,6 +518,7 @@ impl Shared {
             intent: false,
             undecided: false,
             anew: false,
+            covered: false,
             generation: 0,
         }
     }

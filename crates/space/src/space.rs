@@ -117,11 +117,14 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Unreadable`] while the disks that could decide it are absent.
     pub(crate) async fn row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
-        let row = self.undecided_row(index).await?;
-        if let Some(row) = row.as_ref().filter(|row| self.shared.is_unresolved(row)) {
-            self.shared.resolve(self, row).await?;
+        loop {
+            let row = self.undecided_row(index).await?;
+            match row.as_ref().filter(|row| self.shared.is_unresolved(row)) {
+                // Blocks of it may be left undecided again while the decisions of others become durable.
+                Some(undecided) => self.shared.resolve(self, undecided).await?,
+                None => return Ok(row),
+            }
         }
-        Ok(row)
     }
 
     /// The row with this index, if it exists, whatever the log says of it.

@@ -25,6 +25,8 @@ use crate::spec::{Provisioning, Resiliency, SpaceSpec};
 
 /// Rows whose tables are written in one go while slabs are refilled.
 const REFILL_ROWS: usize = 32;
+/// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
+const ROWS_DECIDED_TOGETHER: usize = 256;
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
 
@@ -447,6 +449,28 @@ impl Spaces {
         Ok(moved)
     }
 
+    /// Decides the rows that waited for a disk, as far as it can be done now: until then the log keeps what it says of them.
+    async fn decide_what_waited(&self) -> Result<(), SpaceError> {
+        let waiting: Vec<(SpaceId, u64)> = self.shared.unresolved.borrow().keys().copied().collect();
+        for some in waiting.chunks(ROWS_DECIDED_TOGETHER) {
+            let decided = join_all(some.iter().map(async |(id, index)| {
+                let space = self.spaces.borrow().get(id).cloned();
+                match space {
+                    Some(space) => space.row(*index).await.map(drop),
+                    None => Ok(()),
+                }
+            }));
+            for result in decided.await {
+                match result {
+                    // Those of another disk go on waiting.
+                    Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a device to the pool.
     ///
     /// # Errors
@@ -468,7 +492,9 @@ impl Spaces {
         // left before that.
         self.pool().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
-        Ok(self.pool().readmit(device).await?)
+        let disk = self.pool().readmit(device).await?;
+        self.decide_what_waited().await?;
+        Ok(disk)
     }
 
     /// Reads and verifies every block of every copy, and heals what can be healed. Returns (blocks verified, bytes of
