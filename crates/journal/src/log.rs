@@ -196,6 +196,19 @@ impl Log {
     /// # Panics
     /// When `kind` is [`KIND_HOLES`](crate::format::KIND_HOLES), which is the log's own.
     pub async fn append(&self, kind: u8, parts: &[&[u8]], class: Class, wait: Wait) -> Result<Lsn, LogError> {
+        let lsn = self.place(kind, parts, class, wait).await?;
+        self.placed(lsn).await
+    }
+
+    /// The first half of [`append`](Self::append): completes when the record has its place, and returns the batch's LSN.
+    /// Nothing else runs between that and the return, so whoever must know what is under way can note it in time.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    ///
+    /// # Panics
+    /// As [`append`](Self::append).
+    pub async fn place(&self, kind: u8, parts: &[&[u8]], class: Class, wait: Wait) -> Result<Lsn, LogError> {
         assert!(kind != KIND_HOLES, "record kind {KIND_HOLES} is the log's own");
         let core = &*self.core;
         core.check_length(parts)?;
@@ -204,7 +217,15 @@ impl Log {
             Class::Reserved => &core.reserved,
         };
         let mut waited = false;
-        let lsn = line.pass(|| core.try_place(kind, parts, class, wait, &mut waited)).await?;
+        line.pass(|| core.try_place(kind, parts, class, wait, &mut waited)).await
+    }
+
+    /// The second half of [`append`](Self::append): completes as it was asked for when the record was placed.
+    ///
+    /// # Errors
+    /// [`LogError::Lost`].
+    pub async fn placed(&self, lsn: Lsn) -> Result<Lsn, LogError> {
+        let core = &*self.core;
         core.bell(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await
     }
 

@@ -43,6 +43,8 @@ pub enum Bug {
     FreeBeforeCommit,
     /// A checkpoint trims what was logged while it was being made.
     TrimAhead,
+    /// A checkpoint trims changes of the map that are durable and not in the map yet.
+    TrimUnapplied,
     /// A batch of the log counts when one voter has it.
     OneVoterIsEnough,
     /// A durable batch of the log stays in the disks' caches.
@@ -65,7 +67,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -84,6 +86,7 @@ impl Bug {
         Self::RecoveryNotFinal,
         Self::FreeBeforeCommit,
         Self::TrimAhead,
+        Self::TrimUnapplied,
         Self::OneVoterIsEnough,
         Self::DurableIsCached,
         Self::OneLogIsEnough,
@@ -117,6 +120,7 @@ impl Bug {
             Self::RecoveryNotFinal => "recovery-not-final",
             Self::FreeBeforeCommit => "free-before-commit",
             Self::TrimAhead => "trim-ahead",
+            Self::TrimUnapplied => "trim-unapplied",
             Self::OneVoterIsEnough => "one-voter-is-enough",
             Self::DurableIsCached => "durable-is-cached",
             Self::OneLogIsEnough => "one-log-is-enough",

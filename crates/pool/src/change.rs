@@ -8,7 +8,7 @@ use dolmen_journal::{Class, Wait};
 use dolmen_placement::{Offer, Placement, Placer, Request};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_store::Key;
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 
 use crate::error::PoolError;
 use crate::free::{Edit, RUNS_MAX, Run};
@@ -216,11 +216,47 @@ impl Change<'_> {
         }
         let body = encode_edits(&edits);
         let wait = if frees { Wait::Written } else { Wait::Durable };
-        let appended = log.append(RECORD_META, &[&body], Class::Reserved, wait).await;
-        appended.map_err(|error| self.pool.log_failed(error))?;
+        let placed = log.place(RECORD_META, &[&body], Class::Reserved, wait).await;
+        let lsn = placed.map_err(|error| self.pool.log_failed(error))?;
+        // No checkpoint trims the record before its edits are in the map.
+        let applying = Applying::new(self.pool, lsn);
+        let written = log.placed(lsn).await;
+        if let Err(error) = written {
+            let error = self.pool.log_failed(error);
+            applying.done();
+            return Err(error);
+        }
         apply_edits(self.pool, edits);
+        applying.done();
         self.pool.ring_if_filling(&log);
         Ok(())
+    }
+}
+
+/// A change whose record is in the log and whose edits are not in the map yet. There is one at most at a time.
+struct Applying<'a> {
+    pool: &'a Pool,
+    is_done: bool,
+}
+
+impl<'a> Applying<'a> {
+    fn new(pool: &'a Pool, lsn: Lsn) -> Self {
+        pool.applying.set(Some(lsn));
+        Self { pool, is_done: false }
+    }
+
+    fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Applying<'_> {
+    fn drop(&mut self) {
+        self.pool.applying.set(None);
+        if !self.is_done {
+            self.pool.latch("a change was given up while its record was being written".to_owned());
+        }
+        self.pool.changed.notify_all();
     }
 }
 

@@ -68,6 +68,7 @@ impl Pool {
         let epoch = self.epoch().number;
         let cut = log.cut();
         self.written_below(cut).await?;
+        self.applied_below(cut).await;
         match self.table_owner() {
             Some(owner) => {
                 owner.write_back(cut).await?;
@@ -96,6 +97,14 @@ impl Pool {
         self.tail.set(from);
         log.trim(from);
         Ok(())
+    }
+
+    /// Waits until the map has every change whose record is below `cut` and written: whoever made it may not have come to
+    /// that yet, and with the record trimmed nobody would know of it.
+    async fn applied_below(&self, cut: Lsn) {
+        let is_applied =
+            || self.applying.get().is_none_or(|lsn| lsn >= cut) || is_planted(Bug::TrimUnapplied);
+        self.changed.wait_for(|| is_applied().then_some(())).await;
     }
 
     async fn commit_map(self: &Rc<Self>, need: LogNeed) -> Result<(), PoolError> {

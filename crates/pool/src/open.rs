@@ -377,6 +377,7 @@ impl Opening<'_> {
             tail: Cell::new(read.tail),
             free: RefCell::default(),
             commit_turn: Turn::default(),
+            applying: Cell::default(),
             epoch_turn: Turn::default(),
             checkpoint_turn: Turn::default(),
             checkpoint_bell: Notify::new(),

@@ -131,6 +131,8 @@ pub struct Pool {
     pub(crate) tail: Cell<Place>,
     pub(crate) free: RefCell<BTreeMap<DiskSlot, FreeMap>>,
     pub(crate) commit_turn: Turn,
+    /// The batch of the change that is in the log and not in the map yet.
+    pub(crate) applying: Cell<Option<Lsn>>,
     pub(crate) epoch_turn: Turn,
     pub(crate) checkpoint_turn: Turn,
     pub(crate) checkpoint_bell: Notify,
