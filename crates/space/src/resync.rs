@@ -112,8 +112,13 @@ impl Space {
         for index in 0..row.map(column).pages() {
             let page = self.shared.page(row, column, index).await?;
             let _turn = self.shared.table_turn.take().await;
-            if row.gone.get() || !row.is_formatted() {
+            if row.gone.get() {
                 return Ok(());
+            }
+            // A page that no write-back has taken yet goes to every slab, this one too, with both slots. Whether the row's
+            // tables count already does not matter: those that were written before this slab was there may count later.
+            if !page.was_sealed() {
+                continue;
             }
             let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
             let generation = page.copy_sealed(self.shared.page_name(row, column, index), 0, &mut buffer);

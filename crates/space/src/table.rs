@@ -135,6 +135,11 @@ impl Page {
         generation
     }
 
+    /// Whether any slot was ever written from it, or it was read from one.
+    pub(crate) fn was_sealed(&self) -> bool {
+        self.generation.get() > 0
+    }
+
     /// Notes that what [`seal`](Self::seal) gave is on its way to the disks. Whatever came later is still dirty.
     pub(crate) fn sealed(&self) {
         self.awaiting_seal.set(false);

@@ -140,6 +140,77 @@ fn a_disk_is_replaced_present_or_not() {
         .unwrap();
 }
 
+/// How fast a disk is whose flushes take long.
+struct SlowFlushes;
+
+impl LatencyModel for SlowFlushes {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        match request.kind {
+            CommandKind::Flush => Duration::from_millis(20),
+            _ => SimpleLatency::FAST.latency(request, random),
+        }
+    }
+}
+
+/// Slabs move to another disk while the tables of their rows are written for the first time: wherever in that the new slab
+/// comes, it gets both slots of every page, so that it is believed alone. Each disk is then missing once.
+#[test]
+fn a_slab_that_joins_while_tables_are_first_written_stands_by_itself() {
+    for seed in 0..20 {
+        let capacity = Bytes::mib(96);
+        let slow = || DiskProfile { latency: Rc::new(SlowFlushes), ..DiskProfile::new(capacity) };
+        let bench = Bench::with_profile(1000 + seed, 3, slow);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let rows = 1 + seed % 3;
+                let space = lab.space(&spaces, "data", Bytes::mib(6), MIRROR).await?;
+                for row in 0..rows {
+                    lab.write(&space, row << 20, 16 * 1024, 1).await?;
+                }
+                let (from, to) = (spaces.pool().find_disk("disk0")?, spaces.pool().find_disk("disk2")?);
+                let pool = Rc::clone(spaces.pool());
+                let checkpoint = async { pool.checkpoint().await.map_err(|error| error.to_string()) };
+                let movement = async {
+                    sleep(lab.seams.clock.as_ref(), Duration::from_millis(5 * seed)).await;
+                    let moved = spaces.move_slabs(from.slot(), to.slot(), &Progress::default()).await;
+                    moved.map(drop).map_err(|error| error.to_string())
+                };
+                let both: [std::pin::Pin<Box<dyn Future<Output = Result<(), String>>>>; 2] =
+                    [Box::pin(checkpoint), Box::pin(movement)];
+                for result in join_all(both).await {
+                    result?;
+                }
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+        // The one with the other copy first: as long as that is there, what a slab lacks is given to it.
+        for missing in [1, 0, 2] {
+            bench
+                .run_in(bench.lab_with(|number| number != missing), async move |lab| {
+                    let spaces = lab.open().await?;
+                    let space = spaces.find("data")?;
+                    for row in 0..1 + seed % 3 {
+                        lab.expect(&space, row << 20, 16 * 1024, 1).await?;
+                    }
+                    assert_eq!(spaces.incidents().len(), 0, "seed {seed}, without disk{missing}");
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap();
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.open().await?;
+                    spaces.resync(&Progress::default()).await?;
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap();
+        }
+    }
+}
+
 /// Every block of one copy rots and is healed by a scrub; then the copy that it was healed from goes. What was healed stands
 /// by itself, now and when the pool is opened again.
 #[test]
