@@ -27,6 +27,9 @@ pub struct Geometry {
     pub fua: bool,
     /// The unit in which the device can forget content, in bytes; `None` when it cannot.
     pub discard_grain_bytes: Option<u32>,
+    /// Whether a write to a place that was never written, or was discarded, may find no room below
+    /// ([`DeviceError::NoSpace`]): a file takes its room as it is written.
+    pub thin: bool,
     /// Whether seeks cost time.
     pub rotational: bool,
     /// What order of writes the device demands.

@@ -35,6 +35,7 @@ impl MemoryDevice {
             volatile_cache: false,
             fua: true,
             discard_grain_bytes: Some(4096),
+            thin: false,
             rotational: false,
             zoning: Zoning::None,
         };

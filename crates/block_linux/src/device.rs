@@ -186,6 +186,7 @@ mod tests {
             volatile_cache: true,
             fua: false,
             discard_grain_bytes: None,
+            thin: true,
             rotational: false,
             zoning: Zoning::None,
         };

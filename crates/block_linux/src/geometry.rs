@@ -137,6 +137,7 @@ pub(crate) fn of_file(status: &Statx, unit: u32, atomicity: BlockAtomicity) -> G
         // A durable write waits for its own range; a flush would wait for the whole file.
         fua: true,
         discard_grain_bytes: Some(BLOCK.max(unit)),
+        thin: true,
         // Where on the disk below its blocks lie is the file system's affair.
         rotational: false,
         zoning: Zoning::None,
@@ -169,6 +170,7 @@ pub(crate) fn of_block(
         volatile_cache: write_back,
         fua: !write_back || number_of("fua") == 1,
         discard_grain_bytes: (number_of("discard_max_bytes") > 0).then_some(grain),
+        thin: false,
         rotational: number_of("rotational") == 1,
         zoning: zoning(queue("zoned").as_deref()),
     })

@@ -324,7 +324,7 @@ impl SimDisk {
 
     fn write(&self, content: &Rc<Content>, certain: bool) -> Result<(), DeviceError> {
         let (at, length) = (content.at, content.length);
-        if self.faults.strikes(FaultKind::NoSpace) && self.needs_room(content) {
+        if self.needs_room(content) && self.faults.strikes(FaultKind::NoSpace) {
             self.note_fault(FaultKind::NoSpace, at);
             return Err(DeviceError::NoSpace);
         }
@@ -346,7 +346,12 @@ impl SimDisk {
 
     fn needs_room(&self, content: &Content) -> bool {
         let state = self.state.borrow();
-        content.pieces.iter().any(|piece| piece.content.is_some() && state.truth.page(piece.page).is_none())
+        let is_new = |page: u64| state.truth.page(page).is_none();
+        let is_thin = |page: u64| self.profile.thin.contains(&(page * BLOCK_BYTES));
+        content
+            .pieces
+            .iter()
+            .any(|piece| piece.content.is_some() && is_thin(piece.page) && is_new(piece.page))
     }
 
     /// The truth changes as it should; what reads show does not, or only in part, or elsewhere.

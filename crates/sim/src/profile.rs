@@ -1,6 +1,7 @@
 //! What a simulated disk is like: geometry, speed, and the habits that decide what a crash leaves.
 
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -88,6 +89,8 @@ pub struct DiskProfile {
     pub absence: Option<Duration>,
     /// How many earlier flushes the disk can return to.
     pub flushes_remembered: usize,
+    /// Bytes that take room from a file system below as they are written first; what lies beside has its room.
+    pub thin: Range<u64>,
 }
 
 impl DiskProfile {
@@ -104,6 +107,7 @@ impl DiskProfile {
             volatile_cache: true,
             fua: true,
             discard_grain_bytes: Some(4096),
+            thin: true,
             rotational: false,
             zoning: Zoning::None,
         };
@@ -116,7 +120,15 @@ impl DiskProfile {
             hang_limit: None,
             absence: None,
             flushes_remembered: 4,
+            thin: 0..u64::MAX,
         }
+    }
+
+    /// The same, with room below for everything but these bytes.
+    #[must_use]
+    pub fn thin_within(mut self, thin: Range<u64>) -> Self {
+        self.thin = thin;
+        self
     }
 
     /// The same disk, which writes only single sectors atomically: a power cut may tear a block.

@@ -26,6 +26,7 @@ mod read;
 mod record;
 mod recovery;
 mod resync;
+mod room;
 mod row;
 mod shared;
 mod space;

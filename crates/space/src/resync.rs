@@ -310,7 +310,7 @@ impl Space {
             return Ok(false);
         }
         let mut record = row.record();
-        let mut added = false;
+        let mut added = Vec::new();
         for (column, slabs) in record.columns.iter_mut().enumerate() {
             let leaves = slabs.iter().any(|slab| slab.disk == from);
             if !leaves || slabs.iter().any(|slab| slab.disk == to) {
@@ -318,16 +318,24 @@ impl Space {
             }
             let grains = SlabMap { blocks: row.shape.column_blocks(column) }.grains();
             let claim = change.take(to, grains)?;
-            slabs.push(Slab { disk: to, runs: claim.runs, stale: Some(Epoch(0)) });
+            let slab = Slab { disk: to, runs: claim.runs, stale: Some(Epoch(0)) };
+            added.push((column, slab.clone()));
+            slabs.push(slab);
             change.put(keys::stale(to, row.space, row.index), Vec::new());
-            added = true;
         }
-        if added {
-            change.put(keys::row(row.space, row.index), record.encode());
-            change.commit().await?;
-            row.adopt(record);
+        if added.is_empty() {
+            return Ok(false);
         }
-        Ok(added)
+        let failed = self.take_table_room(&row.shape, &added).await?;
+        if !failed.is_empty() {
+            drop(change);
+            self.shared.pool.exclude(to, ExcludeReason::MissedWrite).await?;
+            return Ok(false);
+        }
+        change.put(keys::row(row.space, row.index), record.encode());
+        change.commit().await?;
+        row.adopt(record);
+        Ok(true)
     }
 
     /// Drops the slab on `from` wherever the column has enough others that hold everything. Whether none is left there.

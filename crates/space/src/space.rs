@@ -7,8 +7,9 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
 use dolmen_placement::Request;
-use dolmen_pool::{Claim, Purpose, keys};
+use dolmen_pool::{Claim, ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, RowId, SpaceId};
+use smallvec::SmallVec;
 
 use crate::error::SpaceError;
 use crate::layout::{Shape, slab_grains};
@@ -23,6 +24,13 @@ const ROWS_MAX: usize = 8 * 1024;
 pub(crate) const COUNTER_ROW: u64 = 1;
 /// The counter that space ids come from.
 pub(crate) const COUNTER_SPACE: u64 = 2;
+
+/// What became of a claim.
+enum Claimed {
+    Row(Rc<Row>),
+    /// Disks that failed while room was taken on them. Nothing was claimed.
+    Failed(SmallVec<[DiskSlot; 2]>),
+}
 
 /// A space: addresses of its own, laid on the disks of a pool.
 pub struct Space {
@@ -189,6 +197,19 @@ impl Space {
 
     async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
+        loop {
+            match self.try_claim(index).await? {
+                Claimed::Row(row) => return Ok(row),
+                Claimed::Failed(slots) => {
+                    for slot in slots {
+                        self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn try_claim(&self, index: u64) -> Result<Claimed, SpaceError> {
         let mut change = self.shared.pool.change(Purpose::Claim).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
         let own = self.own.borrow().clone();
@@ -197,11 +218,18 @@ impl Space {
         let interleave = self.spec.borrow().interleave;
         let shape = Shape::new(Bytes(self.row_bytes), interleave, placement.columns);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
+        let placed = placement.slabs.iter().zip(&claims).map(|(slab, claim)| {
+            let new = Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None };
+            (slab.column as usize, new)
+        });
+        let slabs: Vec<(usize, Slab)> = placed.collect();
+        let failed = self.take_table_room(&shape, &slabs).await?;
+        if !failed.is_empty() {
+            return Ok(Claimed::Failed(failed));
+        }
         let mut columns = vec![Slabs::new(); shape.columns()];
-        for (slab, claim) in placement.slabs.iter().zip(&claims) {
-            if let Some(slabs) = columns.get_mut(slab.column as usize) {
-                slabs.push(Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None });
-            }
+        for (column, slab) in slabs {
+            columns.get_mut(column).into_iter().for_each(|slabs| slabs.push(slab.clone()));
         }
         let record = RowRecord { id, formatted: false, shape, columns };
         change.put(keys::row(self.id, index), record.encode());
@@ -211,7 +239,7 @@ impl Space {
         self.note_own(&claims);
         let row = Row::new(self.id, index, record);
         self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
-        Ok(row)
+        Ok(Claimed::Row(row))
     }
 
     /// Claims every row that does not exist: for fixed provisioning.

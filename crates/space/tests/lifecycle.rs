@@ -4,12 +4,13 @@ mod harness;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, sleep};
-use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, SimpleLatency};
+use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 use harness::{Bench, Lab, Outcome, check};
@@ -140,6 +141,35 @@ fn a_disk_is_replaced_present_or_not() {
         .unwrap();
 }
 
+/// The file system below a disk is full: whoever needs new room is told so, and nothing else fails. Tables of rows that are
+/// there have their room, so no sound disk is given up for them.
+#[test]
+fn no_room_below_a_disk_fails_writes_and_not_the_disk() {
+    let bench = Bench::new(41, 2, Bytes::mib(96));
+    let disks = bench.disks.clone();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 64 * 1024, 1).await?;
+            disks[0].arm(FaultKind::NoSpace);
+            spaces.pool().checkpoint().await?;
+            assert!(spaces.pool().disks().iter().all(|disk| disk.is_present()), "tables have their room");
+            let error = lab.write(&space, 4 << 20, 4096, 2).await.unwrap_err();
+            assert!(error.to_string().contains("no space"), "{error}");
+            assert!(spaces.pool().disks().iter().all(|disk| disk.is_present()), "{error}");
+            // Room was made.
+            lab.write(&space, 4 << 20, 4096, 3).await?;
+            lab.expect(&space, 0, 64 * 1024, 1).await?;
+            lab.expect(&space, 4 << 20, 4096, 3).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Something that is done beside something else.
+type Task<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+
 /// How fast a disk is whose flushes take long.
 struct SlowFlushes;
 
@@ -176,8 +206,7 @@ fn a_slab_that_joins_while_tables_are_first_written_stands_by_itself() {
                     let moved = spaces.move_slabs(from.slot(), to.slot(), &Progress::default()).await;
                     moved.map(drop).map_err(|error| error.to_string())
                 };
-                let both: [std::pin::Pin<Box<dyn Future<Output = Result<(), String>>>>; 2] =
-                    [Box::pin(checkpoint), Box::pin(movement)];
+                let both: [Task<'_>; 2] = [Box::pin(checkpoint), Box::pin(movement)];
                 for result in join_all(both).await {
                     result?;
                 }

@@ -163,6 +163,7 @@ impl BlockDevice for TestDisk {
             volatile_cache: true,
             fua: true,
             discard_grain_bytes: None,
+            thin: false,
             rotational: false,
             zoning: Zoning::None,
         }

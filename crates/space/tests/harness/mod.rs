@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_buffer::ArenaConfig;
+use dolmen_disk::Extent;
 use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
 use dolmen_sim::{DiskProfile, SimDisk, World};
 use dolmen_space::{Resiliency, Segment, Space, SpaceSpec, Spaces};
@@ -50,10 +51,16 @@ pub struct Lab {
     pub arbiter: Rc<MemoryArbiter>,
 }
 
+/// A disk that is a file, as the daemon makes one: what is not data has its room from the beginning.
+pub fn file(capacity: Bytes) -> DiskProfile {
+    let Ok(extent) = Extent::of(capacity) else { panic!("{capacity} are enough for a disk") };
+    DiskProfile::new(capacity).thin_within(extent.data_start..extent.data_end)
+}
+
 impl Bench {
     /// So many disks of one size.
     pub fn new(seed: u64, count: usize, capacity: Bytes) -> Self {
-        Self::with_profile(seed, count, || DiskProfile::new(capacity))
+        Self::with_profile(seed, count, || file(capacity))
     }
 
     /// So many disks with the profile given.

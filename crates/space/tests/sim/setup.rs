@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_disk::Extent;
 use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::Bytes;
@@ -86,7 +87,10 @@ pub fn drawn_size(random: &mut Random) -> u64 {
 }
 
 fn profile(random: &mut Random) -> DiskProfile {
-    let mut profile = DiskProfile::new(Bytes::mib(72 + random.below(89)));
+    let capacity = Bytes::mib(72 + random.below(89));
+    // A file, as the daemon makes one: what is not data has its room from the beginning.
+    let Ok(extent) = Extent::of(capacity) else { panic!("{capacity} are enough for a disk") };
+    let mut profile = DiskProfile::new(capacity).thin_within(extent.data_start..extent.data_end);
     if random.coin() {
         profile = profile.tearing();
     } else if random.coin() {
