@@ -83,6 +83,9 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
             if absent.len() == 1 { "is" } else { "are" }
         ));
     }
+    for disk in pool.disks().iter().filter(|disk| !disk.is_present()) {
+        why.extend(disk.unfit().map(|cause| format!("{} cannot be used: {cause}", disk.name())));
+    }
     for disk in pool.disks().iter().filter(|disk| disk.is_present()) {
         let counted = disk.counters();
         let errors = counted.read_errors + counted.write_errors + counted.checksum_errors;

@@ -48,6 +48,8 @@ pub struct Disk {
     seat: RefCell<Option<Seat>>,
     /// What its device was called while it was here.
     last_name: RefCell<String>,
+    /// Why its device cannot be used although it is here.
+    unfit: RefCell<Option<String>>,
     token: Cell<Epoch>,
     /// How often it was seated.
     seating: Cell<u64>,
@@ -63,6 +65,7 @@ impl Disk {
         let last_name = seat.as_ref().map(|(device, _)| device.name()).unwrap_or_default();
         Rc::new(Self {
             last_name: RefCell::new(last_name),
+            unfit: RefCell::default(),
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
@@ -135,6 +138,17 @@ impl Disk {
         name.unwrap_or_else(|| format!("disk {}", self.id.short()))
     }
 
+    /// Why it is absent although its device is here, if so.
+    #[must_use]
+    pub fn unfit(&self) -> Option<String> {
+        self.unfit.borrow().clone()
+    }
+
+    pub(crate) fn note_unfit(&self, name: String, why: &dyn std::error::Error) {
+        *self.last_name.borrow_mut() = name;
+        *self.unfit.borrow_mut() = Some(why.to_string());
+    }
+
     /// The device's geometry, while it is here.
     #[must_use]
     pub fn geometry(&self) -> Option<Geometry> {
@@ -163,6 +177,7 @@ impl Disk {
 
     pub(crate) fn seat(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
         *self.last_name.borrow_mut() = device.name();
+        *self.unfit.borrow_mut() = None;
         *self.seat.borrow_mut() = Some(Seat { device, extent });
         self.seating.set(self.seating.get() + 1);
         self.activity.set(self.activity.get() + 1);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
-use dolmen_disk::{Extent, Generation, write_label};
+use dolmen_disk::{Extent, ExtentError, Generation, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -76,8 +76,9 @@ pub async fn open(
     let first = candidates.first().ok_or(OpenError::NoDisks)?;
     let (pool, name) = (first.label.pool, first.label.pool_name.clone());
     check_candidates(&candidates)?;
-    let named = arbiter.named(pool).await?;
     let views: Vec<DiskView> = candidates.iter().map(view_of).collect();
+    let (candidates, unfit) = without_unfit(candidates)?;
+    let named = arbiter.named(pool).await?;
     let (build_on, highest, read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
         Decision::Write { build_on, highest } => (build_on, highest, None),
         Decision::ReadOnly { newest, highest, reason } => (newest, highest, Some(reason)),
@@ -87,11 +88,51 @@ pub async fn open(
         return Err(OpenError::ReadOnly { name, source: source.clone() });
     }
     let opening = Opening { seams, arbiter, candidates, build_on, highest, confirmed: read_only.is_some() };
-    let (pool, blocks) = match options.mode {
-        OpenMode::Read => opening.read(read_only.as_ref()).await?,
-        OpenMode::Write | OpenMode::Confirmed => opening.write().await?,
+    let opened = match options.mode {
+        OpenMode::Read => opening.read(read_only.as_ref()).await,
+        OpenMode::Write | OpenMode::Confirmed => opening.write().await,
     };
+    let (pool, blocks) = opened.map_err(|error| match unfit.first() {
+        Some(first) if matches!(error, OpenError::NoMetadata { .. }) => first.error(),
+        _ => error,
+    })?;
+    for one in unfit {
+        tracing::warn!(pool = %pool.name(), disk = %one.name, error = %one.source, "a disk is left out");
+        if let Some(disk) = pool.disks().into_iter().find(|disk| disk.id() == one.disk) {
+            disk.note_unfit(one.name, &one.source);
+        }
+    }
     Ok(Opened { pool, blocks, read_only })
+}
+
+/// A device that was cut short: it counts as absent, but its label is believed where it says what it knew of.
+struct Unfit {
+    disk: DiskId,
+    name: String,
+    source: ExtentError,
+}
+
+impl Unfit {
+    fn error(&self) -> OpenError {
+        OpenError::Extent { name: self.name.clone(), source: self.source }
+    }
+}
+
+/// The candidates that have all that their labels say, and the others.
+fn without_unfit(candidates: Vec<Candidate>) -> Result<(Vec<Candidate>, Vec<Unfit>), OpenError> {
+    let (mut fit, mut unfit) = (Vec::new(), Vec::new());
+    for candidate in candidates {
+        match candidate.label.extent.fits(candidate.device.geometry().capacity) {
+            Ok(()) => fit.push(candidate),
+            Err(source) => {
+                unfit.push(Unfit { disk: candidate.label.disk, name: candidate.device.name(), source });
+            }
+        }
+    }
+    match unfit.first().filter(|_| fit.is_empty()) {
+        Some(first) => Err(first.error()),
+        None => Ok((fit, unfit)),
+    }
 }
 
 fn view_of(candidate: &Candidate) -> DiskView {
@@ -107,9 +148,6 @@ fn check_candidates(candidates: &[Candidate]) -> Result<(), OpenError> {
     let mut seen: BTreeMap<DiskId, &Candidate> = BTreeMap::new();
     for candidate in candidates {
         let name = candidate.device.name();
-        let capacity = candidate.device.geometry().capacity;
-        let fits = candidate.label.extent.fits(capacity);
-        fits.map_err(|source| OpenError::Extent { name: name.clone(), source })?;
         if let Some(first) = seen.values().find(|other| other.label.pool != candidate.label.pool) {
             return Err(OpenError::TwoPools {
                 first: first.device.name(),
