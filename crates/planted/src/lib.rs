@@ -43,6 +43,8 @@ pub enum Bug {
     FreeBeforeCommit,
     /// A checkpoint trims what was logged while it was being made.
     TrimAhead,
+    /// A slab whose disk was away while tables were written back counts as having them.
+    MissedTables,
     /// A checkpoint trims changes of the map that are durable and not in the map yet.
     TrimUnapplied,
     /// A batch of the log counts when one voter has it.
@@ -67,7 +69,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -86,6 +88,7 @@ impl Bug {
         Self::RecoveryNotFinal,
         Self::FreeBeforeCommit,
         Self::TrimAhead,
+        Self::MissedTables,
         Self::TrimUnapplied,
         Self::OneVoterIsEnough,
         Self::DurableIsCached,
@@ -120,6 +123,7 @@ impl Bug {
             Self::RecoveryNotFinal => "recovery-not-final",
             Self::FreeBeforeCommit => "free-before-commit",
             Self::TrimAhead => "trim-ahead",
+            Self::MissedTables => "missed-tables",
             Self::TrimUnapplied => "trim-unapplied",
             Self::OneVoterIsEnough => "one-voter-is-enough",
             Self::DurableIsCached => "durable-is-cached",

@@ -6,7 +6,7 @@
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
-//! `recovery` decides what was in flight, `resync` brings back what was away.
+//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away.
 //!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
@@ -14,6 +14,7 @@
 //! - Nothing is acknowledged while a disk that missed it counts as holding it.
 //! - A ticket is never held while waiting for room in the log: making room waits for tickets.
 
+mod absence;
 mod carry;
 mod discard;
 mod error;

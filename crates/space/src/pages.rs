@@ -441,7 +441,6 @@ impl Shared {
                 .for_each(|(_, _, page)| page.await_seal());
         }
         self.frozen.set(None);
-        let epoch = self.pool.epoch();
         let seats = self.pool.seats();
         let mut written = Vec::new();
         for row in &rows {
@@ -458,11 +457,9 @@ impl Shared {
         }
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
+        // Whatever slab did not get the pages would be believed with what it has, once it is the only one.
+        self.settle_missed_pages(&rows, &seats).await?;
         for row in rows.iter().filter(|row| !row.gone.get()) {
-            if self.pool.epoch() != epoch {
-                // A disk left on the way and lacks pages: its slabs are stale from here on.
-                self.settle_absences(row).await?;
-            }
             let whole = self.columns_of_log(row).is_empty()
                 && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats));
             if !row.is_formatted() && whole {

@@ -36,7 +36,14 @@ pub struct Resynced {
 /// A row some of whose stale slabs have everything but their tables.
 pub(crate) struct Refilled {
     pub(crate) row: Rc<Row>,
-    slabs: Vec<(usize, Slab)>,
+    slabs: Vec<RefilledSlab>,
+}
+
+struct RefilledSlab {
+    column: usize,
+    slab: Slab,
+    /// Which seating of its disk got it all: one that left and came back may have lost it.
+    seating: u64,
 }
 
 impl Space {
@@ -62,12 +69,13 @@ impl Space {
             let pool = &self.shared.pool;
             let has_source =
                 row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.readable(pool).is_some()));
-            if slab.present(pool).is_none() || !has_source {
+            let Some(disk) = slab.present(pool).filter(|_| has_source) else {
                 result.waiting += 1;
                 continue;
-            }
+            };
+            let seating = disk.seating();
             self.refill_slab(&row, column, &slab, result).await?;
-            slabs.push((column, slab));
+            slabs.push(RefilledSlab { column, slab, seating });
         }
         Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
     }
@@ -273,21 +281,21 @@ impl Space {
             return Ok(());
         }
         let mut record = row.record();
-        for (column, done) in &refilled.slabs {
+        for done in &refilled.slabs {
             // A slab whose disk left on the way, or that missed something else, is another one by now.
-            let Some(slabs) =
-                record.columns.get_mut(*column).filter(|_| done.present(&self.shared.pool).is_some())
-            else {
+            let disk = done.slab.present(&self.shared.pool);
+            let stayed = disk.is_some_and(|disk| disk.seating() == done.seating);
+            let Some(slabs) = record.columns.get_mut(done.column).filter(|_| stayed) else {
                 result.waiting += 1;
                 continue;
             };
-            for slab in slabs.iter_mut().filter(|slab| *slab == done) {
+            for slab in slabs.iter_mut().filter(|slab| **slab == done.slab) {
                 slab.stale = None;
                 result.slabs += 1;
             }
         }
         change.put(keys::row(row.space, row.index), record.encode());
-        for (_, done) in &refilled.slabs {
+        for RefilledSlab { slab: done, .. } in &refilled.slabs {
             let of_disk = |slab: &&Slab| slab.disk == done.disk && slab.stale.is_some();
             if !record.columns.iter().flatten().any(|slab| of_disk(&slab)) {
                 change.delete(keys::stale(done.disk, row.space, row.index));

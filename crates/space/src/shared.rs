@@ -8,7 +8,6 @@ use dolmen_block_io::sync::Turn;
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Pool, PoolState, keys};
-use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
@@ -19,7 +18,7 @@ use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
 use crate::recovery::{Below, Recovery, RowClaims, RowKey, recover_row};
-use crate::row::{Row, RowRecord};
+use crate::row::Row;
 use crate::space::Space;
 use crate::table::Now;
 use crate::tickets::{Held, Ticket, Tickets};
@@ -523,68 +522,6 @@ impl Shared {
         }
     }
 
-    /// Commits that slabs on absent disks miss what is written from now on. Columns whose every slab would be stale are
-    /// left alone: their data is where it was, only out of reach.
-    pub(crate) async fn settle_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        self.settle_absences_of(std::iter::once(row)).await
-    }
-
-    /// As [`settle_absences`](Self::settle_absences), for several rows in one commit.
-    async fn settle_absences_of(
-        &self,
-        rows: impl Iterator<Item = &Rc<Row>> + Clone,
-    ) -> Result<(), SpaceError> {
-        if is_planted(Bug::AbsenceNotCommitted) || !rows.clone().any(|row| self.has_unmarked_absence(row)) {
-            return Ok(());
-        }
-        let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
-        let mut records = Vec::new();
-        for row in rows.filter(|row| !row.gone.get()) {
-            if let Some((record, edits)) = self.with_absences(row) {
-                edits.into_iter().for_each(|(key, value)| change.put(key, value));
-                records.push((row, record));
-            }
-        }
-        change.commit().await?;
-        for (row, record) in records {
-            row.adopt(record);
-        }
-        Ok(())
-    }
-
-    /// The row as it is when slabs on absent disks are stale, and the edits that say so; `None` when nothing changes.
-    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Edits)> {
-        if !self.has_unmarked_absence(row) {
-            return None;
-        }
-        let mut record = row.record();
-        let mut edits = Vec::new();
-        for slabs in &mut record.columns {
-            let reachable =
-                slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
-            for slab in slabs.iter_mut().filter(|slab| reachable && slab.stale.is_none()) {
-                if slab.present(&self.pool).is_none() {
-                    let left = self.pool.disk(slab.disk).map_or(Epoch(0), |disk| disk.member().left);
-                    slab.stale = Some(left);
-                    edits.push((keys::stale(slab.disk, row.space, row.index), Vec::new()));
-                }
-            }
-        }
-        edits.push((keys::row(row.space, row.index), record.encode()));
-        Some((record, edits))
-    }
-
-    fn has_unmarked_absence(&self, row: &Row) -> bool {
-        (0..row.shape.columns()).any(|column| {
-            row.with_slabs(column, |slabs| {
-                let reachable =
-                    slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
-                reachable
-                    && slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
-            })
-        })
-    }
-
     /// Commits that every page of a row's tables is on its disks. What else became of the row meanwhile stands: it is
     /// looked at only when no other change can come between, and a row that was freed stays freed.
     pub(crate) async fn commit_formatted(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
@@ -619,9 +556,6 @@ impl Shared {
         self.pool.name()
     }
 }
-
-/// Keys and the values that they get.
-type Edits = Vec<(Key, Vec<u8>)>;
 
 /// Blocks of a row by their place in it: column, block of the column, and the ticket of the last write.
 type UnsettledBlocks = BTreeMap<u32, (usize, u32, Ticket)>;

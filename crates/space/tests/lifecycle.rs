@@ -141,6 +141,58 @@ fn a_disk_is_replaced_present_or_not() {
         .unwrap();
 }
 
+/// A disk has all data when it leaves, and tables are written back without it: of a row without tables, and of one that has
+/// some. When it is back it is brought up to date, and stands by itself when the other copy goes and the pool is opened again.
+#[test]
+fn a_disk_that_missed_tables_only_is_brought_up_to_date() {
+    for formatted in [false, true] {
+        let bench = Bench::new(43, 2, Bytes::mib(96));
+        let disk = Rc::clone(&bench.disks[0]);
+        let kept = Rc::new(RefCell::new(None));
+        let keep = Rc::clone(&kept);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(2), MIRROR).await?;
+                lab.write(&space, 0, 4096, 1).await?;
+                if formatted {
+                    spaces.pool().checkpoint().await?;
+                }
+                lab.write(&space, 64 * 1024, 64 * 1024, 2).await?;
+                spaces.flush().await?;
+                disk.vanish();
+                spaces.pool().exclude(dolmen_units::DiskSlot(0), dolmen_pool::ExcludeReason::Asked).await?;
+                spaces.pool().checkpoint().await?;
+                *keep.borrow_mut() = Some((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        bench.disks[0].come_back();
+        let again = bench.disks[0].attach(&bench.world);
+        bench
+            .run(async move |_| {
+                let (spaces, _) = kept.borrow_mut().take().ok_or("the pool is open")?;
+                spaces.rejoin(again).await?;
+                spaces.resync(&Progress::default()).await?;
+                assert_eq!(spaces.stale_rows().await?, vec![]);
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+        bench
+            .run_in(bench.lab_with(|number| number == 0), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, 4096, 1).await?;
+                lab.expect(&space, 64 * 1024, 64 * 1024, 2).await?;
+                assert_eq!(spaces.incidents().len(), 0);
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
 /// The file system below a disk is full: whoever needs new room is told so, and nothing else fails. Tables of rows that are
 /// there have their room, so no sound disk is given up for them.
 #[test]
