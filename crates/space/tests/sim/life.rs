@@ -10,7 +10,7 @@ use dolmen_block_io::{BlockDevice, Clock, Seams, sleep};
 use dolmen_pool::{
     Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, PoolError, create, discover, open,
 };
-use dolmen_sim::{SimDisk, World};
+use dolmen_sim::{FaultKind, SimDisk, World};
 use dolmen_space::{IncidentKind, Progress, Space, SpaceError, Spaces};
 use dolmen_units::DiskSlot;
 
@@ -461,7 +461,12 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
             // It may fail again on the way; then it stays out until the next time.
             match life.spaces.rejoin(disk.attach(&life.world)).await {
                 Ok(_) => joined = true,
-                Err(error) => life.trouble(format!("rejoining disk {index}: {}", causes(&error))),
+                Err(error) => {
+                    life.trouble(format!("rejoining disk {index}: {}", causes(&error)));
+                    if matches!(error, SpaceError::Pool(PoolError::NoSuchDisk { .. })) {
+                        give_up(life, index);
+                    }
+                }
             }
         }
     }
@@ -487,6 +492,17 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
         life.lost.set(false);
     }
     Ok(())
+}
+
+/// A disk that lied about flushes may have lost all of its labels with its cache. Nobody knows it then, and whoever looks
+/// after the pool replaces it, as long as there is a disk for that. One that never lied has no such excuse.
+fn give_up(life: &Life, index: usize) {
+    let disks = life.disks.borrow();
+    let spare = disks.len() - 1;
+    let lied = disks[index].fault_counters().of(FaultKind::LyingFlush) > 0;
+    if lied && life.replacing.get().is_none() && !life.members.borrow().contains(&spare) {
+        life.replacing.set(Some((index, spare)));
+    }
 }
 
 /// Members whose disks the pool does without.

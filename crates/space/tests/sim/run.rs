@@ -275,7 +275,7 @@ impl Run {
             0..=3 => self.lose(),
             _ if owes_loss => self.lose(),
             4 => course.world.jump_clock(Duration::from_millis(1 + self.random.below(5000))),
-            5 | 6 if !self.spare_used && !course.lost.get() => {
+            5 | 6 if !self.spare_used && !course.lost.get() && course.replacing.get().is_none() => {
                 let members = course.members.borrow();
                 let old = if course.redundant {
                     self.victim.get()
@@ -283,7 +283,11 @@ impl Run {
                     members[self.random.index(members.len())]
                 };
                 self.spare_used = true;
-                course.replacing.set(Some((old, course.disks.borrow().len() - 1)));
+                let spare = course.disks.borrow().len() - 1;
+                if members.contains(&spare) {
+                    return;
+                }
+                course.replacing.set(Some((old, spare)));
                 drop(members);
                 self.say(format!("disk {old} is to be replaced"));
             }
