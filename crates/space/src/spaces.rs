@@ -237,8 +237,13 @@ impl Spaces {
             }
         }
         self.put_spec(space, spec.clone()).await?;
-        if spec.provisioning == Provisioning::Fixed {
-            space.claim_all().await?;
+        if spec.provisioning == Provisioning::Fixed
+            && let Err(error) = space.claim_all().await
+        {
+            // As large as it was, unless somebody has used what is new.
+            spec.size = before;
+            let _ = self.shrink(space, spec).await;
+            return Err(error);
         }
         Ok(())
     }
@@ -492,6 +497,8 @@ impl Spaces {
         // left before that.
         self.pool().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
+        // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
+        self.pool().checkpoint().await?;
         let disk = self.pool().readmit(device).await?;
         self.decide_what_waited().await?;
         Ok(disk)
