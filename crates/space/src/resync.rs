@@ -398,6 +398,9 @@ impl Space {
                 let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
                 verified += self.verify_run(&row, column, run, bad).await?;
             }
+            for index in 0..row.map(column).pages() {
+                self.shared.verify_page(&row, column, index).await?;
+            }
         }
         Ok(verified)
     }
