@@ -228,7 +228,11 @@ impl Shared {
         index: usize,
         found: &[FoundPage],
     ) -> Result<Rc<Page>, SpaceError> {
-        if row.gone.get() || !found.iter().any(|copy| copy.slab.stale.is_none()) {
+        // A copy that is away and holds everything may be the one that is sound.
+        let is_away = row.with_slabs(column, |slabs| {
+            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
+        });
+        if row.gone.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
             return Err(self.unreadable(
                 row,
                 column,

@@ -345,8 +345,12 @@ impl Spaces {
             for (id, index) in batch {
                 let Some(space) = self.spaces.borrow().get(id).cloned() else { continue };
                 let before = result.blocks;
-                if let Some(row) = space.refill_row(*index, &mut result).await? {
-                    refilled.push((space, row));
+                match space.refill_row(*index, &mut result).await {
+                    Ok(Some(row)) => refilled.push((space, row)),
+                    Ok(None) => {}
+                    // Others are not kept waiting by a row whose disks are away.
+                    Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
+                    Err(error) => return Err(error),
                 }
                 progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
             }

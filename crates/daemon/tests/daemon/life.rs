@@ -109,6 +109,37 @@ fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
 }
 
 #[test]
+fn a_simple_space_keeps_no_mirror_from_being_repaired() {
+    // Scenario: a disk is gone with a part of a simple space, and is replaced. The mirror is whole again, the job names what
+    // is left, and asked for again it goes on: in vain while the simple space is there, to its end when it was deleted.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(3, 4 << 20);
+    world.nbd().write(0, &content);
+    world.nbd().flush();
+    let simple = json!({"name": "s", "size_bytes": 16 << 20, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.kill();
+    fs::remove_file(world.disk("d1")).unwrap();
+    world.start();
+    let new = world.make_disk("new", 300 << 20);
+    let request = json!({"with": new});
+    world.post("/v1/pools/tank/disks/1/replace", &request);
+    assert_eq!(world.last_job()["state"], "failed");
+    let health = world.get("/v1/pools/tank/spaces/m")["health"].clone();
+    let stale = world.get("/v1/status")["why"].to_string();
+    assert!(!stale.contains("tank/m has"), "{health} {stale}");
+    world.post("/v1/pools/tank/disks/1/replace", &request);
+    assert_eq!(world.last_job()["state"], "failed");
+    world.post("/v1/pools/tank/spaces/s/delete", &json!({"destroy": "s"}));
+    world.post("/v1/pools/tank/disks/1/replace", &request);
+    let job = world.last_job();
+    assert_eq!((&job["state"], &job["kind"]), (&json!("done"), &json!("replace")), "{job}");
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    assert!(world.nbd().read(0, 4 << 20) == content);
+}
+
+#[test]
 fn an_exported_pool_is_let_go_of_and_imported_again() {
     let world = World::new(3);
     world.make_tank(&["d0", "d1", "d2"]);
