@@ -15,6 +15,7 @@ use dolmen_store::Replica;
 use dolmen_units::{DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
 use crate::change::Purpose;
+use crate::create::CHECKPOINT_BYTES;
 use crate::disk::Disk;
 use crate::error::{PoolError, with_causes};
 use crate::keys;
@@ -225,11 +226,18 @@ impl Pool {
             .filter(|disk| voters.contains(&disk.id()))
             .map(|disk| domain_of(&disk.member()))
             .collect();
-        let candidates = self.claimable().into_iter().filter(|disk| !voters.contains(&disk.id()));
+        let may_vote = |disk: &Rc<Disk>| !voters.contains(&disk.id()) && self.has_metadata_room(disk);
+        let candidates = self.claimable().into_iter().filter(may_vote);
         candidates.min_by_key(|disk| {
             let domain = domain_of(&disk.member());
             (taken.iter().filter(|other| **other == domain).count(), disk.slot())
         })
+    }
+
+    /// Whether log and pages end before the disk's data begins: on one where they do not, each would overwrite the other.
+    fn has_metadata_room(&self, disk: &Disk) -> bool {
+        let needed = CHECKPOINT_BYTES + self.log_bytes.0 + self.page_bytes.0;
+        disk.extent().is_some_and(|extent| extent.metadata.0 >= needed)
     }
 
     /// Starts the task that brings the number of voters up after one has left.
@@ -240,6 +248,7 @@ impl Pool {
     /// Whether the disk became a voter; when it failed on the way, it is excluded instead.
     async fn make_voter(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<bool, PoolError> {
         let Some(device) = disk.device() else { return Ok(false) };
+        assert!(self.has_metadata_room(disk), "{} has no room for the log and pages of a voter", disk.name());
         // No checkpoint may come between copying the pages and counting the disk in.
         let _checkpoint = self.checkpoint_turn.take().await;
         if self.stopping.get() || self.voters().contains(&disk.id()) {

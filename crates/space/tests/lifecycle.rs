@@ -750,3 +750,53 @@ async fn write_scattered(lab: &Lab, space: &Space, numbers: Range<u64>, fill: u8
     }
     Ok(())
 }
+
+/// A disk of 1 GiB comes to two of 64 GiB, whose log and pages take more than its metadata area: it takes data and does not
+/// vote. The log then goes round on the others while rows on all three are written; every block is what was written, and
+/// the pool opens again.
+#[test]
+fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
+    let bench = Bench::new(111, 2, Bytes::gib(64));
+    let small = bench.world.add_disk("small", DiskProfile::new(Bytes::gib(1)));
+    let attached = small.attach(&bench.world);
+    bench.world.set_steps_max(20_000_000);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let disk = spaces.add(attached, &[]).await?;
+            spaces.pool().tend_voters().await?;
+            let (log, pages) = spaces.pool().metadata_bytes();
+            let area = disk.extent().ok_or("it is here")?.metadata;
+            assert!(area < Bytes(log.0 + pages.0), "{area} are too small for {log} and {pages}");
+            let three = lab.space(&spaces, "three", Bytes::mib(64), Resiliency::Mirror { copies: 3 }).await?;
+            for row in 0..32 {
+                lab.write(&three, row << 20, 1 << 20, 1).await?;
+            }
+            let two = lab.space(&spaces, "two", Bytes::mib(64), MIRROR).await?;
+            for round in 0..40 {
+                for row in 0..32 {
+                    for part in 0..16 {
+                        lab.write(&two, (row << 20) + part * 4096, 4096, 1 + round).await?;
+                    }
+                }
+                two.flush().await?;
+            }
+            let (_, bad) = spaces.verify(&Progress::default()).await?;
+            assert_eq!((bad.len(), disk.counters().checksum_errors), (0, 0), "its data is what was written");
+            assert!(!spaces.pool().voters().contains(&disk.id()), "it does not vote");
+            assert_eq!(spaces.pool().voters().len(), 2);
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    let devices = bench.disks.iter().chain([&small]).map(|disk| disk.attach(&bench.world)).collect();
+    bench
+        .run_in(Lab { devices, ..bench.lab() }, async move |lab| {
+            let spaces = lab.open().await?;
+            assert_eq!((spaces.pool().disks().len(), spaces.pool().voters().len()), (3, 2));
+            let three = spaces.find("three")?;
+            lab.expect(&three, 31 << 20, 1 << 20, 1).await?;
+            check(&spaces).await
+        })
+        .unwrap();
+}
