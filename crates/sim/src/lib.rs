@@ -20,6 +20,7 @@
 //! Invariant: nothing here depends on the time of day, on addresses in memory, or on anything but seeds and calls.
 
 mod agenda;
+mod arenas;
 mod atlas;
 mod command;
 mod crash;

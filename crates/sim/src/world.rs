@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{Executor, Moment, Seams, Spawner};
-use dolmen_buffer::{Arena, ArenaConfig};
+use dolmen_buffer::ArenaConfig;
 
 use crate::agenda::{Agenda, Deed, Next, WorldClock};
+use crate::arenas::{self, Sizes};
 use crate::atlas::DamagePolicy;
 use crate::crash::{Fate, PendingWrite};
 use crate::disk::{NewDisk, SimDisk};
@@ -86,9 +87,8 @@ pub struct World {
     disks: RefCell<Vec<Rc<SimDisk>>>,
     schedule: RefCell<Random>,
     entropy: Rc<SeededEntropy>,
-    seams: RefCell<Option<Seams>>,
-    arenas: Cell<(ArenaConfig, ArenaConfig)>,
-    left_arenas: RefCell<Option<(Arena, Arena)>>,
+    seams: RefCell<Option<(Sizes, Seams)>>,
+    arenas: Cell<Sizes>,
     /// Faults of the world rather than of a disk.
     faults: Faults,
     policy: RefCell<Option<Rc<dyn DamagePolicy>>>,
@@ -100,7 +100,7 @@ pub struct World {
 impl Drop for World {
     /// Tasks that still stand hold the seams, and those hold the tasks.
     fn drop(&mut self) {
-        self.executor.borrow().abandon();
+        arenas::leave(self.end_process());
     }
 }
 
@@ -123,7 +123,6 @@ impl World {
             schedule: RefCell::new(Random::derived(seeds.schedule, 2)),
             entropy: Rc::new(SeededEntropy(RefCell::new(Random::derived(seeds.entropy, 1)))),
             seams: RefCell::default(),
-            left_arenas: RefCell::default(),
             arenas: Cell::new((DATA_ARENA, METADATA_ARENA)),
             faults: Faults::new(FaultRates::NONE, Random::derived(seeds.faults, 1)),
             policy: RefCell::default(),
@@ -148,7 +147,6 @@ impl World {
     /// Other sizes for the arenas of processes that start from now on: data and metadata.
     pub fn set_arenas(&self, data: ArenaConfig, metadata: ArenaConfig) {
         self.arenas.set((data, metadata));
-        self.left_arenas.replace(None);
     }
 
     /// Another limit of steps for each run.
@@ -204,25 +202,18 @@ impl World {
         let executor = Rc::clone(&self.executor.borrow());
         let mut seams = self.seams.borrow_mut();
         let made = || {
-            let (data, metadata) = self.arenas.get();
-            let left = self.left_arenas.take();
-            let (data, metadata) = left.unwrap_or_else(|| (Arena::new(data), Arena::new(metadata)));
-            Seams {
+            let sizes = self.arenas.get();
+            let (data, metadata) = arenas::take(sizes);
+            let seams = Seams {
                 clock: Rc::new(WorldClock(Rc::clone(&self.agenda))),
                 entropy: Rc::clone(&self.entropy) as Rc<dyn dolmen_block_io::Entropy>,
                 spawner: executor,
                 data,
                 metadata,
-            }
+            };
+            (sizes, seams)
         };
-        seams.get_or_insert_with(made).clone()
-    }
-
-    /// Keeps the arenas of a dead process for the next when nobody holds memory of theirs: clearing new ones takes longer
-    /// than most lives.
-    fn inherit_arenas(&self, dead: Option<Seams>) {
-        let unused = dead.filter(|seams| seams.data.lent_count() + seams.metadata.lent_count() == 0);
-        self.left_arenas.replace(unused.map(|seams| (seams.data, seams.metadata)));
+        seams.get_or_insert_with(made).1.clone()
     }
 
     /// The time in which disks work; the engine's clock is ahead of it by all jumps.
@@ -428,7 +419,7 @@ impl World {
         for disk in self.disks() {
             disk.process_died();
         }
-        self.inherit_arenas(dead);
+        arenas::leave(dead);
     }
 
     /// Power fails everywhere: each write that was not durable lands, is lost or is torn, by draws.
@@ -444,11 +435,11 @@ impl World {
         for disk in self.disks() {
             disk.lose_power(choose);
         }
-        self.inherit_arenas(dead);
+        arenas::leave(dead);
     }
 
     /// Drops the tasks; the seams that they had.
-    fn end_process(&self) -> Option<Seams> {
+    fn end_process(&self) -> Option<(Sizes, Seams)> {
         // Closed first: what tasks do while they are dropped must not reach a disk any more.
         for disk in self.disks() {
             disk.close_ports();
