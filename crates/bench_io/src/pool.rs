@@ -116,9 +116,9 @@ impl OpenPool {
     pub(crate) async fn check(&self) -> Result<(), BenchError> {
         let failed = |source| refused(self.layout, source);
         let findings = self.spaces.check_map().await.map_err(failed)?;
-        let (_, bad) = self.spaces.verify(&Progress::default()).await.map_err(failed)?;
+        let seen = self.spaces.verify(&Progress::default()).await.map_err(failed)?;
         let mut found = findings;
-        found.extend(bad.iter().map(|bad| format!("{bad:?}")));
+        found.extend(seen.unreadable().map(ToString::to_string));
         if found.is_empty() {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, open};
-use dolmen_space::{IncidentKind, Progress, SpaceError, Spaces};
+use dolmen_space::{IncidentKind, Progress, SpaceError, SpaceRange, Spaces, Verification};
 use dolmen_units::{BLOCK_BYTES, Bytes, HostId, Name, PoolId, SpaceId};
 
 use crate::finding::{Finding, FindingKind};
@@ -213,15 +213,11 @@ async fn check_map(spaces: &Spaces, name: &Name, report: &mut Report) {
 
 /// Reads every block of every copy. What is healed on the way is healed in memory, and counted.
 async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report: &mut Report) -> Bytes {
-    let mut verified = Bytes::ZERO;
-    let lost = match spaces.verify_together(progress, ROWS_AT_A_TIME).await {
-        Ok((blocks, lost)) => {
-            verified = Bytes(blocks * BLOCK_BYTES);
-            lost
-        }
+    let seen = match spaces.verify_together(progress, ROWS_AT_A_TIME).await {
+        Ok(seen) => seen,
         Err(error) => {
             report.add(Some(name), cut("the content of spaces", &error));
-            Vec::new()
+            Verification::default()
         }
     };
     for disk in spaces.pool().disks() {
@@ -231,8 +227,11 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
             report.add(Some(name), FindingKind::Damaged { disk: disk.name(), blocks, errors });
         }
     }
-    for (space, at, length) in ranges(lost) {
+    for SpaceRange { space, at, length } in seen.lost {
         report.add(Some(name), FindingKind::Lost { space, at, length });
+    }
+    for SpaceRange { space, at, length } in seen.out_of_reach {
+        report.add(Some(name), FindingKind::OutOfReach { space, at, length });
     }
     let names: BTreeMap<SpaceId, Name> =
         spaces.list().iter().map(|space| (space.id(), space.name())).collect();
@@ -248,21 +247,7 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
             IncidentKind::Lost => {}
         }
     }
-    verified
-}
-
-/// Blocks that follow each other, as ranges.
-fn ranges(mut blocks: Vec<(Name, u64)>) -> Vec<(Name, u64, Bytes)> {
-    blocks.sort_unstable();
-    blocks.dedup();
-    let mut ranges: Vec<(Name, u64, Bytes)> = Vec::new();
-    for (space, at) in blocks {
-        match ranges.last_mut().filter(|(last, first, length)| *last == space && first + length.0 == at) {
-            Some((_, _, length)) => *length = *length + Bytes(BLOCK_BYTES),
-            None => ranges.push((space, at, Bytes(BLOCK_BYTES))),
-        }
-    }
-    ranges
+    Bytes(seen.blocks * BLOCK_BYTES)
 }
 
 fn cut(what: &'static str, error: &SpaceError) -> FindingKind {
@@ -283,18 +268,4 @@ fn chain(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lost_blocks_that_follow_each_other_are_one_range() {
-        let name = |text: &str| text.parse::<Name>().unwrap();
-        let blocks =
-            [("b", 0), ("a", 8192), ("a", 4096), ("a", 4096), ("a", 20480)].map(|(n, at)| (name(n), at));
-        let expected = [("a", 4096, 8192), ("a", 20480, 4096), ("b", 0, 4096)];
-        assert_eq!(ranges(blocks.to_vec()), expected.map(|(n, at, length)| (name(n), at, Bytes(length))));
-    }
 }

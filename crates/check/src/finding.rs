@@ -106,6 +106,18 @@ pub enum FindingKind {
         /// How much.
         length: Bytes,
     },
+    /// Content whose copies are all on disks that were not given.
+    #[error(
+        "space {space}: {length} from byte {at} on are out of reach: the disks that hold them are missing"
+    )]
+    OutOfReach {
+        /// Which space.
+        space: Name,
+        /// First byte.
+        at: u64,
+        /// How much.
+        length: Bytes,
+    },
     /// Content whose table is lost.
     #[error(
         "space {space}: what {length} from byte {at} on held is unknown: no copy of the table can be believed"
@@ -150,6 +162,7 @@ impl FindingKind {
             Self::Lost { .. } => 303,
             Self::TableLost { .. } => 304,
             Self::TakenAsFound { .. } => 305,
+            Self::OutOfReach { .. } => 306,
         }
     }
 
@@ -170,6 +183,7 @@ impl FindingKind {
             Self::Lost { .. } => "lost",
             Self::TableLost { .. } => "table_lost",
             Self::TakenAsFound { .. } => "taken_as_found",
+            Self::OutOfReach { .. } => "out_of_reach",
         }
     }
 }

@@ -165,6 +165,23 @@ fn a_missing_disk_is_a_finding_and_the_rest_is_checked() {
     }
 }
 
+/// A part of a pool without redundancy is checked: what is on the disk that was not given is out of reach, and not lost.
+#[test]
+fn what_a_missing_disk_alone_holds_is_out_of_reach_and_the_rest_is_checked() {
+    let bench = Bench::new(3, Resiliency::Simple, End::Closed);
+    let (mut verified, mut out_of_reach) = (Bytes::ZERO, 0);
+    for missing in 0..3 {
+        let devices = bench.devices().into_iter().enumerate().filter(|(at, _)| *at != missing);
+        let report = bench.check(devices.map(|(_, device)| device).collect()).unwrap();
+        let kinds = report.findings.iter().map(|finding| finding.kind.number());
+        out_of_reach += kinds.clone().filter(|number| *number == 306).count();
+        assert!(kinds.clone().all(|number| [105, 306].contains(&number)), "{report:?}");
+        verified = verified + report.pools[0].verified;
+    }
+    assert!(out_of_reach > 0);
+    assert_eq!(verified, Bytes(2 * 8 * 4096), "each block lies on one disk, which was given twice");
+}
+
 #[test]
 fn damaged_labels_are_findings() {
     let bench = Bench::new(2, Resiliency::Mirror { copies: 2 }, End::Closed);

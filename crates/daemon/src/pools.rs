@@ -8,6 +8,7 @@ use dolmen_api::{
     SCHEMA, Simple,
 };
 use dolmen_pool::{CreateOptions, check_devices, create};
+use dolmen_space::{SpaceRange, Verification};
 use dolmen_units::Epoch;
 
 use crate::caller::Answer;
@@ -281,14 +282,8 @@ impl Engine {
         }
         let spaces = Rc::clone(&pool.spaces);
         let job = self.start_job(&pool, JobKind::Scrub, format!("pool {name}"), move |progress| async move {
-            let (blocks, bad) = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
-            if bad.is_empty() {
-                return Ok(format!("{blocks} blocks verified, all sound"));
-            }
-            let places: Vec<String> =
-                bad.iter().take(20).map(|(space, at)| format!("{space} at byte {at}")).collect();
-            let message = format!("{blocks} blocks verified, {} lost: {}", bad.len(), places.join(", "));
-            Err(ErrorBody::new(ErrorCode::Io, message).hint("restore them from a backup"))
+            let seen = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
+            scrubbed(&seen)
         });
         let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
         change.job = Some(job);
@@ -308,6 +303,30 @@ impl Engine {
         change.job = Some(job);
         Ok(change)
     }
+}
+
+/// Ranges that a scrub names, of each kind.
+const RANGES_TOLD: usize = 20;
+
+/// What a scrub says when it has ended.
+fn scrubbed(seen: &Verification) -> Answer<String> {
+    let verified = format!("{} blocks verified", seen.blocks);
+    if seen.is_sound() {
+        return Ok(format!("{verified}, all sound"));
+    }
+    let told = |what: &str, ranges: &[SpaceRange]| {
+        let places: Vec<String> = ranges.iter().take(RANGES_TOLD).map(ToString::to_string).collect();
+        let more = if ranges.len() > RANGES_TOLD { ", and more" } else { "" };
+        (!places.is_empty()).then(|| format!("{what}: {}{more}", places.join(", ")))
+    };
+    let found = [told("lost", &seen.lost), told("out of reach", &seen.out_of_reach)];
+    let message = format!("{verified}; {}", found.into_iter().flatten().collect::<Vec<_>>().join("; "));
+    let hint = if seen.lost.is_empty() {
+        "bring the disks that are missing back"
+    } else {
+        "restore what is lost from a backup"
+    };
+    Err(ErrorBody::new(ErrorCode::Io, message).hint(hint))
 }
 
 fn fault_text(error: &dolmen_disk::LabelIoError) -> String {

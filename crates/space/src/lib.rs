@@ -35,6 +35,7 @@ mod spaces;
 mod spec;
 mod table;
 mod tickets;
+mod verify;
 mod write;
 
 pub use discard::Extent;
@@ -49,3 +50,4 @@ pub use spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, Provisioning,
     ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
+pub use verify::{SpaceRange, Verification};

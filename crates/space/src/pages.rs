@@ -229,9 +229,7 @@ impl Shared {
         found: &[FoundPage],
     ) -> Result<Rc<Page>, SpaceError> {
         // A copy that is away and holds everything may be the one that is sound.
-        let is_away = row.with_slabs(column, |slabs| {
-            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
-        });
+        let is_away = row.lacks_a_trusted_copy(column, &self.pool);
         if row.gone.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
             return Err(self.unreadable(
                 row,

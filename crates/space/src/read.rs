@@ -328,23 +328,19 @@ impl Space {
 
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
         let failed = copies.iter().filter(|copy| copy.trusted).find_map(|copy| copy.result.err());
-        let is_away = row.with_slabs(column, |slabs| {
-            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.shared.pool).is_none())
-        });
+        let is_away = row.lacks_a_trusted_copy(column, &self.shared.pool);
         let why = match (copies.iter().any(|copy| copy.trusted), failed) {
             (false, _) => UnreadableReason::Absent,
-            (true, Some(error)) => UnreadableReason::Device(error),
             // The copy that is away may be the good one.
-            (true, None) if is_away => UnreadableReason::Absent,
+            (true, _) if is_away => UnreadableReason::Absent,
+            (true, Some(error)) => UnreadableReason::Device(error),
             (true, None) => UnreadableReason::NoGoodCopy,
         };
-        let row_block = row.shape.row_block(column, block);
-        let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
         if why == UnreadableReason::NoGoodCopy {
             self.shared.count(|counters| counters.lost_blocks += 1);
-            self.note_lost(row, row_block);
+            self.note_lost(row, row.shape.row_block(column, block));
         }
-        SpaceError::Unreadable { name: self.name(), at, length: Bytes(BLOCK_BYTES), why }
+        self.shared.unreadable(row, column, block as usize, why)
     }
 
     /// Notes that a block is lost, for people to read.

@@ -8,8 +8,7 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::layout::BLOCK;
-use crate::layout::SlabMap;
+use crate::layout::{BLOCK, SlabMap};
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
@@ -18,7 +17,7 @@ use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
 
 /// Blocks that are copied or verified at once: a frame of 64 KiB.
-const RUN_BLOCKS: u32 = 16;
+pub(crate) const RUN_BLOCKS: u32 = 16;
 
 /// What a resync did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -218,7 +217,12 @@ impl Space {
     }
 
     /// What the table says of blocks that follow each other.
-    async fn states(&self, row: &Rc<Row>, column: usize, run: Range) -> Result<Vec<BlockState>, SpaceError> {
+    pub(crate) async fn states(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        run: Range,
+    ) -> Result<Vec<BlockState>, SpaceError> {
         let mut states = Vec::with_capacity(run.count as usize);
         for block in run.first..run.first + run.count {
             let (index, entry) = place_in_page(block);
@@ -386,75 +390,10 @@ impl Space {
         }
         Ok(!left)
     }
-
-    /// Reads and verifies every copy of every block of a row; heals what differs. Adds blocks without a good copy to `bad`,
-    /// by their place in the space; how many blocks hold data.
-    pub(crate) async fn verify_row(&self, index: u64, bad: &mut Vec<u64>) -> Result<u64, SpaceError> {
-        let Some(row) = self.row(index).await? else { return Ok(0) };
-        let mut verified = 0;
-        for column in 0..row.shape.columns() {
-            let blocks = row.shape.column_blocks(column);
-            for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
-                let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
-                verified += self.verify_run(&row, column, run, bad).await?;
-            }
-            for index in 0..row.map(column).pages() {
-                self.shared.verify_page(&row, column, index).await?;
-            }
-        }
-        Ok(verified)
-    }
-
-    async fn verify_run(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        run: Range,
-        bad: &mut Vec<u64>,
-    ) -> Result<u64, SpaceError> {
-        let _guard = row.locks.lock(hull(row, column, run)).await;
-        if row.gone.get() {
-            return Ok(0);
-        }
-        let states = self.states(row, column, run).await?;
-        if states.iter().all(|state| *state == BlockState::Never) {
-            return Ok(0);
-        }
-        let mut suspect = vec![false; states.len()];
-        let mut any_copy = false;
-        for slab in row.with_slabs(column, <[Slab]>::to_vec) {
-            let Some(disk) = slab.readable(&self.shared.pool) else { continue };
-            any_copy = true;
-            let mut at = 0;
-            for piece in slab.pieces(u64::from(run.first) * BLOCK_BYTES, states.len() * BLOCK) {
-                let buffer = self.shared.pool.seams().metadata.take(piece.length).await;
-                let (buffer, read) = disk.read(piece.at, buffer).await;
-                for bytes in buffer.chunks_exact(BLOCK) {
-                    let good =
-                        states.get(at).is_some_and(|state| read.is_ok() && matches_state(bytes, *state));
-                    let never = states.get(at) == Some(&BlockState::Never);
-                    suspect.get_mut(at).into_iter().for_each(|suspect| *suspect |= !good && !never);
-                    at += 1;
-                }
-            }
-        }
-        for (block, state) in (run.first..).zip(&states) {
-            let suspicious = suspect.get((block - run.first) as usize).is_some_and(|suspect| *suspect);
-            if *state == BlockState::Never || (any_copy && !suspicious) {
-                continue;
-            }
-            let row_block = row.shape.row_block(column, block);
-            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            if self.read_block_locked(row, row_block, &mut buffer).await.is_err() {
-                bad.push(row.index * row.bytes() + u64::from(row_block) * BLOCK_BYTES);
-            }
-        }
-        Ok(states.iter().filter(|state| **state != BlockState::Never).count() as u64)
-    }
 }
 
 /// The smallest range of a row that holds blocks of a column that follow each other.
-fn hull(row: &Row, column: usize, run: Range) -> Range {
+pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
     let first = row.shape.row_block(column, run.first);
     let last = row.shape.row_block(column, run.first + run.count.saturating_sub(1));
     Range { first, count: last - first + 1 }

@@ -239,6 +239,13 @@ impl Row {
         action(self.columns.borrow().get(column).map_or(&[], |slabs| slabs.as_slice()))
     }
 
+    /// Whether a slab that holds everything is on a disk that is not here.
+    pub(crate) fn lacks_a_trusted_copy(&self, column: usize, pool: &Pool) -> bool {
+        self.with_slabs(column, |slabs| {
+            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(pool).is_none())
+        })
+    }
+
     /// Does something with every slab.
     pub(crate) fn for_each_slab(&self, mut action: impl FnMut(usize, &Slab)) {
         for (column, slabs) in self.columns.borrow().iter().enumerate() {

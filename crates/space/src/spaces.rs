@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -508,92 +507,6 @@ impl Spaces {
         Ok(disk)
     }
 
-    /// Reads and verifies every block of every copy, and heals what can be healed. Returns (blocks verified, bytes of
-    /// each space that no copy can give).
-    ///
-    /// # Errors
-    /// [`SpaceError`] when the metadata cannot be read.
-    pub async fn verify(&self, progress: &Progress) -> Result<(u64, Vec<(Name, u64)>), SpaceError> {
-        self.verify_together(progress, NonZeroUsize::MIN).await
-    }
-
-    /// The same with several rows under way at a time, for whoever has the disks to themselves; each of them holds a
-    /// buffer of 64 KiB of metadata memory.
-    ///
-    /// # Errors
-    /// As [`verify`](Self::verify).
-    pub async fn verify_together(
-        &self,
-        progress: &Progress,
-        rows_at_a_time: NonZeroUsize,
-    ) -> Result<(u64, Vec<(Name, u64)>), SpaceError> {
-        let mut verified = 0;
-        let mut bad = Vec::new();
-        for space in self.list() {
-            let mut rows = Vec::new();
-            space.for_each_record(|index, _| rows.push(index)).await?;
-            progress.total.set(progress.total.get() + rows.len() as u64);
-            for together in rows.chunks(rows_at_a_time.get()) {
-                let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
-                for result in join_all(looked_at).await {
-                    let (blocks, at) = result?;
-                    verified += blocks;
-                    bad.extend(at.into_iter().map(|at| (space.name(), at)));
-                }
-            }
-        }
-        Ok((verified, bad))
-    }
-
-    /// Checks that the map is consistent: every grain of every disk belongs to one slab or is free, and every row fits
-    /// its space. Returns what is wrong, in words.
-    ///
-    /// # Errors
-    /// [`SpaceError`] when the metadata cannot be read.
-    pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
-        let mut findings = Vec::new();
-        let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
-        let indexed = self.stale_rows().await?;
-        for space in self.list() {
-            let limit = space.size().0.div_ceil(space.row_bytes());
-            let mut rows = 0;
-            let name = space.name();
-            space
-                .for_each_record(|index, record| {
-                    rows += 1;
-                    if index >= limit {
-                        findings.push(format!("row {index} of space {name} lies behind its end"));
-                    }
-                    let is_stale = record.columns.iter().flatten().any(|slab| slab.stale.is_some());
-                    if is_stale && indexed.binary_search(&(space.id(), index)).is_err() {
-                        findings
-                            .push(format!("row {index} of space {name} is stale and no resync will find it"));
-                    }
-                    for slab in record.columns.iter().flatten() {
-                        let owner = format!("row {index} of space {name}");
-                        let runs = slab.runs.iter().map(|run| (run.first, run.count, owner.clone()));
-                        used.entry(slab.disk).or_default().extend(runs);
-                    }
-                })
-                .await?;
-            if rows != space.row_count.get() {
-                findings.push(format!("space {name} has {rows} rows, and counted {}", space.row_count.get()));
-            }
-        }
-        for disk in self.pool().disks() {
-            let mut runs = used.remove(&disk.slot()).unwrap_or_default();
-            runs.extend(
-                self.pool()
-                    .free_runs(disk.slot())
-                    .into_iter()
-                    .map(|run| (run.first, run.count, "free".to_owned())),
-            );
-            findings.extend(check_runs(&disk, runs));
-        }
-        findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
-        Ok(findings)
-    }
-
     /// Closes the spaces and the pool.
     ///
     /// # Errors
@@ -615,39 +528,6 @@ impl Spaces {
         self.flush().await?;
         Ok(self.pool().export().await?)
     }
-}
-
-/// Verifies a row: blocks verified, and bytes that no copy can give.
-async fn verify_one(space: &Space, index: u64, progress: &Progress) -> Result<(u64, Vec<u64>), SpaceError> {
-    let mut bad = Vec::new();
-    let blocks = space.verify_row(index, &mut bad).await?;
-    progress.done.set(progress.done.get() + 1);
-    progress.bytes.set(progress.bytes.get() + blocks * BLOCK_BYTES);
-    Ok((blocks, bad))
-}
-
-/// Whether runs cover the disk's grains exactly once.
-fn check_runs(disk: &Disk, mut runs: Vec<(u64, u64, String)>) -> Vec<String> {
-    let mut findings = Vec::new();
-    runs.sort_unstable();
-    let mut at = 0;
-    for (first, count, owner) in &runs {
-        if *first > at {
-            findings.push(format!("grains {at} to {first} of {} belong to nobody", disk.name()));
-        }
-        if *first < at {
-            findings.push(format!("grain {first} of {} belongs to {owner} and to another", disk.name()));
-        }
-        at = at.max(first + count);
-    }
-    if let Some(extent) = disk.extent().filter(|extent| extent.grain_count() != at) {
-        findings.push(format!(
-            "{} has {} grains, of which {at} are accounted for",
-            disk.name(),
-            extent.grain_count()
-        ));
-    }
-    findings
 }
 
 /// Keeps memory in bounds.

@@ -26,7 +26,7 @@ use dolmen_pool::{
 };
 use dolmen_sim::{Cut, Recorder, Reopened, StopAt, World};
 use dolmen_space::{
-    IncidentKind, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces, UnreadableReason,
+    IncidentKind, Progress, Resiliency, Space, SpaceError, SpaceRange, SpaceSpec, Spaces, UnreadableReason,
 };
 use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
@@ -730,9 +730,13 @@ async fn check_clean(case: &Case, spaces: &Spaces) -> Result<(), String> {
     if case.is_beyond_redundancy() {
         return Ok(());
     }
-    let (_, bad) = spaces.verify(&Progress::default()).await.map_err(|error| format!("verify: {error}"))?;
+    let seen = spaces.verify(&Progress::default()).await.map_err(|error| format!("verify: {error}"))?;
+    let may_be = |range: &&SpaceRange| {
+        let mut blocks = range.at / BLOCK..(range.at + range.length.0) / BLOCK;
+        blocks.all(|block| case.may_be_lost(range.space.as_str(), block))
+    };
     let unexpected: Vec<_> =
-        bad.iter().filter(|(name, at)| !case.may_be_lost(name.as_str(), at / BLOCK)).collect();
+        seen.unreadable().filter(|range| !may_be(range)).map(ToString::to_string).collect();
     if unexpected.is_empty() { Ok(()) } else { Err(format!("blocks without a good copy: {unexpected:?}")) }
 }
 

@@ -192,11 +192,8 @@ pub async fn check(spaces: &Spaces) -> Outcome {
     if !findings.is_empty() {
         return Err(findings.join("; ").into());
     }
-    let (_, bad) = spaces.verify(&dolmen_space::Progress::default()).await?;
-    if !bad.is_empty() {
-        return Err(format!("blocks without a good copy: {bad:?}").into());
-    }
-    Ok(())
+    let seen = spaces.verify(&dolmen_space::Progress::default()).await?;
+    if seen.is_sound() { Ok(()) } else { Err(format!("blocks without a good copy: {seen:?}").into()) }
 }
 
 /// All bytes of a range.

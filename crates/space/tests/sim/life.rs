@@ -320,9 +320,9 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     }
     let whole = is_whole(&life).await?;
     if whole && life.rolled_back.get() {
-        let (_, bad) = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
-        if life.redundant && !bad.is_empty() {
-            return Err(format!("blocks without a good copy: {bad:?}"));
+        let seen = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
+        if life.redundant && !seen.is_sound() {
+            return Err(format!("blocks without a good copy: {seen:?}"));
         }
         life.rolled_back.set(false);
     }
@@ -617,9 +617,9 @@ async fn compare(life: &Rc<Life>) -> Result<(), String> {
     if !findings.is_empty() {
         return Err(format!("the map: {}", findings.join("; ")));
     }
-    let (_, bad) = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
-    if life.redundant && !bad.is_empty() {
-        return Err(format!("blocks without a good copy: {bad:?}"));
+    let seen = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
+    if life.redundant && !seen.is_sound() {
+        return Err(format!("blocks without a good copy: {seen:?}"));
     }
     Ok(())
 }

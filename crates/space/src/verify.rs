@@ -1,0 +1,318 @@
+//! Verification: every copy of every block is held against its checksum, every copy of a table against the one in memory,
+//! and the map against itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_pool::Disk;
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
+
+use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::BLOCK;
+use crate::locks::Range;
+use crate::read::matches_state;
+use crate::record::BlockState;
+use crate::resync::{RUN_BLOCKS, hull};
+use crate::row::{Row, Slab};
+use crate::space::Space;
+use crate::spaces::{Progress, Spaces};
+
+/// Bytes of a space that follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceRange {
+    /// Which space.
+    pub space: Name,
+    /// First byte.
+    pub at: u64,
+    /// How many.
+    pub length: Bytes,
+}
+
+impl fmt::Display for SpaceRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of space {} from byte {} on", self.length, self.space, self.at)
+    }
+}
+
+/// What a verification has seen; ranges are in the order of spaces and rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verification {
+    /// Blocks with data that were read and verified, mended ones included.
+    pub blocks: u64,
+    /// What no copy can give.
+    pub lost: Vec<SpaceRange>,
+    /// What no copy that is here can give, while others are on disks that are away.
+    pub out_of_reach: Vec<SpaceRange>,
+}
+
+impl Verification {
+    /// Whether everything could be read.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.lost.is_empty() && self.out_of_reach.is_empty()
+    }
+
+    /// Everything that could not be read.
+    pub fn unreadable(&self) -> impl Iterator<Item = &SpaceRange> {
+        self.lost.iter().chain(&self.out_of_reach)
+    }
+
+    fn add(&mut self, space: &Name, verdict: &RowVerdict) {
+        self.blocks += verdict.blocks;
+        join(&mut self.lost, space, &verdict.lost);
+        join(&mut self.out_of_reach, space, &verdict.out_of_reach);
+    }
+}
+
+/// What was seen of a row; blocks are named by their first byte in the space.
+#[derive(Default)]
+struct RowVerdict {
+    blocks: u64,
+    lost: Vec<u64>,
+    out_of_reach: Vec<u64>,
+}
+
+impl RowVerdict {
+    /// Notes why a block cannot be read.
+    ///
+    /// # Errors
+    /// The error, when it is about more than this block.
+    fn note(&mut self, at: u64, error: SpaceError) -> Result<(), SpaceError> {
+        match error {
+            SpaceError::Unreadable { why: UnreadableReason::Absent, .. } => self.out_of_reach.push(at),
+            SpaceError::Unreadable { .. } => self.lost.push(at),
+            error => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Adds blocks, in order, to ranges; those that follow each other become one.
+fn join(ranges: &mut Vec<SpaceRange>, space: &Name, blocks: &[u64]) {
+    for at in blocks {
+        let follows = |last: &&mut SpaceRange| last.at + last.length.0 == *at && last.space == *space;
+        match ranges.last_mut().filter(follows) {
+            Some(last) => last.length = last.length + Bytes(BLOCK_BYTES),
+            None => ranges.push(SpaceRange { space: space.clone(), at: *at, length: Bytes(BLOCK_BYTES) }),
+        }
+    }
+}
+
+impl Spaces {
+    /// Reads and verifies every block of every copy, and heals what can be healed.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn verify(&self, progress: &Progress) -> Result<Verification, SpaceError> {
+        self.verify_together(progress, NonZeroUsize::MIN).await
+    }
+
+    /// The same with several rows under way at a time, for whoever has the disks to themselves; each of them holds a
+    /// buffer of 64 KiB of metadata memory.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub async fn verify_together(
+        &self,
+        progress: &Progress,
+        rows_at_a_time: NonZeroUsize,
+    ) -> Result<Verification, SpaceError> {
+        let mut seen = Verification::default();
+        for space in self.list() {
+            let mut rows = Vec::new();
+            space.for_each_record(|index, _| rows.push(index)).await?;
+            progress.total.set(progress.total.get() + rows.len() as u64);
+            for together in rows.chunks(rows_at_a_time.get()) {
+                let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
+                for verdict in join_all(looked_at).await {
+                    seen.add(&space.name(), &verdict?);
+                }
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Checks that the map is consistent: every grain of every disk belongs to one slab or is free, and every row fits
+    /// its space. Returns what is wrong, in words.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
+        let mut findings = Vec::new();
+        let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
+        let indexed = self.stale_rows().await?;
+        for space in self.list() {
+            let limit = space.size().0.div_ceil(space.row_bytes());
+            let mut rows = 0;
+            let name = space.name();
+            space
+                .for_each_record(|index, record| {
+                    rows += 1;
+                    if index >= limit {
+                        findings.push(format!("row {index} of space {name} lies behind its end"));
+                    }
+                    let is_stale = record.columns.iter().flatten().any(|slab| slab.stale.is_some());
+                    if is_stale && indexed.binary_search(&(space.id(), index)).is_err() {
+                        findings
+                            .push(format!("row {index} of space {name} is stale and no resync will find it"));
+                    }
+                    for slab in record.columns.iter().flatten() {
+                        let owner = format!("row {index} of space {name}");
+                        let runs = slab.runs.iter().map(|run| (run.first, run.count, owner.clone()));
+                        used.entry(slab.disk).or_default().extend(runs);
+                    }
+                })
+                .await?;
+            if rows != space.row_count.get() {
+                findings.push(format!("space {name} has {rows} rows, and counted {}", space.row_count.get()));
+            }
+        }
+        for disk in self.pool().disks() {
+            let mut runs = used.remove(&disk.slot()).unwrap_or_default();
+            runs.extend(
+                self.pool()
+                    .free_runs(disk.slot())
+                    .into_iter()
+                    .map(|run| (run.first, run.count, "free".to_owned())),
+            );
+            findings.extend(check_runs(&disk, runs));
+        }
+        findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
+        Ok(findings)
+    }
+}
+
+impl Space {
+    /// Reads and verifies every copy of every block of a row and of its tables; heals what differs.
+    async fn verify_row(&self, index: u64) -> Result<RowVerdict, SpaceError> {
+        let mut verdict = RowVerdict::default();
+        let Some(row) = self.row(index).await? else { return Ok(verdict) };
+        for column in 0..row.shape.columns() {
+            let blocks = row.shape.column_blocks(column);
+            for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
+                let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
+                self.verify_run(&row, column, run, &mut verdict).await?;
+            }
+            for index in 0..row.map(column).pages() {
+                self.shared.verify_page(&row, column, index).await?;
+            }
+        }
+        verdict.lost.sort_unstable();
+        verdict.out_of_reach.sort_unstable();
+        Ok(verdict)
+    }
+
+    async fn verify_run(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        run: Range,
+        verdict: &mut RowVerdict,
+    ) -> Result<(), SpaceError> {
+        let place_of =
+            |block| row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
+        let _guard = row.locks.lock(hull(row, column, run)).await;
+        if row.gone.get() {
+            return Ok(());
+        }
+        let states = match self.states(row, column, run).await {
+            Ok(states) => states,
+            Err(error @ SpaceError::Unreadable { .. }) => {
+                let blocks = run.first..run.first + run.count;
+                return blocks.into_iter().try_for_each(|block| verdict.note(place_of(block), error.clone()));
+            }
+            Err(error) => return Err(error),
+        };
+        if states.iter().all(|state| *state == BlockState::Never) {
+            return Ok(());
+        }
+        let suspect = self.suspects(row, column, run, &states).await;
+        for ((block, state), suspect) in (run.first..).zip(&states).zip(suspect) {
+            if *state == BlockState::Never {
+                continue;
+            }
+            let mut read = Ok(());
+            if suspect {
+                let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+                read = self.read_block_locked(row, row.shape.row_block(column, block), &mut buffer).await;
+            }
+            match read {
+                Ok(()) => verdict.blocks += 1,
+                Err(error) => verdict.note(place_of(block), error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all copies of blocks; which of them have a bad copy, or none that is here and whole.
+    async fn suspects(&self, row: &Row, column: usize, run: Range, states: &[BlockState]) -> Vec<bool> {
+        let copies = row.with_slabs(column, |slabs| {
+            let readable =
+                slabs.iter().filter_map(|slab| Some((slab.readable(&self.shared.pool)?, slab.clone())));
+            readable.collect::<Vec<(Rc<Disk>, Slab)>>()
+        });
+        let mut suspect = vec![copies.is_empty(); states.len()];
+        for (disk, slab) in copies {
+            let mut blocks = suspect.iter_mut().zip(states);
+            for piece in slab.pieces(u64::from(run.first) * BLOCK_BYTES, states.len() * BLOCK) {
+                let buffer = self.shared.pool.seams().metadata.take(piece.length).await;
+                let (buffer, read) = disk.read(piece.at, buffer).await;
+                for (bytes, (suspect, state)) in buffer.chunks_exact(BLOCK).zip(&mut blocks) {
+                    *suspect |= read.is_err() || !matches_state(bytes, *state);
+                }
+            }
+        }
+        suspect
+    }
+}
+
+async fn verify_one(space: &Space, index: u64, progress: &Progress) -> Result<RowVerdict, SpaceError> {
+    let verdict = space.verify_row(index).await?;
+    progress.done.set(progress.done.get() + 1);
+    progress.bytes.set(progress.bytes.get() + verdict.blocks * BLOCK_BYTES);
+    Ok(verdict)
+}
+
+/// Whether runs cover the disk's grains exactly once.
+fn check_runs(disk: &Disk, mut runs: Vec<(u64, u64, String)>) -> Vec<String> {
+    let mut findings = Vec::new();
+    runs.sort_unstable();
+    let mut at = 0;
+    for (first, count, owner) in &runs {
+        if *first > at {
+            findings.push(format!("grains {at} to {first} of {} belong to nobody", disk.name()));
+        }
+        if *first < at {
+            findings.push(format!("grain {first} of {} belongs to {owner} and to another", disk.name()));
+        }
+        at = at.max(first + count);
+    }
+    if let Some(extent) = disk.extent().filter(|extent| extent.grain_count() != at) {
+        findings.push(format!(
+            "{} has {} grains, of which {at} are accounted for",
+            disk.name(),
+            extent.grain_count()
+        ));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_follow_each_other_in_one_space_are_one_range() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let mut ranges = Vec::new();
+        join(&mut ranges, &name("a"), &[4096, 8192, 20480]);
+        join(&mut ranges, &name("a"), &[24576]);
+        join(&mut ranges, &name("b"), &[28672]);
+        let seen = ranges.iter().map(|range| (range.space.as_str(), range.at, range.length.0));
+        let expected = [("a", 4096, 8192), ("a", 20480, 8192), ("b", 28672, 4096)];
+        assert_eq!(seen.collect::<Vec<_>>(), expected);
+    }
+}
