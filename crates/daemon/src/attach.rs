@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +27,7 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::plan::{made, planned};
 use crate::scribe::Scribe;
+use crate::spaces::two_sides;
 
 /// Zeros that are written at a time where a range has to stay allocated.
 const ZEROS_BYTES: usize = 64 * 1024;
@@ -352,6 +354,11 @@ impl Engine {
         let name = format!("{}/{}", pool.name(), spec.name);
         let link = self.config.links.join(pool.name()).join(spec.name.as_str());
         let plan = pool.plan(true, vec![format!("show {name} as {}", link.display())]);
+        if self.nbd.find(pool.id(), space.id()).is_some_and(|served| served.is_writable()) {
+            return Err(two_sides(&name, "served for writing").hint(format!(
+                "dolmen unserve {name}; what is served with --read-only can be attached too"
+            )));
+        }
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would be attached as {}", link.display())));
         }
@@ -417,6 +424,11 @@ impl Engine {
         });
         let attachments = found.await?.iter().map(|(by, one)| view(one, by)).collect();
         Ok(Attachments { schema: SCHEMA, attachments })
+    }
+
+    /// Where a space is attached, if it is.
+    pub(crate) fn attached_link(&self, pool: &OpenPool, space: &Space) -> Option<PathBuf> {
+        self.ways.find(key_of(pool, space)).map(|attached| attached.link)
     }
 
     /// Shows the new size of a space on its ways in; what did not work, in words.

@@ -39,6 +39,10 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    pub(crate) fn is_writable(&self) -> bool {
+        self.access == Access::ReadWrite
+    }
+
     pub(crate) fn client_count(&self) -> u64 {
         self.clients.get()
     }

@@ -261,6 +261,10 @@ impl Engine {
             change.export = Some(self.view_export(&served));
             return Ok(change);
         }
+        if let Some(link) = self.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite) {
+            return Err(two_sides(&name, &format!("attached as {}", link.display()))
+                .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
+        }
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would be served")));
         }
@@ -303,4 +307,12 @@ impl Engine {
         self.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }
+}
+
+/// The error for a second way in that would write beside the first.
+pub(crate) fn two_sides(name: &str, way: &str) -> ErrorBody {
+    let message = format!(
+        "space {name} is {way}; two sides that write without knowing of each other destroy what they write; nothing was changed"
+    );
+    ErrorBody::new(ErrorCode::Busy, message).on(name)
 }
