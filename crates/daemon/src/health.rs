@@ -5,12 +5,16 @@ use std::rc::Rc;
 use dolmen_api::{API_VERSION, Health, Job, JobKind, JobState, SCHEMA, Status, Version};
 use dolmen_pool::PoolState;
 use dolmen_space::{IncidentKind, Space};
+use dolmen_units::Bytes;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
+use crate::plan::usable_for;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
+/// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
+const NEAR_PARTS: u64 = 10;
 
 fn absent_names(open: &OpenPool) -> Vec<String> {
     let disks = open.spaces.pool().disks();
@@ -55,7 +59,34 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
             "in {taken} places of space {name}, what was being written at a crash was taken as it was found"
         ));
     }
+    if let Some(short) = short_of_room(open, space) {
+        health = health.max(Health::Warning);
+        why.push(short);
+    }
     (health, why)
+}
+
+/// That a thin space has met the end of its pool, or soon will.
+fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
+    let (spec, pool) = (space.spec(), open.name());
+    let unclaimed = spec.size.0.saturating_sub(space.claimed().0);
+    let usable = usable_for(&open.offers(), &spec);
+    if unclaimed == 0 || usable.0 >= unclaimed || open.spaces.pool().state() != PoolState::Writable {
+        return None;
+    }
+    let name = format!("{pool}/{}", spec.name);
+    if usable.0 < space.row_bytes() {
+        return Some(format!(
+            "thin space {name} has met the end of pool {pool}: what was never written cannot be written now, all else can"
+        ));
+    }
+    let is_near = usable.0 < space.claimed().0 / NEAR_PARTS;
+    is_near.then(|| {
+        format!(
+            "thin space {name} can take {usable} more before pool {pool} is full, of {} that it may ask for",
+            Bytes(unclaimed)
+        )
+    })
 }
 
 /// How a pool with its spaces is, and why.
@@ -144,6 +175,11 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} NEW`",
             disk.name()
+        ));
+    }
+    if open.spaces.list().iter().any(|space| short_of_room(open, space).is_some()) {
+        todo.push(format!(
+            "add a disk to pool {name}, or delete or trim something; `dolmen df` shows what fits"
         ));
     }
     for space in open.spaces.list() {

@@ -42,8 +42,12 @@ pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
 /// What a space of some resiliency could still take, on these disks.
 pub(crate) fn usable(offers: &[Offer], resiliency: Resiliency) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
-    let request = SpaceSpec::usual(name, Bytes::gib(1), resiliency).check();
-    let Ok(request) = request else { return Bytes::ZERO };
+    usable_for(offers, &SpaceSpec::usual(name, Bytes::gib(1), resiliency))
+}
+
+/// What a space with these rows could still take, on these disks.
+pub(crate) fn usable_for(offers: &[Offer], spec: &SpaceSpec) -> Bytes {
+    let Ok(request) = spec.check() else { return Bytes::ZERO };
     Placer::new(request, slab_grains).usable(offers).data
 }
 

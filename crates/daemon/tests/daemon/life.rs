@@ -203,6 +203,30 @@ fn a_pool_that_is_open_elsewhere_is_not_touched() {
 }
 
 #[test]
+fn a_thin_space_that_meets_the_end_of_its_pool_is_told_of() {
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    let fits = world.get("/v1/pools/tank/df")["fits"].as_array().unwrap().clone();
+    let mirror = fits.iter().find(|fits| fits["resiliency"] == "mirror" && fits["copies"] == 2).unwrap();
+    let claim = |number: u64, size: u64| {
+        let (name, fixed) = (format!("rest{number}"), "fixed");
+        let space = json!({"name": name, "size_bytes": size, "resiliency": "mirror", "provisioning": fixed,
+            "row_bytes": 1 << 20});
+        world.try_ask("POST", "/v1/pools/tank/spaces", &serde_json::to_vec(&space).unwrap()).unwrap()
+    };
+    assert_eq!(claim(0, mirror["usable_bytes"].as_u64().unwrap()).0, 200);
+    let refused = (1..64).map(|number| claim(number, 1 << 20)).find(|(status, _)| *status != 200);
+    assert_eq!(refused.unwrap().1["error"]["code"], "bad_size");
+    let status = world.get("/v1/status");
+    assert_eq!(status["health"], "warning", "{status}");
+    assert!(status["why"][0].as_str().unwrap().contains("tank/m has met the end of pool tank"), "{status}");
+    assert!(status["todo"][0].as_str().unwrap().starts_with("add a disk to pool tank"), "{status}");
+    world.post("/v1/pools/tank/spaces/rest0/delete", &json!({"destroy": "tank/rest0"}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
 fn discards_give_room_back() {
     let world = World::new(2);
     world.make_tank(&["d0", "d1"]);
