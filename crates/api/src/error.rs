@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use dolmen_causes::causes_of;
+
 use crate::exit::ExitCode;
 use crate::schema;
 
@@ -160,15 +162,8 @@ impl ErrorBody {
     /// With the causes that the error itself names, the error's own message not among them.
     #[must_use]
     pub fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
-        let mut next = error.source();
-        while let Some(cause) = next {
-            let text = cause.to_string();
-            // A transparent error repeats the message of its cause.
-            if self.causes.last() != Some(&text) && self.message != text {
-                self.causes.push(text);
-            }
-            next = cause.source();
-        }
+        let known = self.message.clone();
+        self.causes.extend(causes_of(error).into_iter().filter(|cause| *cause != known));
         self
     }
 }

@@ -21,6 +21,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Parser;
+use dolmen_causes::in_one_line;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::case::{Choice, Kind, Layout};
@@ -97,13 +98,7 @@ fn main() -> ExitCode {
     match measure(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let mut text = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(next) = cause {
-                text = format!("{text}: {next}");
-                cause = next.source();
-            }
-            let _ = writeln!(std::io::stderr(), "dolmen-bench-io: {text}");
+            let _ = writeln!(std::io::stderr(), "dolmen-bench-io: {}", in_one_line(&error));
             ExitCode::FAILURE
         }
     }

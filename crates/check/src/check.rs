@@ -1,11 +1,11 @@
 //! The steps of a check: labels, then each pool opened behind overlays, its map, its content.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
+use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, open};
 use dolmen_space::{IncidentKind, Progress, SpaceError, SpaceRange, Spaces, Verification};
@@ -125,13 +125,13 @@ async fn check_labels(seams: &Seams, device: Rc<dyn BlockDevice>, report: &mut R
     match look(seams, device.as_ref()).await {
         Ok(Contents::Member { label, damage, .. }) => {
             for error in damage {
-                let kind = FindingKind::LabelDamaged { disk: disk.clone(), cause: chain(&error) };
+                let kind = FindingKind::LabelDamaged { disk: disk.clone(), cause: in_one_line(&error) };
                 report.add(Some(&label.pool_name), kind);
             }
             return Some(Candidate { device, label: *label });
         }
         Ok(Contents::Unusable(error)) => {
-            report.add(None, FindingKind::LabelsUnusable { disk, cause: chain(&error) });
+            report.add(None, FindingKind::LabelsUnusable { disk, cause: in_one_line(&error) });
         }
         Ok(Contents::Empty) => {
             report.add(None, FindingKind::NoMember { disk, what: "it is empty".to_owned() })
@@ -139,7 +139,7 @@ async fn check_labels(seams: &Seams, device: Rc<dyn BlockDevice>, report: &mut R
         Ok(Contents::Foreign(what)) => {
             report.add(None, FindingKind::NoMember { disk, what: format!("it holds {what}") });
         }
-        Err(error) => report.add(None, FindingKind::Unreadable { disk, cause: chain(&error) }),
+        Err(error) => report.add(None, FindingKind::Unreadable { disk, cause: in_one_line(&error) }),
     }
     None
 }
@@ -183,9 +183,10 @@ async fn start(
 ) -> Result<Rc<Spaces>, String> {
     let arbiter = MemoryArbiter::new(HostId(seams.entropy.next_id()));
     let options = OpenOptions { mode: OpenMode::Confirmed };
-    let opened: Opened = open(seams, arbiter, candidates, &options).await.map_err(|error| chain(&error))?;
+    let opened: Opened =
+        open(seams, arbiter, candidates, &options).await.map_err(|error| in_one_line(&error))?;
     pool.replayed_count = opened.blocks.len();
-    Spaces::start(opened).await.map_err(|error| chain(&error))
+    Spaces::start(opened).await.map_err(|error| in_one_line(&error))
 }
 
 /// Members that are not here. A disk that is being emptied is here like any other.
@@ -251,21 +252,5 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
 }
 
 fn cut(what: &'static str, error: &SpaceError) -> FindingKind {
-    FindingKind::Cut { what, cause: chain(error) }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        // A transparent error says what its cause says.
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        next = cause.source();
-    }
-    text
+    FindingKind::Cut { what, cause: in_one_line(error) }
 }

@@ -41,6 +41,7 @@ use crate::client::Client;
 use crate::confirm::Refusal;
 use crate::error::CliError;
 use crate::out::{Kind, Out};
+use dolmen_causes::in_one_line;
 
 /// Rounds where nobody says otherwise: enough for a median, and with several targets enough for a verdict.
 const ROUNDS_OF_ONE: u32 = 3;
@@ -238,13 +239,6 @@ fn measured(
     };
     let facts = Facts { ending, started_s, machine: machine(), idle };
     Ok((Report::new(plan, runs, facts), halted))
-}
-
-fn in_one_line(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", in_one_line(source)),
-        None => error.to_string(),
-    }
 }
 
 /// After everything was kept and cleared away, the process ends by the signal that came, as its caller expects.

@@ -10,6 +10,7 @@ use crate::bench::BenchError;
 use crate::confirm::Refusal;
 use crate::http::HttpError;
 use crate::plan::PlanError;
+use dolmen_causes::causes_of;
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -202,13 +203,7 @@ impl CliError {
         if let Self::Unfamiliar { causes, .. } = self {
             return causes.clone();
         }
-        let mut causes = Vec::new();
-        let mut next = std::error::Error::source(self);
-        while let Some(cause) = next {
-            causes.push(cause.to_string());
-            next = cause.source();
-        }
-        causes
+        causes_of(self)
     }
 
     /// All of it as one line, without the hint.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use dolmen_causes::causes_of;
 use dolmen_daemon::{Config, DaemonError, KEEPER_COMMAND, Scan};
 
 /// The settings on the command line, each with its value.
@@ -57,8 +58,5 @@ fn main() -> ExitCode {
 }
 
 fn report(error: &DaemonError) {
-    let causes: Vec<String> = std::iter::successors(std::error::Error::source(error), |cause| cause.source())
-        .map(ToString::to_string)
-        .collect();
-    tracing::error!(causes = causes.join(": "), "{error}");
+    tracing::error!(causes = causes_of(error).join(": "), "{error}");
 }

@@ -2,6 +2,7 @@
 
 use std::rc::{Rc, Weak};
 
+use dolmen_causes::in_one_line;
 use dolmen_epoch::SPANS_MAX;
 use dolmen_journal::Place;
 use dolmen_planted::{Bug, is_planted};
@@ -9,7 +10,7 @@ use dolmen_store::{Anchor, CheckpointError};
 use dolmen_units::Lsn;
 
 use crate::arbiter::LocalFuture;
-use crate::error::{PoolError, with_causes};
+use crate::error::PoolError;
 use crate::pool::{ExcludeReason, Pool};
 
 /// Whoever keeps in memory what records of blocks in the log say.
@@ -162,7 +163,7 @@ async fn checkpointer(pool: Weak<Pool>) {
         }
         if pool.wants_checkpoint() {
             if let Err(error) = pool.checkpoint().await {
-                pool.latch(with_causes(&error));
+                pool.latch(in_one_line(&error));
                 return;
             }
             continue;

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sync::join_all;
+use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, Successor, next};
 use dolmen_journal::LogCopy;
@@ -17,7 +18,7 @@ use dolmen_units::{DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 use crate::change::Purpose;
 use crate::create::CHECKPOINT_BYTES;
 use crate::disk::Disk;
-use crate::error::{PoolError, with_causes};
+use crate::error::PoolError;
 use crate::keys;
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
@@ -282,7 +283,7 @@ impl Pool {
         let log = Rc::clone(self.writable_log()?);
         let result = log.change_epoch(async |first: Lsn| self.install(&plan, first).await).await;
         if let Err(error) = &result {
-            self.latch(with_causes(error));
+            self.latch(in_one_line(error));
         }
         self.changed.notify_all();
         self.voters_bell.notify_all();

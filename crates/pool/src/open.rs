@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, ExtentError, Generation, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
@@ -24,7 +25,7 @@ use crate::create::areas;
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::mark_absent;
-use crate::error::{OpenError, PoolError, with_causes};
+use crate::error::{OpenError, PoolError};
 use crate::free::{FreeMap, Run};
 use crate::keys;
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
@@ -491,7 +492,7 @@ impl Pool {
             let source =
                 |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
             // What it does not say would be taken for flushed.
-            let read = read.map_err(source).inspect_err(|error| self.latch(with_causes(error)))?;
+            let read = read.map_err(source).inspect_err(|error| self.latch(in_one_line(error)))?;
             return blocks_of(&read).try_for_each(visit);
         }
     }

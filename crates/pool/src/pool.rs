@@ -7,6 +7,7 @@ use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_causes::in_one_line;
 use dolmen_disk::{Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::{DomainId, Offer, Standing};
@@ -18,7 +19,7 @@ use crate::arbiter::Arbiter;
 use crate::change::Purpose;
 use crate::checkpoint::TableOwner;
 use crate::disk::{Disk, DiskState};
-use crate::error::{PoolError, with_causes};
+use crate::error::PoolError;
 use crate::free::{FreeMap, Run};
 
 /// A record in the log: keys and values.
@@ -428,7 +429,7 @@ impl Pool {
     }
 
     pub(crate) fn log_failed(&self, error: dolmen_journal::LogError) -> PoolError {
-        self.latch(with_causes(&error));
+        self.latch(in_one_line(&error));
         self.log_error(error)
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{Durability, sleep};
+use dolmen_causes::in_one_line;
 use dolmen_pool::PoolError;
 use dolmen_sim::Random;
 use dolmen_space::{Provisioning, Segment, Space, SpaceError};
@@ -186,7 +187,7 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
                 tally.refused += 1;
                 tally.saw(Rare::ClaimsSaidAgain);
             }),
-            Err(error) => return Err(format!("flushing: {}", super::life::causes(&error))),
+            Err(error) => return Err(format!("flushing: {}", in_one_line(&error))),
         }
     }
     Ok(())
@@ -198,7 +199,7 @@ async fn checkpoint(life: &Rc<Life>) -> Result<(), String> {
     if life.tally.get().operations > before {
         life.note(|tally| tally.saw(Rare::CheckpointUnderLoad));
     }
-    done.map_err(|error| format!("a checkpoint: {}", super::life::causes(&error)))
+    done.map_err(|error| format!("a checkpoint: {}", in_one_line(&error)))
 }
 
 async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
@@ -246,7 +247,7 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
     life.spaces
         .delete(space)
         .await
-        .map_err(|error| format!("deleting {}: {}", space.name(), super::life::causes(&error)))?;
+        .map_err(|error| format!("deleting {}: {}", space.name(), in_one_line(&error)))?;
     life.oracle.borrow_mut().remove(uid);
     Ok(())
 }
@@ -268,6 +269,6 @@ pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
         }
         Err(SpaceError::TooFewDisks { .. } | SpaceError::Size { .. } | SpaceError::Request(_)) => Ok(()),
         Err(SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })) => Ok(()),
-        Err(error) => Err(format!("making {name}: {}", super::life::causes(&error))),
+        Err(error) => Err(format!("making {name}: {}", in_one_line(&error))),
     }
 }

@@ -1,12 +1,12 @@
 //! One life of the daemon: it opens the pool, recovers, serves clients while an operator looks after disks, and closes.
 
 use std::cell::{Cell, RefCell};
-use std::error::Error;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{BlockDevice, Clock, Seams, sleep};
+use dolmen_causes::in_one_line;
 use dolmen_pool::{
     Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, PoolError, create, discover, open,
 };
@@ -219,17 +219,6 @@ impl Deref for Life {
     }
 }
 
-/// An error with all its causes.
-pub fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 impl Life {
     /// Takes an operation from what is left.
     pub fn take_operation(&self) -> bool {
@@ -291,7 +280,11 @@ impl Life {
             _ => false,
         };
         self.note(|tally| tally.refused += 1);
-        if fine { Ok(()) } else { Err(format!("{}; {}", causes(error), oracle.describe(uid, at, length))) }
+        if fine {
+            Ok(())
+        } else {
+            Err(format!("{}; {}", in_one_line(error), oracle.describe(uid, at, length)))
+        }
     }
 }
 
@@ -320,7 +313,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     }
     let whole = is_whole(&life).await?;
     if whole && life.rolled_back.get() {
-        let seen = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
+        let seen = life.spaces.verify(&Progress::default()).await.map_err(|error| in_one_line(&error))?;
         if life.redundant && !seen.is_sound() {
             return Err(format!("blocks without a good copy: {seen:?}"));
         }
@@ -341,7 +334,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
         life.note(|tally| tally.saw(Rare::LogWrapped));
     }
     let began = life.oracle.borrow_mut().flush_begins();
-    life.spaces.close().await.map_err(|error| format!("closing: {}", causes(&error)))?;
+    life.spaces.close().await.map_err(|error| format!("closing: {}", in_one_line(&error)))?;
     life.oracle.borrow_mut().flushed(began, None);
     // A disk may have gone while the pool was being closed, and nobody has noticed.
     life.whole.set(whole && missing_disks(&life).is_empty() && !life.unnoticed.get());
@@ -355,14 +348,15 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
         let found = discover(seams, &devices).await;
         let candidates = found.pools.into_values().next().ok_or("no pool was found")?;
         let opened = open(seams, arbiter(), candidates, &OpenOptions { mode: OpenMode::Write }).await;
-        opened.map_err(|error| format!("opening: {}", causes(&error)))?
+        opened.map_err(|error| format!("opening: {}", in_one_line(&error)))?
     } else {
         let name = "tank".parse().map_err(|error| format!("{error}"))?;
         let options = CreateOptions { name, overwrite: Vec::new(), fault_domains: Vec::new() };
         let made = create(seams, arbiter(), &devices, &options).await;
-        made.map_err(|error| format!("making the pool: {}", causes(&error)))?
+        made.map_err(|error| format!("making the pool: {}", in_one_line(&error)))?
     };
-    let spaces = Spaces::start(opened).await.map_err(|error| format!("recovering: {}", causes(&error)))?;
+    let spaces =
+        Spaces::start(opened).await.map_err(|error| format!("recovering: {}", in_one_line(&error)))?;
     course.created.set(true);
     let recovery = spaces.recovery();
     if course.members.borrow().len() > devices.len() {
@@ -400,7 +394,7 @@ async fn reconcile(life: &Rc<Life>) -> Result<(), String> {
             life.spaces
                 .delete(&space)
                 .await
-                .map_err(|error| format!("deleting {name}: {}", causes(&error)))?;
+                .map_err(|error| format!("deleting {name}: {}", in_one_line(&error)))?;
         }
     }
     let models: Vec<(u64, String, bool, u64, Option<u64>)> = {
@@ -414,7 +408,7 @@ async fn reconcile(life: &Rc<Life>) -> Result<(), String> {
                 life.spaces
                     .delete(&space)
                     .await
-                    .map_err(|error| format!("deleting {name}: {}", causes(&error)))?;
+                    .map_err(|error| format!("deleting {name}: {}", in_one_line(&error)))?;
                 life.oracle.borrow_mut().remove(uid);
             }
             Ok(space) => {
@@ -462,7 +456,7 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
             match life.spaces.rejoin(disk.attach(&life.world)).await {
                 Ok(_) => joined = true,
                 Err(error) => {
-                    life.trouble(format!("rejoining disk {index}: {}", causes(&error)));
+                    life.trouble(format!("rejoining disk {index}: {}", in_one_line(&error)));
                     if matches!(error, SpaceError::Pool(PoolError::NoSuchDisk { .. })) {
                         give_up(life, index);
                     }
@@ -479,12 +473,12 @@ async fn tend(life: &Rc<Life>) -> Result<(), String> {
         replace(life, old, new).await;
     }
     doing("resync");
-    let stale = life.spaces.stale_rows().await.map_err(|error| causes(&error))?;
+    let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
     if (joined || !stale.is_empty()) && missing_disks(life).is_empty() {
         match life.spaces.resync(&Progress::default()).await {
             Ok(done) if done.waiting == 0 => {}
             Ok(done) => life.trouble(format!("resync: {done:?}")),
-            Err(error) => life.trouble(format!("resync: {}", causes(&error))),
+            Err(error) => life.trouble(format!("resync: {}", in_one_line(&error))),
         }
     }
     doing("nothing");
@@ -525,7 +519,7 @@ fn learn_slots(life: &Life) {
 }
 
 async fn is_whole(life: &Life) -> Result<bool, String> {
-    let stale = life.spaces.stale_rows().await.map_err(|error| causes(&error))?;
+    let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
     let away = life.members.borrow().iter().any(|index| life.disks.borrow()[*index].is_absent());
     Ok(stale.is_empty()
         && !away
@@ -557,7 +551,7 @@ async fn replace(life: &Rc<Life>, old: usize, new: usize) {
         None => {
             let device = { Rc::clone(&life.disks.borrow()[new]) }.attach(&life.world);
             if let Err(error) = life.spaces.replace(&old_disk, device, &[name(new)], &progress).await {
-                life.trouble(format!("replacing disk {old}: {}", causes(&error)));
+                life.trouble(format!("replacing disk {old}: {}", in_one_line(&error)));
             }
         }
         Some(new_disk) => {
@@ -566,7 +560,7 @@ async fn replace(life: &Rc<Life>, old: usize, new: usize) {
             match life.spaces.move_slabs(from, to, &progress).await {
                 Ok(true) => drop(pool.strike(from).await),
                 Ok(false) => life.trouble(format!("slabs stay on disk {old}")),
-                Err(error) => life.trouble(format!("moving from disk {old}: {}", causes(&error))),
+                Err(error) => life.trouble(format!("moving from disk {old}: {}", in_one_line(&error))),
             }
         }
     }
@@ -587,13 +581,13 @@ async fn make_whole(life: &Rc<Life>) -> Result<(), String> {
         }
     }
     if !is_whole(life).await? {
-        let stale = life.spaces.stale_rows().await.map_err(|error| causes(&error))?;
+        let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
         let (missing, replacing) = (missing_disks(life), life.replacing.get());
         return Err(format!(
             "not whole in the end: stale {stale:?}, missing {missing:?}, replacing {replacing:?}"
         ));
     }
-    life.spaces.pool().tend_voters().await.map_err(|error| causes(&error))
+    life.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))
 }
 
 /// Compares every block with the oracle, and checks map and copies.
@@ -606,18 +600,18 @@ async fn compare(life: &Rc<Life>) -> Result<(), String> {
         .map(|(uid, model)| (*uid, model.name.clone(), model.size))
         .collect();
     for (uid, name, size) in models {
-        let space = life.spaces.find(&name).map_err(|error| causes(&error))?;
+        let space = life.spaces.find(&name).map_err(|error| in_one_line(&error))?;
         let single = life.oracle.borrow().models.get(&uid).is_some_and(|model| model.copies == 1);
         let step = if single { 4096 } else { 256 * 1024 };
         for at in (0..size).step_by(step) {
             read_range(life, uid, &space, at, (size - at).min(step as u64)).await?;
         }
     }
-    let findings = life.spaces.check_map().await.map_err(|error| causes(&error))?;
+    let findings = life.spaces.check_map().await.map_err(|error| in_one_line(&error))?;
     if !findings.is_empty() {
         return Err(format!("the map: {}", findings.join("; ")));
     }
-    let seen = life.spaces.verify(&Progress::default()).await.map_err(|error| causes(&error))?;
+    let seen = life.spaces.verify(&Progress::default()).await.map_err(|error| in_one_line(&error))?;
     if life.redundant && !seen.is_sound() {
         return Err(format!("blocks without a good copy: {seen:?}"));
     }
