@@ -466,8 +466,14 @@ pub async fn examine(
         Err(Refusal::Open(OpenError::ReadOnly { .. }))
             if case.is_beyond_redundancy() || (case.expected.export_begun && !case.gone.is_empty()) =>
         {
-            let confirmed = open(OpenMode::Confirmed).await;
-            (confirmed.map_err(|error| format!("does not open when confirmed: {error:?}"))?, true)
+            match open(OpenMode::Confirmed).await {
+                Ok(spaces) => (spaces, true),
+                // Of the newest epoch's disks those are gone that have its map. An older one is not offered.
+                Err(Refusal::Open(OpenError::NoMetadata { .. })) if case.is_beyond_redundancy() => {
+                    return Ok(());
+                }
+                Err(error) => return Err(format!("does not open when confirmed: {error:?}")),
+            }
         }
         Err(Refusal::Open(OpenError::NoMetadata { .. })) if case.is_beyond_redundancy() => return Ok(()),
         Err(error) => return Err(format!("does not open: {error:?}")),
