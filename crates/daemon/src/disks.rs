@@ -64,8 +64,7 @@ impl Engine {
         let extents = checked.map_err(|error| fault::create(&error))?;
         let mut steps = disks.steps("add");
         let moved = self.bytes_on(&pool, &old);
-        steps.push(format!("move everything from {} to {}", old.name(), request.with));
-        steps.push(format!("strike {} from the pool", old.name()));
+        steps.extend(steps_of_leaving(&pool, &old, &request.with));
         let before = pool.offers();
         let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != old.slot()).copied().collect();
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
@@ -108,10 +107,7 @@ impl Engine {
             usable_after_bytes: room,
             moved_bytes: self.bytes_on(pool, &old),
             is_reversible: true,
-            steps: vec![
-                format!("move what is left from {} to {}", old.name(), new.name()),
-                format!("strike {} from the pool", old.name()),
-            ],
+            steps: steps_of_leaving(pool, &old, &new.name()),
         };
         let message = format!("{} goes on being replaced by {}", old.name(), new.name());
         if dry_run {
@@ -268,4 +264,25 @@ fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {
     ErrorBody::new(ErrorCode::UnfitDevice, message)
         .on(path.display().to_string())
         .hint("to put another disk in its place, use `dolmen disk replace`")
+}
+
+/// What happens to a disk that another replaces.
+fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
+    let (old_name, strike) = (old.name(), format!("strike {} from the pool", old.name()));
+    if old.is_present() {
+        return vec![format!("move everything that is left on {old_name} to {new}"), strike];
+    }
+    let mut steps = vec![format!("rebuild on {new}, from other copies, what {old_name} held")];
+    let spaces = pool.spaces.list();
+    let single = spaces.iter().filter(|space| space.spec().resiliency.copies() == 1 && space.claimed().0 > 0);
+    let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
+    if names.is_empty() {
+        steps.push(strike);
+    } else {
+        steps.push(format!(
+            "what {old_name} alone holds of {} waits for {old_name} to come back; {strike} when nothing waits",
+            names.join(", ")
+        ));
+    }
+    steps
 }

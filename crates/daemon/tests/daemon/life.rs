@@ -123,6 +123,9 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     fs::remove_file(world.disk("d1")).unwrap();
     world.start();
     let new = world.make_disk("new", 300 << 20);
+    let asked = world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new, "dry_run": true}));
+    let steps = asked["plan"]["steps"].to_string();
+    assert!(steps.contains("alone holds of s waits") && !steps.contains("move everything"), "{steps}");
     let request = json!({"with": new});
     world.post("/v1/pools/tank/disks/1/replace", &request);
     assert_eq!(world.last_job()["state"], "failed");
