@@ -13,8 +13,6 @@ cd "$root" || exit 1
 states=200
 seed=1
 
-is_number() { case $1 in '' | *[!0-9]* | 0*) return 1 ;; esac }
-
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help)

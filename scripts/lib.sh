@@ -34,6 +34,9 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 now() { date +%s; }
 
+# is_number WORD: it is a whole number from 1 on.
+is_number() { case $1 in '' | *[!0-9]* | 0*) return 1 ;; esac }
+
 # --- rights ------------------------------------------------------------------------------------------------------
 
 can_root() { [ "$(id -u)" -eq 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }

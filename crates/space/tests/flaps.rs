@@ -139,17 +139,8 @@ fn a_disk_that_flaps_within_a_write_back_lacks_no_table() {
                 Ok(())
             })
             .unwrap_or_else(|error| panic!("after {} ms: {error}", 10 * offset));
-        bench
-            .run_in(bench.lab_with(|number| number == 0), async move |lab| {
-                let spaces = lab.open().await?;
-                let space = spaces.find("data")?;
-                for row in 0..8 {
-                    lab.expect(&space, row << 20, 64 * 1024, 2).await?;
-                }
-                spaces.close().await?;
-                Ok(())
-            })
-            .unwrap_or_else(|error| panic!("after {} ms, alone: {error}", 10 * offset));
+        let alone = bench.stands_alone(0, &[0, 1, 2, 3, 4, 5, 6, 7].map(|row| (row << 20, 64 * 1024, 2)));
+        alone.unwrap_or_else(|error| panic!("after {} ms, alone: {error}", 10 * offset));
     }
 }
 

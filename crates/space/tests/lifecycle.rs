@@ -179,17 +179,7 @@ fn a_disk_that_missed_tables_only_is_brought_up_to_date() {
                 Ok(())
             })
             .unwrap();
-        bench
-            .run_in(bench.lab_with(|number| number == 0), async move |lab| {
-                let spaces = lab.open().await?;
-                let space = spaces.find("data")?;
-                lab.expect(&space, 0, 4096, 1).await?;
-                lab.expect(&space, 64 * 1024, 64 * 1024, 2).await?;
-                assert_eq!(spaces.incidents().len(), 0);
-                spaces.close().await?;
-                Ok(())
-            })
-            .unwrap();
+        bench.stands_alone(0, &[(0, 4096, 1), (64 * 1024, 64 * 1024, 2)]).unwrap();
     }
 }
 
@@ -223,16 +213,7 @@ fn a_scrub_mends_tables_that_are_in_memory() {
             Ok(())
         })
         .unwrap();
-    bench
-        .run_in(bench.lab_with(|number| number == 0), async move |lab| {
-            let spaces = lab.open().await?;
-            let space = spaces.find("data")?;
-            lab.expect(&space, 0, 256 * 1024, 3).await?;
-            lab.expect(&space, 2 << 20, 4096, 3).await?;
-            spaces.close().await?;
-            Ok(())
-        })
-        .unwrap();
+    bench.stands_alone(0, &[(0, 256 * 1024, 3), (2 << 20, 4096, 3)]).unwrap();
 }
 
 /// The file system below a disk is full: whoever needs new room is told so, and nothing else fails. Tables of rows that are
@@ -366,15 +347,7 @@ fn a_healed_copy_stands_by_itself() {
             Ok(())
         })
         .unwrap();
-    bench
-        .run_in(bench.lab_with(|number| number == 0), async move |lab| {
-            let spaces = lab.open().await?;
-            let space = spaces.find("data")?;
-            lab.expect(&space, 0, 1 << 20, 1).await?;
-            drop(space);
-            lab.check_and_close(spaces).await
-        })
-        .unwrap();
+    bench.stands_alone(0, &[(0, 1 << 20, 1)]).unwrap();
 }
 
 /// How fast a disk is of which one read takes long: the one that comes after so many others, counted from when it is told.
@@ -433,17 +406,8 @@ fn a_late_look_at_a_table_gives_nothing_old_to_other_copies() {
                 lab.check_and_close(spaces).await
             })
             .unwrap();
-        bench
-            .run_in(bench.lab_with(|number| number == 0), async move |lab| {
-                let spaces = lab.open().await?;
-                let space = spaces.find("data")?;
-                lab.expect(&space, 0, 5 * 4096, 1).await?;
-                lab.expect(&space, 5 * 4096, 2 * 4096, 2).await?;
-                assert_eq!(spaces.counters().lost_pages, 0, "read {slow} was slow");
-                drop(space);
-                lab.check_and_close(spaces).await
-            })
-            .unwrap_or_else(|error| panic!("read {slow} was slow: {error}"));
+        let alone = bench.stands_alone(0, &[(0, 5 * 4096, 1), (5 * 4096, 2 * 4096, 2)]);
+        alone.unwrap_or_else(|error| panic!("read {slow} was slow: {error}"));
     }
 }
 

@@ -103,6 +103,27 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Opens the pool with one disk alone: the space `data` has lost nothing, and holds `fill` in each range (first byte,
+    /// bytes, fill).
+    pub fn stands_alone(&self, disk: usize, ranges: &[(u64, usize, u8)]) -> Outcome {
+        let ranges = ranges.to_vec();
+        self.run_in(self.lab_with(|number| number == disk), async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            for (at, length, fill) in ranges {
+                lab.expect(&space, at, length, fill).await?;
+            }
+            let (incidents, counters) = (spaces.incidents(), spaces.counters());
+            if !incidents.is_empty() || counters.lost_pages > 0 {
+                return Err(format!("{incidents:?}, {} pages lost", counters.lost_pages).into());
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+    }
+}
+
 impl Lab {
     pub fn arbiter(&self) -> Rc<dyn Arbiter> {
         Rc::clone(&self.arbiter) as Rc<dyn Arbiter>
