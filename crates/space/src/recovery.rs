@@ -9,7 +9,7 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock};
+use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
@@ -171,12 +171,18 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
-/// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable.
+/// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable. A recovery that was cut
+/// short may have got as far as the row, which comes before the index of stale rows in the order of keys, and the disk may
+/// be here again: so the index is told of every slab that the row calls stale.
 fn mark_absences(shared: &Shared, row: &Row) {
     if let Some((record, edits)) = shared.with_absences(row) {
         shared.pool.edit_before_checkpoint(edits);
         row.adopt(record);
     }
+    let record = row.record();
+    let stale = record.columns.iter().flatten().filter(|slab| slab.stale.is_some());
+    let index = stale.map(|slab| (keys::stale(slab.disk, row.space, row.index), Vec::new()));
+    shared.pool.edit_before_checkpoint(index.collect());
 }
 
 impl Shared {

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, sleep};
+use dolmen_pool::{Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
-use dolmen_units::Bytes;
+use dolmen_units::{Bytes, DiskSlot, SpaceId};
 use harness::{Bench, Lab, Outcome, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -707,4 +708,152 @@ async fn write_scattered(lab: &Lab, space: &Space, numbers: Range<u64>, fill: u8
         written.await.into_iter().collect::<Result<(), _>>()?;
     }
     Ok(())
+}
+
+/// A disk of 1 GiB comes to two of 64 GiB, whose log and pages take more than its metadata area: it takes data and does not
+/// vote. The log then goes round on the others while rows on all three are written; every block is what was written, and
+/// the pool opens again.
+#[test]
+fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
+    let bench = Bench::new(111, 2, Bytes::gib(64));
+    let small = bench.world.add_disk("small", DiskProfile::new(Bytes::gib(1)));
+    let attached = small.attach(&bench.world);
+    bench.world.set_steps_max(20_000_000);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let disk = spaces.add(attached, &[]).await?;
+            spaces.pool().tend_voters().await?;
+            let (log, pages) = spaces.pool().metadata_bytes();
+            let area = disk.extent().ok_or("it is here")?.metadata;
+            assert!(area < Bytes(log.0 + pages.0), "{area} are too small for {log} and {pages}");
+            let three = lab.space(&spaces, "three", Bytes::mib(64), Resiliency::Mirror { copies: 3 }).await?;
+            for row in 0..32 {
+                lab.write(&three, row << 20, 1 << 20, 1).await?;
+            }
+            let two = lab.space(&spaces, "two", Bytes::mib(64), MIRROR).await?;
+            for round in 0..40 {
+                for row in 0..32 {
+                    for part in 0..16 {
+                        lab.write(&two, (row << 20) + part * 4096, 4096, 1 + round).await?;
+                    }
+                }
+                two.flush().await?;
+            }
+            let (_, bad) = spaces.verify(&Progress::default()).await?;
+            assert_eq!((bad.len(), disk.counters().checksum_errors), (0, 0), "its data is what was written");
+            assert!(!spaces.pool().voters().contains(&disk.id()), "it does not vote");
+            assert_eq!(spaces.pool().voters().len(), 2);
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    let devices = bench.disks.iter().chain([&small]).map(|disk| disk.attach(&bench.world)).collect();
+    bench
+        .run_in(Lab { devices, ..bench.lab() }, async move |lab| {
+            let spaces = lab.open().await?;
+            assert_eq!((spaces.pool().disks().len(), spaces.pool().voters().len()), (3, 2));
+            let three = spaces.find("three")?;
+            lab.expect(&three, 31 << 20, 1 << 20, 1).await?;
+            check(&spaces).await
+        })
+        .unwrap();
+}
+
+/// Rows of a space that nobody opens, to fill the map with.
+const FILLER: SpaceId = SpaceId(999);
+
+/// Claims rows, some at a time, until not even one fits; how many there are then.
+async fn fill_the_map(pool: &Rc<Pool>, from: u64) -> Result<u64, Box<dyn std::error::Error>> {
+    let (mut next, mut step) = (from, 100);
+    loop {
+        let mut change = pool.change(Purpose::Claim).await;
+        for index in next..next + step {
+            change.put(keys::row(FILLER, index), vec![7; 200]);
+        }
+        match change.commit().await {
+            Ok(()) => next += step,
+            Err(PoolError::MetadataFull { .. }) if step > 1 => step = 1,
+            Err(PoolError::MetadataFull { .. }) => return Ok(next),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Burden {
+    Delete { every: u64 },
+    MarkStale,
+}
+
+/// Puts a burden on the rows of a full map, in an order that goes from leaf to leaf.
+async fn burden(pool: &Rc<Pool>, rows: u64, burden: Burden) -> Outcome {
+    let every = if let Burden::Delete { every } = burden { every } else { 1 };
+    let scattered = |number: u64| (number * 7919) % rows;
+    let numbers: Vec<u64> = (0..rows).map(scattered).filter(|row| row % every == 0).collect();
+    for some in numbers.chunks(200) {
+        let mut change = pool.change(Purpose::Release).await;
+        for index in some {
+            if burden == Burden::MarkStale {
+                change.put(keys::row(FILLER, *index), vec![8; 200]);
+                change.put(keys::stale(DiskSlot(1), FILLER, *index), Vec::new());
+            } else {
+                change.delete(keys::row(FILLER, *index));
+            }
+        }
+        change.commit().await?;
+    }
+    Ok(())
+}
+
+/// The map is filled until claims are refused. Then rows are deleted in scattered order, all or one in 40, or marked as
+/// stale, as they are when a disk is lost; none of it is refused, the pool goes on, is closed or killed, opens again, and
+/// where rows were deleted, new ones find room.
+#[test]
+fn a_full_map_takes_deletes_and_stale_marks_in_any_order_and_opens_again() {
+    for what in [Burden::Delete { every: 1 }, Burden::Delete { every: 40 }, Burden::MarkStale] {
+        for closes in [true, false] {
+            let bench = Bench::new(101, 2, Bytes::mib(2048));
+            bench.world.set_steps_max(20_000_000);
+            let filled = Rc::new(Cell::new(0));
+            let count = Rc::clone(&filled);
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.create().await?;
+                    let pool = Rc::clone(spaces.pool());
+                    count.set(fill_the_map(&pool, 0).await?);
+                    burden(&pool, count.get(), what).await?;
+                    if closes {
+                        pool.checkpoint().await?;
+                        assert_eq!(pool.state(), PoolState::Writable);
+                        spaces.close().await?;
+                    }
+                    Ok(())
+                })
+                .unwrap();
+            assert!(filled.get() > 5000, "{} rows", filled.get());
+            bench.world.kill();
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.open().await?;
+                    let pool = Rc::clone(spaces.pool());
+                    let rows = pool.scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+                    let expected = match what {
+                        Burden::Delete { every } => filled.get() - filled.get().div_ceil(every),
+                        Burden::MarkStale => filled.get(),
+                    };
+                    assert_eq!(rows.len() as u64, expected);
+                    let stale = pool.scan(keys::stale_on(DiskSlot(1)), usize::MAX).await?;
+                    assert_eq!(stale.len() as u64, if what == Burden::MarkStale { filled.get() } else { 0 });
+                    if what == (Burden::Delete { every: 1 }) {
+                        let again = fill_the_map(&pool, 1 << 20).await? - (1 << 20);
+                        assert!(again > filled.get() / 2, "{again} of {} rows fit again", filled.get());
+                    }
+                    pool.checkpoint().await?;
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap();
+        }
+    }
 }
