@@ -763,20 +763,27 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
 /// Rows of a space that nobody opens, to fill the map with.
 const FILLER: SpaceId = SpaceId(999);
 
-/// Claims rows, some at a time, until not even one fits; how many there are then.
+/// Claims rows, some at a time, until not even one fits behind a checkpoint; how many there are then.
 async fn fill_the_map(pool: &Rc<Pool>, from: u64) -> Result<u64, Box<dyn std::error::Error>> {
-    let (mut next, mut step) = (from, 100);
-    loop {
+    let claim = async |rows: Range<u64>| {
         let mut change = pool.change(Purpose::Claim).await;
-        for index in next..next + step {
-            change.put(keys::row(FILLER, index), vec![7; 200]);
-        }
+        rows.for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
         match change.commit().await {
-            Ok(()) => next += step,
-            Err(PoolError::MetadataFull { .. }) if step > 1 => step = 1,
-            Err(PoolError::MetadataFull { .. }) => return Ok(next),
-            Err(error) => return Err(error.into()),
+            Ok(()) => Ok(true),
+            Err(PoolError::MetadataFull { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
+    };
+    let mut next = from;
+    loop {
+        while claim(next..next + 100).await? {
+            next += 100;
+        }
+        pool.checkpoint().await?;
+        if !claim(next..next + 1).await? {
+            return Ok(next);
+        }
+        next += 1;
     }
 }
 
@@ -856,4 +863,47 @@ fn a_full_map_takes_deletes_and_stale_marks_in_any_order_and_opens_again() {
                 .unwrap();
         }
     }
+}
+
+/// Changes that nothing refuses fill the map to its last pages, far beyond what claims leave. The log cannot be trimmed then,
+/// and the pool is not stopped: what it holds can be read, and once rows are deleted it is as before, also opened again.
+#[test]
+fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
+    let bench = Bench::new(103, 2, Bytes::mib(2048));
+    bench.world.set_steps_max(20_000_000);
+    let rows = Rc::new(Cell::new(0u64));
+    let count = Rc::clone(&rows);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let pool = Rc::clone(spaces.pool());
+            let ending = loop {
+                let from = count.get();
+                let mut change = pool.change(Purpose::Release).await;
+                (from..from + 100).for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+                change.commit().await?;
+                count.set(from + 100);
+                if let Err(error) = pool.checkpoint().await {
+                    break error;
+                }
+            };
+            assert!(matches!(ending, PoolError::MetadataFull { .. }), "{ending}");
+            assert_eq!(pool.state(), PoolState::Writable);
+            let last = pool.get(&keys::row(FILLER, count.get() - 1)).await?;
+            assert_eq!(last, Some(vec![7; 200]));
+            burden(&pool, count.get(), Burden::Delete { every: 2 }).await?;
+            pool.checkpoint().await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            let left = spaces.pool().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+            assert_eq!(left.len() as u64, rows.get() / 2);
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
 }

@@ -31,6 +31,12 @@ pub(crate) fn finish_pages(levels: u64, bitmaps: u64) -> u64 {
     (levels + 2) * FINISH_PAGES_PER_LEVEL + bitmaps
 }
 
+/// Pages that a checkpoint which makes the tree grow leaves: with them, a part that takes one delete and writes the pages
+/// above it, and a thin page's neighbour on each level, finds room. So a full area is got out of by deletes.
+pub(crate) fn last_pages(levels: u64, bitmaps: u64) -> u64 {
+    2 * levels + bitmaps
+}
+
 /// How many of the changes a merge takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -126,7 +132,18 @@ impl<'a> Merge<'a> {
         }
         let root = self.finish().await?;
         let bitmaps = self.bitmaps().await?;
+        self.check_last_pages(root, bitmaps.len() as u64)?;
         Ok(self.finished(root, bitmaps))
+    }
+
+    fn check_last_pages(&self, root: Option<Root>, bitmaps: u64) -> Result<(), CheckpointError> {
+        let next = self.allocation.next();
+        let (before, total) = (next.pages() - self.free_at_start, next.pages());
+        let levels = root.map_or(0, |root| u64::from(root.level) + 1);
+        if next.used() > before && total - next.used() < last_pages(levels, bitmaps) {
+            return Err(CheckpointError::Full { pool: self.store.pool, free: self.free_at_start, total });
+        }
+        Ok(())
     }
 
     fn finished(mut self, root: Option<Root>, bitmaps: Vec<Pointer>) -> Merged {

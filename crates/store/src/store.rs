@@ -13,7 +13,7 @@ use crate::block::Checkpoint;
 use crate::cache::Cache;
 use crate::format::BODY_BYTES;
 use crate::key::{Key, Value};
-use crate::merge::finish_pages;
+use crate::merge::{finish_pages, last_pages};
 use crate::overlay::Overlay;
 use crate::page::VALUE_BYTES_MAX;
 use crate::replica::{Area, Port, Replica, ReplicaSet};
@@ -248,7 +248,12 @@ impl Store {
         Room {
             pages_total: stats.pages_total,
             pages_free: stats.pages_total - stats.pages_used - blocked,
-            pages_needed_max: touched * 9 / 4 + new + new / 100 + 2 * levels + bitmaps,
+            pages_needed_max: touched * 9 / 4
+                + new
+                + new / 100
+                + 2 * levels
+                + bitmaps
+                + last_pages(levels, bitmaps),
             pages_part: finish_pages(stats.height as u64, bitmaps),
             pages_tree,
             pages_new_max: new + new / 100,
