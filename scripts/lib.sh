@@ -136,7 +136,7 @@ find_rust() {
     return 1
 }
 
-DEBIAN_RUST='cargo-web rustc-web rustfmt-web rust-web-clippy'
+DEBIAN_RUST='cargo-web rustc-web rustfmt-web rust-web-clippy ca-certificates'
 
 # The only program that is fetched from anywhere but a package registry; asked for once.
 official_rust() {

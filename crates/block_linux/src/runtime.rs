@@ -60,7 +60,8 @@ impl RuntimeConfig {
     /// Enough for tests and tools.
     pub const MODEST: Self = Self {
         data: ArenaConfig::MODEST,
-        metadata: ArenaConfig { small_count: 256, medium_count: 16, large_count: 2 },
+        // An open pool keeps two large frames for its log, and reads it again with others.
+        metadata: ArenaConfig { small_count: 256, medium_count: 16, large_count: 8 },
         driver: DriverChoice::Automatic,
         close_limit: CLOSE_LIMIT,
     };

@@ -192,7 +192,9 @@ async fn start(
 fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
     for disk in spaces.pool().disks() {
         if !disk.is_present() {
-            report.add(Some(name), FindingKind::Missing { slot: disk.slot(), id: disk.id() });
+            let missing = FindingKind::Missing { slot: disk.slot(), id: disk.id() };
+            let unusable = |cause| FindingKind::Unreadable { disk: disk.name(), cause };
+            report.add(Some(name), disk.unfit().map_or(missing, unusable));
         }
     }
 }

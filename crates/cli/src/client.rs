@@ -3,6 +3,8 @@
 //! Invariant: everything that changes anything goes through [`Client::change`], which alone writes `dry_run` into a
 //! request. No command can forget it.
 
+use std::path::Path;
+
 use dolmen_api::{API_VERSION, Change, ErrorBody, ErrorCode, ErrorDocument, ExitCode, SCHEMA, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -45,6 +47,11 @@ impl Client {
     /// Speaks with the daemon behind this socket.
     pub(crate) fn new(peer: Peer) -> Self {
         Self { peer }
+    }
+
+    /// The socket that it speaks through.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.peer.socket
     }
 
     /// Looks at a resource; `path` stands behind the version, and begins with a slash.

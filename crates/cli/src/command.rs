@@ -1,10 +1,13 @@
 //! Each command as what it asks of the daemon.
 
+use std::time::Duration;
+
 use dolmen_api::{
     AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
     ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
     ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
+use dolmen_daemon::daemon_at;
 
 use crate::args::{
     Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd, PoolCommand, PoolCreate,
@@ -12,7 +15,7 @@ use crate::args::{
     SpaceChange, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
 };
 use crate::change::{Disks, Session, absolute};
-use crate::client::{Document, segment};
+use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
 use crate::error::CliError;
 use crate::jobs::{show_job, show_jobs, watch};
@@ -21,6 +24,9 @@ use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::values::SpaceName;
+
+/// How long a daemon that said that it ends may take for it.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Carries out a command that needs the daemon.
 pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<ExitCode, CliError> {
@@ -331,7 +337,20 @@ fn scrub(session: &mut Session<'_, '_>, arguments: &ScrubArguments) -> Result<()
 
 fn stop(session: &mut Session<'_, '_>, arguments: &StopArguments) -> Result<(), CliError> {
     let request = Shutdown { hand_over: arguments.hand_over, dry_run: false };
-    session.change("/shutdown", &request, arguments.dry.intent()).map(drop)
+    let daemon = daemon_at(session.client.socket());
+    session.change("/shutdown", &request, arguments.dry.intent())?;
+    if arguments.dry.intent() == Intent::DryRun {
+        return Ok(());
+    }
+    // It answers before it has let go of its locks, and the next one would find them taken.
+    let looks = STOP_PATIENCE.as_millis() / session.pace.pause.as_millis().max(1);
+    for _ in 0..looks {
+        if daemon.is_none() || daemon_at(session.client.socket()) != daemon {
+            break;
+        }
+        session.pace.wait();
+    }
+    Ok(())
 }
 
 /// The version of the command is told also when no daemon answers.

@@ -46,7 +46,13 @@ impl Engine {
         let part_of = |(one, other): &(Rc<Disk>, Rc<Disk>)| {
             other.is_present() && [one.slot(), other.slot()].contains(&old.slot())
         };
-        if pool.spaces.pool().replacements().iter().any(part_of) {
+        let begun = pool.spaces.pool().replacements().into_iter().find(part_of);
+        if let Some((one, other)) = begun {
+            let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+            if one.slot() == old.slot() && !jobs.iter().any(|job| job.kind == JobKind::Replace) {
+                // Its job ended because of something that may be over.
+                return Ok(self.go_on_with(&pool, one, other, request.dry_run));
+            }
             let message = format!("{} is part of a replacement already; nothing was changed", old.name());
             return Err(ErrorBody::new(ErrorCode::Busy, message)
                 .on(what)
@@ -86,6 +92,34 @@ impl Engine {
         let mut change = made(plan, format!("{} is being replaced by {}", old.name(), request.with));
         change.job = job;
         Ok(change)
+    }
+
+    /// Begins the job of a replacement once more.
+    fn go_on_with(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        old: Rc<Disk>,
+        new: Rc<Disk>,
+        dry_run: bool,
+    ) -> Change {
+        let room = usual_room(&pool.offers());
+        let plan = Plan {
+            usable_before_bytes: room,
+            usable_after_bytes: room,
+            moved_bytes: self.bytes_on(pool, &old),
+            is_reversible: true,
+            steps: vec![
+                format!("move what is left from {} to {}", old.name(), new.name()),
+                format!("strike {} from the pool", old.name()),
+            ],
+        };
+        let message = format!("{} goes on being replaced by {}", old.name(), new.name());
+        if dry_run {
+            return planned(plan, message);
+        }
+        let mut change = made(plan, message);
+        change.job = Some(self.start_replacing(pool, old, new));
+        change
     }
 
     /// Takes the new disk in. The epoch that does so says what it is for, so what follows goes on with whoever opens the

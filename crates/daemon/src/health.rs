@@ -38,13 +38,14 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
     }
     let incidents = open.spaces.incidents();
     let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
-    let lost: Vec<String> = of_kind(IncidentKind::Lost)
-        .take(PLACES_MAX)
-        .map(|one| format!("{} at byte {}", one.length, one.at))
-        .collect();
+    let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
+    let of_space = incidents.iter().filter(|one| one.space == space.id());
+    let all_lost = of_space.filter(|one| is_lost(one.kind));
+    let lost: Vec<String> =
+        all_lost.clone().take(PLACES_MAX).map(|one| format!("{} at byte {}", one.length, one.at)).collect();
     if !lost.is_empty() {
         health = Health::Unhealthy;
-        let count = of_kind(IncidentKind::Lost).count();
+        let count = all_lost.count();
         why.push(format!("space {name} has lost data in {count} places, first: {}", lost.join(", ")));
     }
     let taken = of_kind(IncidentKind::TakenAsFound).count();
@@ -156,9 +157,9 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let mut todo = Vec::new();
     match open.spaces.pool().state() {
         PoolState::Writable => {}
-        PoolState::ReadOnly(_) => {
-            todo.push(format!("to write to pool {name}: dolmen pool export, then dolmen pool import {name}"))
-        }
+        PoolState::ReadOnly(_) => todo.push(format!(
+            "to write to pool {name}: dolmen pool export, then dolmen pool import --pool {name}"
+        )),
         PoolState::Latched(_) => {
             todo.push(format!("attach the missing disks of pool {name}, then restart the daemon"))
         }
@@ -197,7 +198,10 @@ impl Engine {
             spaces.extend(self.view_spaces(&open).await?);
         }
         for closed in self.view_closed() {
-            to_do.push(format!("attach the disks of pool {0}, then `dolmen pool import {0}`", closed.name));
+            to_do.push(format!(
+                "attach the disks of pool {0}, then `dolmen pool import --pool {0}`",
+                closed.name
+            ));
             pools.push(closed);
         }
         pools.sort_by(|a, b| a.name.cmp(&b.name));

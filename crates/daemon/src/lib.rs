@@ -122,6 +122,16 @@ fn lock_beside(socket: &Path) -> PathBuf {
     socket.with_file_name(name)
 }
 
+/// The process that holds the socket, while it lives and where this one may know.
+#[must_use]
+pub fn daemon_at(socket: &Path) -> Option<u32> {
+    let pid: u32 = fs::read_to_string(lock_beside(socket)).ok()?.trim().parse().ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // What is left of one until its parent looks holds nothing any more. The name before the state may hold anything.
+    let state = status.rsplit(") ").next()?;
+    (!state.starts_with('Z')).then_some(pid)
+}
+
 /// Listens on the socket. One that is there already belongs to a daemon that is gone: its lock is held here.
 fn bind(path: &Path) -> Result<StdListener, DaemonError> {
     let _ = fs::remove_file(path);

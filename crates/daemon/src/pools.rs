@@ -187,7 +187,7 @@ impl Engine {
         // Also when it failed: the pool was closed on the way, and its disks say which step was reached.
         let forgotten = self.ledger.remove(pool.id()).await;
         exported.map_err(|error| {
-            fault::space(&error).hint(format!("`dolmen pool import {name}`, then export it again"))
+            fault::space(&error).hint(format!("`dolmen pool import --pool {name}`, then export it again"))
         })?;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));

@@ -9,7 +9,7 @@ use dolmen_store::{Anchor, CheckpointError};
 use dolmen_units::Lsn;
 
 use crate::arbiter::LocalFuture;
-use crate::error::PoolError;
+use crate::error::{PoolError, with_causes};
 use crate::pool::{ExcludeReason, Pool};
 
 /// Whoever keeps in memory what records of blocks in the log say.
@@ -175,7 +175,7 @@ async fn checkpointer(pool: Weak<Pool>) {
                     tracing::error!(pool = %pool.name, %error, "the log cannot be trimmed");
                 }
                 Err(error) => {
-                    pool.latch(error.to_string());
+                    pool.latch(with_causes(&error));
                     return;
                 }
             }

@@ -17,7 +17,7 @@ use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 use crate::change::Purpose;
 use crate::create::metadata_needed;
 use crate::disk::Disk;
-use crate::error::PoolError;
+use crate::error::{PoolError, with_causes};
 use crate::keys;
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
@@ -313,7 +313,7 @@ impl Pool {
         let log = Rc::clone(self.writable_log()?);
         let result = log.change_epoch(async |first: Lsn| self.install(&plan, first).await).await;
         if let Err(error) = &result {
-            self.latch(error.to_string());
+            self.latch(with_causes(error));
         }
         self.changed.notify_all();
         self.voters_bell.notify_all();

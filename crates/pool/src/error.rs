@@ -360,3 +360,14 @@ pub enum PoolError {
         why: &'static str,
     },
 }
+
+/// An error with all its causes, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

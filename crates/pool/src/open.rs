@@ -24,7 +24,7 @@ use crate::create::{areas, metadata_needed};
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::mark_absent;
-use crate::error::{OpenError, PoolError};
+use crate::error::{OpenError, PoolError, with_causes};
 use crate::free::{FreeMap, Run};
 use crate::keys;
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
@@ -520,7 +520,7 @@ impl Pool {
             let source =
                 |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
             // What it does not say would be taken for flushed.
-            let read = read.map_err(source).inspect_err(|error| self.latch(error.to_string()))?;
+            let read = read.map_err(source).inspect_err(|error| self.latch(with_causes(error)))?;
             return blocks_of(&read).try_for_each(visit);
         }
     }

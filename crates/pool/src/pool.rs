@@ -18,7 +18,7 @@ use crate::arbiter::Arbiter;
 use crate::change::Purpose;
 use crate::checkpoint::TableOwner;
 use crate::disk::{Disk, DiskState};
-use crate::error::PoolError;
+use crate::error::{PoolError, with_causes};
 use crate::free::{FreeMap, Run};
 
 /// A record in the log: keys and values.
@@ -382,6 +382,10 @@ impl Pool {
             *state = PoolState::Latched(cause);
         }
         drop(state);
+        // Whoever waits for a record would wait for ever.
+        if let Some(log) = &self.log {
+            log.give_up();
+        }
         self.changed.notify_all();
     }
 
@@ -433,7 +437,7 @@ impl Pool {
     }
 
     pub(crate) fn log_failed(&self, error: dolmen_journal::LogError) -> PoolError {
-        self.latch(error.to_string());
+        self.latch(with_causes(&error));
         self.log_error(error)
     }
 
@@ -488,7 +492,9 @@ impl Pool {
         for slot in failed {
             self.exclude(slot, ExcludeReason::FailedFlush).await?;
         }
-        Ok(())
+        // A disk that is about to leave was passed over: nothing counts as flushed before the epoch without it is in force.
+        drop(self.epoch_turn.take().await);
+        self.writable_log().map(drop)
     }
 
     /// Declares that a flush has covered everything that records below `before` describe, durably.

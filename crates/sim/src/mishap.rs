@@ -65,6 +65,16 @@ impl SimDisk {
         }
     }
 
+    /// Waits for the last command of dead processes, as whoever wants a lock does that these commands hold: what they left
+    /// under way lands now, in an order that chance draws.
+    pub fn outlast_the_dead(&self) {
+        let mut numbers: Vec<u64> = self.state.borrow().late.keys().copied().collect();
+        while !numbers.is_empty() {
+            let next = self.faults.random.borrow_mut().index(numbers.len());
+            self.land_late(numbers.swap_remove(next));
+        }
+    }
+
     /// Power fails at this disk: `choose` decides on each write that was not durable, those without an answer last.
     pub(crate) fn lose_power(&self, choose: &mut dyn FnMut(&PendingWrite) -> Fate) {
         self.close_ports();

@@ -12,8 +12,8 @@ use crate::error::SpaceError;
 use crate::row::{Row, RowRecord, Slab};
 use crate::shared::Shared;
 
-/// Rows that are marked by one change of the map: a record of the log has room for so many.
-const ABSENCES_TOGETHER: usize = 128;
+/// Bytes of the rows that are marked by one change of the map: it goes into one record of the log.
+const MARKS_BYTES: usize = 96 * 1024;
 
 /// Values that a change of the map sets.
 type Edits = Vec<(Key, Vec<u8>)>;
@@ -25,100 +25,51 @@ impl Shared {
         self.settle_absences_of(std::iter::once(row)).await
     }
 
-    /// As [`settle_absences`](Self::settle_absences), for several rows in one commit.
+    /// As [`settle_absences`](Self::settle_absences), for several rows at once.
     pub(crate) async fn settle_absences_of(
         &self,
         rows: impl Iterator<Item = &Rc<Row>> + Clone,
     ) -> Result<(), SpaceError> {
-        if is_planted(Bug::AbsenceNotCommitted) || !rows.clone().any(|row| self.has_unmarked_absence(row)) {
+        if is_planted(Bug::AbsenceNotCommitted) {
             return Ok(());
         }
-        let mut change = self.pool.change(Purpose::Release).await;
-        let mut records = Vec::new();
-        for row in rows.filter(|row| !row.gone.get()) {
-            if let Some((record, edits)) = self.with_absences(row) {
-                edits.into_iter().for_each(|(key, value)| change.put(key, value));
-                records.push((row, record));
-            }
-        }
-        change.commit().await?;
-        for (row, record) in records {
-            row.adopt(record);
-        }
-        Ok(())
+        self.mark_slabs(rows, |slab| slab.present(&self.pool).is_some()).await
     }
 
-    /// The row as it is when slabs on absent disks are stale, and the edits that say so; `None` when nothing changes.
-    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Edits)> {
-        if !self.has_unmarked_absence(row) {
-            return None;
-        }
-        let mut record = row.record();
-        let mut edits = Vec::new();
-        for slabs in &mut record.columns {
-            let reachable =
-                slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
-            for slab in slabs.iter_mut().filter(|slab| reachable && slab.stale.is_none()) {
-                if slab.present(&self.pool).is_none() {
-                    let left = self.pool.disk(slab.disk).map_or(Epoch(0), |disk| disk.member().left);
-                    slab.stale = Some(left);
-                    edits.push((keys::stale(slab.disk, row.space, row.index), Vec::new()));
-                }
-            }
-        }
-        edits.push((keys::row(row.space, row.index), record.encode()));
-        Some((record, edits))
-    }
-
-    fn has_unmarked_absence(&self, row: &Row) -> bool {
-        (0..row.shape.columns()).any(|column| {
-            row.with_slabs(column, |slabs| {
-                let reachable =
-                    slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some());
-                reachable
-                    && slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
-            })
-        })
-    }
-
-    /// Commits that slabs are stale whose disks were not here for all of a write-back, one way or another. Columns whose every
-    /// slab would be are left alone.
+    /// Commits that slabs are stale whose disks were not here for all of a write-back, one way or another: with the pages
+    /// that they have, they would be believed once they are the only ones.
     pub(crate) async fn settle_missed_pages(
         &self,
         rows: &[Rc<Row>],
         seats: &BTreeMap<DiskSlot, u64>,
     ) -> Result<(), SpaceError> {
+        if is_planted(Bug::MissedTables) {
+            return Ok(());
+        }
         let is_held = |slab: &Slab| {
             slab.present(&self.pool).is_some_and(|disk| seats.get(&disk.slot()) == Some(&disk.seating()))
         };
-        let missed = |row: &&Rc<Row>| {
-            (0..row.shape.columns()).any(|column| {
-                row.with_slabs(column, |slabs| {
-                    let mut trusted = slabs.iter().filter(|slab| slab.stale.is_none());
-                    trusted.clone().any(is_held) && !trusted.all(is_held)
-                })
-            })
-        };
-        let rows: Vec<&Rc<Row>> =
-            rows.iter().filter(missed).filter(|_| !is_planted(Bug::MissedTables)).collect();
-        for some in rows.chunks(ABSENCES_TOGETHER) {
+        self.mark_slabs(rows.iter(), is_held).await
+    }
+
+    /// Marks slabs stale that are not as they should be, in as few changes as will do.
+    async fn mark_slabs<'a>(
+        &self,
+        rows: impl Iterator<Item = &'a Rc<Row>> + Clone,
+        is_good: impl Fn(&Slab) -> bool,
+    ) -> Result<(), SpaceError> {
+        let mut rows = rows.filter(|row| has_unmarked(row, &is_good)).peekable();
+        while rows.peek().is_some() {
             let mut change = self.pool.change(Purpose::Release).await;
             let mut records = Vec::new();
-            for row in some.iter().filter(|row| !row.gone.get()) {
-                let mut record = row.record();
-                for slabs in &mut record.columns {
-                    let is_reachable = slabs.iter().any(|slab| slab.stale.is_none() && is_held(slab));
-                    for slab in slabs.iter_mut().filter(|slab| slab.stale.is_none() && !is_held(slab)) {
-                        if is_reachable {
-                            let left = self.pool.disk(slab.disk).map(|disk| disk.member().left);
-                            // One that is here again has what was written while it was away marked already.
-                            let now = self.pool.epoch().number;
-                            slab.stale = Some(left.filter(|left| left.0 > 0).unwrap_or(now));
-                            change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
-                        }
-                    }
-                }
-                change.put(keys::row(row.space, row.index), record.encode());
+            let mut bytes = 0;
+            while bytes < MARKS_BYTES
+                && let Some(row) = rows.next()
+            {
+                let marked = if row.gone.get() { None } else { self.marked(row, &is_good) };
+                let Some((record, edits)) = marked else { continue };
+                bytes += edits.iter().map(|(_, value)| size_of::<Key>() + value.len()).sum::<usize>();
+                edits.into_iter().for_each(|(key, value)| change.put(key, value));
                 records.push((row, record));
             }
             change.commit().await?;
@@ -126,4 +77,44 @@ impl Shared {
         }
         Ok(())
     }
+
+    /// The row as it is when slabs on absent disks are stale, and the edits that say so; `None` when nothing changes.
+    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Edits)> {
+        self.marked(row, &|slab| slab.present(&self.pool).is_some())
+    }
+
+    fn marked(&self, row: &Row, is_good: &impl Fn(&Slab) -> bool) -> Option<(RowRecord, Edits)> {
+        if !has_unmarked(row, is_good) {
+            return None;
+        }
+        let mut record = row.record();
+        let mut edits = Edits::new();
+        for slabs in &mut record.columns {
+            let is_reachable = slabs.iter().any(|slab| slab.stale.is_none() && is_good(slab));
+            for slab in slabs.iter_mut().filter(|slab| is_reachable && slab.stale.is_none() && !is_good(slab))
+            {
+                slab.stale = Some(self.missing_since(slab.disk));
+                edits.push((keys::stale(slab.disk, row.space, row.index), Vec::new()));
+            }
+        }
+        edits.push((keys::row(row.space, row.index), record.encode()));
+        Some((record, edits))
+    }
+
+    /// The epoch since which a disk misses what is written. One that is here again, or is only about to leave, misses it from
+    /// now on: what was written while it was away before is marked already.
+    fn missing_since(&self, slot: DiskSlot) -> Epoch {
+        let left = self.pool.disk(slot).map(|disk| disk.member().left);
+        left.filter(|left| left.0 > 0).unwrap_or(self.pool.epoch().number)
+    }
+}
+
+/// Whether a column has a slab that is not good and not stale, beside one that is good.
+fn has_unmarked(row: &Row, is_good: &impl Fn(&Slab) -> bool) -> bool {
+    (0..row.shape.columns()).any(|column| {
+        row.with_slabs(column, |slabs| {
+            let mut trusted = slabs.iter().filter(|slab| slab.stale.is_none());
+            trusted.clone().any(is_good) && !trusted.all(is_good)
+        })
+    })
 }

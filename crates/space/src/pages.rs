@@ -178,6 +178,48 @@ impl Shared {
         answers.then(|| newest.map_or(BlockState::Damaged, |(page, _)| page.state(entry)))
     }
 
+    /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk
+    /// is lost with the next copy. Copies that lack something are given what a whole one has; where none is, the page is
+    /// written anew.
+    pub(crate) async fn verify_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+    ) -> Result<(), SpaceError> {
+        let page = match self.page(row, column, index).await {
+            Ok(page) => page,
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // No write-back comes between, so that what is durable is what should be there.
+        let _turn = self.table_turn.take().await;
+        if row.gone.get() || !row.is_formatted() {
+            return Ok(());
+        }
+        let found = self.find_page(row, column, index).await;
+        let is_good = |copy: &FoundPage| copy.whole && copy.generation() == Some(page.sealed_generation());
+        let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
+        if found.iter().filter(trusted).all(is_good) {
+            return Ok(());
+        }
+        let (mut good, lacking): (Vec<FoundPage>, Vec<FoundPage>) =
+            found.into_iter().filter(|copy| copy.slab.stale.is_none()).partition(is_good);
+        match good.first_mut().and_then(|copy| copy.newest.take()) {
+            Some((whole, _)) => self.heal_page(&lacking, row, column, index, &whole).await,
+            None if self.may_write() && !lacking.is_empty() => {
+                // The next generation goes to the slot that is bad. Both are written only where both are.
+                let known = |copy: &FoundPage| {
+                    copy.generation().is_some_and(|generation| generation >= page.durable_generation())
+                };
+                page.write_again(!lacking.iter().any(known));
+                self.note_dirty(row);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     /// No copy of a page can be believed.
     fn no_page(
         &self,
@@ -186,7 +228,11 @@ impl Shared {
         index: usize,
         found: &[FoundPage],
     ) -> Result<Rc<Page>, SpaceError> {
-        if row.gone.get() || !found.iter().any(|copy| copy.slab.stale.is_none()) {
+        // A copy that is away and holds everything may be the one that is sound.
+        let is_away = row.with_slabs(column, |slabs| {
+            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_none())
+        });
+        if row.gone.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
             return Err(self.unreadable(
                 row,
                 column,

@@ -269,6 +269,7 @@ impl Space {
             }
             BlockState::Damaged => {
                 let why = UnreadableReason::Damaged;
+                self.note_lost(row, row_block);
                 return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
             }
             BlockState::Valid(_) => {}
@@ -327,19 +328,30 @@ impl Space {
 
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
         let failed = copies.iter().filter(|copy| copy.trusted).find_map(|copy| copy.result.err());
+        let is_away = row.with_slabs(column, |slabs| {
+            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.shared.pool).is_none())
+        });
         let why = match (copies.iter().any(|copy| copy.trusted), failed) {
             (false, _) => UnreadableReason::Absent,
             (true, Some(error)) => UnreadableReason::Device(error),
+            // The copy that is away may be the good one.
+            (true, None) if is_away => UnreadableReason::Absent,
             (true, None) => UnreadableReason::NoGoodCopy,
         };
         let row_block = row.shape.row_block(column, block);
         let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
         if why == UnreadableReason::NoGoodCopy {
             self.shared.count(|counters| counters.lost_blocks += 1);
-            let kind = IncidentKind::Lost;
-            self.shared.note_incident(Incident { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
+            self.note_lost(row, row_block);
         }
         SpaceError::Unreadable { name: self.name(), at, length: Bytes(BLOCK_BYTES), why }
+    }
+
+    /// Notes that a block is lost, for people to read.
+    fn note_lost(&self, row: &Row, row_block: u32) {
+        let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
+        let kind = IncidentKind::Lost;
+        self.shared.note_incident(Incident { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
     }
 }
 

@@ -13,7 +13,7 @@ use crate::layout::SlabMap;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
-use crate::row::{Row, Slab};
+use crate::row::{Row, SLABS_MAX, Slab};
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
 
@@ -324,6 +324,15 @@ impl Space {
             if !leaves || slabs.iter().any(|slab| slab.disk == to) {
                 continue;
             }
+            if slabs.len() >= SLABS_MAX {
+                // A replacement that is replaced itself before it had everything makes room for the next.
+                let Some(at) = slabs.iter().position(|slab| slab.disk == from && slab.stale.is_some()) else {
+                    continue;
+                };
+                let useless = slabs.remove(at);
+                change.release(from, &useless.runs);
+                change.delete(keys::stale(from, row.space, row.index));
+            }
             let grains = SlabMap { blocks: row.shape.column_blocks(column) }.grains();
             let claim = change.take(to, grains)?;
             let slab = Slab { disk: to, runs: claim.runs, stale: Some(Epoch(0)) };
@@ -388,6 +397,9 @@ impl Space {
             for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
                 let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
                 verified += self.verify_run(&row, column, run, bad).await?;
+            }
+            for index in 0..row.map(column).pages() {
+                self.shared.verify_page(&row, column, index).await?;
             }
         }
         Ok(verified)

@@ -193,8 +193,12 @@ impl Shared {
     }
 
     pub(crate) fn note_incident(&self, incident: Incident) {
-        tracing::error!(?incident, pool = %self.pool.name(), "a range of a space was damaged");
         let mut incidents = self.incidents.borrow_mut();
+        // What is lost is lost once, however often it is asked for.
+        if incidents.contains(&incident) {
+            return;
+        }
+        tracing::error!(?incident, pool = %self.pool.name(), "a range of a space was damaged");
         if incidents.len() == INCIDENTS_MAX {
             incidents.pop_front();
         }

@@ -306,9 +306,13 @@ impl Space {
             change.delete(keys::stale(slab.disk, self.id, row.index));
         }
         let count = change.add(keys::row_count(self.id), -1).await?;
-        // Whoever waits for the row's lock must look it up again, and find nothing, whatever happens below.
+        // Whoever waits for the row's lock must look it up again, and find nothing.
         row.gone.set(true);
-        change.commit().await?;
+        if let Err(error) = change.commit().await {
+            // The pool has stopped, and nobody was told that the row is free. Whoever looks it up finds it again.
+            row.gone.set(false);
+            return Err(error.into());
+        }
         self.rows.borrow_mut().insert(row.index, None);
         self.shared.forget_row(self.id, row.index);
         self.row_count.set(count);

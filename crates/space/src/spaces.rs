@@ -237,8 +237,13 @@ impl Spaces {
             }
         }
         self.put_spec(space, spec.clone()).await?;
-        if spec.provisioning == Provisioning::Fixed {
-            space.claim_all().await?;
+        if spec.provisioning == Provisioning::Fixed
+            && let Err(error) = space.claim_all().await
+        {
+            // As large as it was, unless somebody has used what is new.
+            spec.size = before;
+            let _ = self.shrink(space, spec).await;
+            return Err(error);
         }
         Ok(())
     }
@@ -340,8 +345,12 @@ impl Spaces {
             for (id, index) in batch {
                 let Some(space) = self.spaces.borrow().get(id).cloned() else { continue };
                 let before = result.blocks;
-                if let Some(row) = space.refill_row(*index, &mut result).await? {
-                    refilled.push((space, row));
+                match space.refill_row(*index, &mut result).await {
+                    Ok(Some(row)) => refilled.push((space, row)),
+                    Ok(None) => {}
+                    // Others are not kept waiting by a row whose disks are away.
+                    Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
+                    Err(error) => return Err(error),
                 }
                 progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
             }
@@ -492,6 +501,8 @@ impl Spaces {
         // left before that.
         self.pool().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
+        // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
+        self.pool().checkpoint().await?;
         let disk = self.pool().readmit(device).await?;
         self.decide_what_waited().await?;
         Ok(disk)

@@ -163,6 +163,17 @@ impl Page {
         self.unpaired.get()
     }
 
+    /// Has the next write-back write it although nothing changed: to both slots, or only to the one whose turn it is.
+    pub(crate) fn write_again(&self, both: bool) {
+        self.unpaired.set(self.unpaired.get() || both);
+        self.dirty.set(true);
+    }
+
+    /// The generation that was given to its disks last.
+    pub(crate) fn sealed_generation(&self) -> u64 {
+        self.generation.get()
+    }
+
     /// Notes that a flush has covered what was sealed.
     pub(crate) fn note_durable(&self) {
         self.durable.set(self.generation.get());

@@ -259,7 +259,13 @@ impl Space {
             let bytes = data.slice(part.offset..part.offset + part.range.count as usize * BLOCK);
             row.with_slabs(part.column, |slabs| {
                 for slab in slabs {
-                    let Some(disk) = slab.present(&self.shared.pool) else { continue };
+                    let Some(disk) = slab.present(&self.shared.pool) else {
+                        // One that holds everything and is away now began to leave since absences were settled.
+                        if slab.stale.is_none() {
+                            failed.push((slab.disk, DeviceError::Gone));
+                        }
+                        continue;
+                    };
                     for piece in slab.pieces(start, bytes.len()) {
                         let from = bytes.slice(piece.offset..piece.offset + piece.length);
                         let write = disk.write(piece.at, from, Durability::Cached);

@@ -26,11 +26,11 @@ use std::rc::Rc;
 use std::time::Instant as Clock;
 
 use crash::{
-    BLOCK, Case, Death, Deed, Expected, Instant, Mark, Tape, attach, host_with, judge, judge_in, open_pool,
-    run_for,
+    BLOCK, Case, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, attach, host_with, judge,
+    judge_in, open_pool, run_for,
 };
 use dolmen_pool::{Arbiter, OpenMode};
-use dolmen_sim::{BitFlip, CrashState, Cut, DiskIndex, Random, Rate, StateOptions, Tearing, World};
+use dolmen_sim::{BitFlip, CrashState, Cut, DiskIndex, Random, Rate, SimDisk, StateOptions, Tearing, World};
 use dolmen_space::Resiliency;
 use life::{DISKS, Life, Plot};
 
@@ -47,6 +47,8 @@ const EVERY_CUT: Resiliency = Resiliency::Mirror { copies: 2 };
 const CUTS_MAX: usize = 10_000;
 /// States of each life and way of crashing.
 const STATES: u64 = 16;
+/// How often each command of a life that rewrites is followed by a kill.
+const REWRITE_ROUNDS: u64 = 2;
 /// States of one cut that are opened before another is drawn.
 const STATES_OF_A_CUT: u64 = 3;
 
@@ -378,8 +380,8 @@ fn crash_again(
     Ok(())
 }
 
-/// The daemon is killed: what completed stays, what was under way lands, is lost, or lands late; what was acknowledged is
-/// there without any flush.
+/// The daemon is killed: what completed stays, what was under way lands, is lost, or lands just before the next daemon gets
+/// the locks, in any order; what was acknowledged is there without any flush.
 #[test]
 fn a_killed_daemon_loses_nothing_acknowledged() {
     let begun = Clock::now();
@@ -406,22 +408,41 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
 }
 
 fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Random) -> Result<(), String> {
-    let world = Rc::new(World::new(random.next_u64()));
-    world.set_arenas(life::ARENAS, life::ARENAS);
-    let profile = || life::profile().with_late_writes(Rate::one_in(3));
-    let disks: Vec<_> =
-        (0..plot.disks()).map(|number| world.add_disk(&life::name_of(number), profile())).collect();
-    let tape = Tape::new(None);
+    let (world, disks, tape) = mortal_world(plot.disks(), random);
     let (body, arbiter) = life::body(&world, &disks, &tape, resiliency, plot);
     let _context = Context(format!("killed after {commands} commands, {resiliency}, {plot:?}"));
     if let Some(Err(error)) = run_for(&world, commands, body) {
         return Err(error);
     }
+    judge_the_killed(&world, disks, &tape, arbiter, resiliency, random)
+}
+
+/// A world in which what is under way at a kill may land late, its disks, and what notes what was acknowledged.
+fn mortal_world(disks: usize, random: &mut Random) -> (Rc<World>, Vec<Rc<SimDisk>>, Rc<Tape>) {
+    let world = Rc::new(World::new(random.next_u64()));
+    world.set_arenas(life::ARENAS, life::ARENAS);
+    let profile = || life::profile().with_late_writes(Rate::one_in(3));
+    let disks = (0..disks).map(|number| world.add_disk(&life::name_of(number), profile())).collect();
+    (world, disks, Tape::new(None))
+}
+
+/// Kills the process, and holds what the next one finds against what was acknowledged.
+fn judge_the_killed(
+    world: &Rc<World>,
+    disks: Vec<Rc<SimDisk>>,
+    tape: &Rc<Tape>,
+    arbiter: Rc<NotingArbiter>,
+    resiliency: Resiliency,
+    random: &mut Random,
+) -> Result<(), String> {
     world.kill();
-    disks.iter().for_each(|disk| disk.come_back());
-    let expected = Expected::at(&tape, tape.end(), Death::Kill);
+    for disk in &disks {
+        disk.come_back();
+        // The locks on members are held until the last command is over; see docs/fault_model.md, Late writes.
+        disk.outlast_the_dead();
+    }
     let case = Case {
-        expected,
+        expected: Expected::at(tape, tape.end(), Death::Kill),
         copies: resiliency.copies(),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
@@ -431,8 +452,34 @@ fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Ra
         thorough: true,
     };
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
-    let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), &world), later: Vec::new() };
-    judge_in(&world, case, devices, arbiter)
+    let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
+    judge_in(world, case, devices, arbiter)
+}
+
+/// The daemon is killed after each command of writes over blocks that no flush has covered, several times each: a block is
+/// what was acknowledged last, or what was under way.
+#[test]
+fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
+    let mut kills = 0;
+    for resiliency in [Resiliency::Simple, Resiliency::Mirror { copies: 2 }] {
+        let mut random = Random::new(seed());
+        let (mut commands, mut rounds) = (0, 0);
+        while rounds < REWRITE_ROUNDS {
+            commands += 1;
+            let (world, disks, tape) = mortal_world(DISKS, &mut random);
+            let (again, arbiter) = life::rewriting(&world, &disks, &tape, resiliency);
+            if run_for(&world, commands, again).transpose()?.is_some() {
+                (commands, rounds) = (0, rounds + 1);
+                continue;
+            }
+            kills += 1;
+            judge_the_killed(&world, disks, &tape, arbiter, resiliency, &mut random).map_err(|why| {
+                format!("killed after {commands} commands, {resiliency}, seed {}: {why}", seed())
+            })?;
+        }
+    }
+    println!("killed: {kills} times");
+    Ok(())
 }
 
 /// Power is cut after every single write and flush while a disk is added, replaced, excluded under a write, and taken back

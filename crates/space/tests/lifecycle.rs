@@ -194,6 +194,48 @@ fn a_disk_that_missed_tables_only_is_brought_up_to_date() {
     }
 }
 
+/// All of one copy's tables rot while they are in memory, where nobody reads them from the disk. A scrub finds that and mends
+/// it, so that this copy stands by itself.
+#[test]
+fn a_scrub_mends_tables_that_are_in_memory() {
+    let capacity = Bytes::mib(96);
+    let bench = Bench::new(47, 2, capacity);
+    let disk = Rc::clone(&bench.disks[0]);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+            for fill in 1..4 {
+                lab.write(&space, 0, 256 * 1024, fill).await?;
+                lab.write(&space, 2 << 20, 4096, fill).await?;
+                spaces.pool().checkpoint().await?;
+            }
+            // As docs/format/space.md has it.
+            let begins = *b"DTAB";
+            let mut found = vec![0; begins.len()];
+            let holds = |at: &u64| disk.show(*at, &mut found) && found == begins;
+            let pages: Vec<u64> = (9 << 20..capacity.0).step_by(4096).filter(holds).collect();
+            assert!(pages.len() >= 4, "two slots for each of two rows: {pages:?}");
+            pages.iter().for_each(|at| disk.rot(at + 77, 3));
+            spaces.verify(&Progress::default()).await?;
+            spaces.flush().await?;
+            check(&spaces).await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run_in(bench.lab_with(|number| number == 0), async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            lab.expect(&space, 0, 256 * 1024, 3).await?;
+            lab.expect(&space, 2 << 20, 4096, 3).await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+}
+
 /// The file system below a disk is full: whoever needs new room is told so, and nothing else fails. Tables of rows that are
 /// there have their room, so no sound disk is given up for them.
 #[test]

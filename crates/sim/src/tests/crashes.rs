@@ -76,6 +76,20 @@ fn a_late_write_lands_late_unless_the_disk_itself_remembers_the_fence() {
 }
 
 #[test]
+fn who_outlasts_the_dead_sees_all_that_they_left_under_way() {
+    let bench = Bench::new(1, profile().with_late_writes(Rate::ALWAYS));
+    let (device, seams) = bench.open();
+    (0..4).for_each(|at| drop(put(device.as_ref(), &seams, at, 1, Durability::Cached)));
+    bench.world.kill();
+    bench.disk.outlast_the_dead();
+    assert_eq!(blocks(&bench.disk.truth(), 4), [1; 4]);
+    assert_eq!(bench.disk.fault_counters().of(FaultKind::LateWrite), 4);
+    let _device = bench.disk.attach(&bench.world);
+    bench.world.settle().unwrap();
+    assert_eq!(bench.disk.fault_counters().of(FaultKind::LateWrite), 4, "nothing is left to land");
+}
+
+#[test]
 fn a_reset_ends_late_writes() {
     let bench = Bench::new(1, profile().with_late_writes(Rate::ALWAYS));
     let (device, seams) = bench.open();

@@ -315,7 +315,7 @@ fn every_kind_fires_by_its_rate_and_is_counted() {
         late_by_max: Duration::from_millis(1),
         ..profile().tearing().with_rates(rates)
     };
-    let bench = Bench::new(11, profile);
+    let bench = Bench::new(12, profile);
     for life in 0..40u64 {
         let (device, seams) = bench.open();
         let token = Epoch(life / 3);

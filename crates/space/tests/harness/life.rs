@@ -23,6 +23,9 @@ const SIZE: Bytes = Bytes::mib(4);
 /// Memory of every process: enough for an opening.
 pub const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
 
+/// Writes of a life that rewrites.
+const REWRITES: u64 = 8;
+
 /// A recorded life.
 pub struct Life {
     pub tape: Rc<Tape>,
@@ -115,16 +118,8 @@ pub fn body(
     resiliency: Resiliency,
     plot: Plot,
 ) -> (impl Future<Output = Result<(), String>> + 'static, Rc<NotingArbiter>) {
-    let arbiter = NotingArbiter::new(tape);
-    let seams = world.seams();
-    let liver = Liver {
-        scribe: Scribe { tape: Rc::clone(tape), seams },
-        world: Rc::clone(world),
-        disks: disks.to_vec(),
-        devices: disks.iter().map(|disk| disk.attach(world)).collect(),
-        arbiter: Rc::clone(&arbiter),
-        resiliency,
-    };
+    let liver = Liver::new(world, disks, tape, resiliency);
+    let arbiter = Rc::clone(&liver.arbiter);
     let body = async move {
         let result = match plot {
             Plot::Blocks => liver.blocks().await,
@@ -136,7 +131,46 @@ pub fn body(
     (body, arbiter)
 }
 
+/// A pool with one space of which some blocks are written, and none since a flush; and what writes those blocks again and
+/// again.
+pub fn rewriting(
+    world: &Rc<World>,
+    disks: &[Rc<SimDisk>],
+    tape: &Rc<Tape>,
+    resiliency: Resiliency,
+) -> (impl Future<Output = Result<(), String>> + 'static, Rc<NotingArbiter>) {
+    let liver = Liver::new(world, disks, tape, resiliency);
+    let arbiter = Rc::clone(&liver.arbiter);
+    let scribe = liver.scribe.clone();
+    let ready = async move {
+        let spaces = liver.create().await?;
+        let a = liver.make(&spaces, "a").await?;
+        liver.scribe.put("a", &a, 0, 2).await?;
+        Ok::<_, Box<dyn Error>>((spaces, a))
+    };
+    let (spaces, a) = world.run(ready).unwrap().unwrap();
+    let again = async move {
+        for round in 0..REWRITES {
+            scribe.put("a", &a, round % 2, 1).await.map_err(|error| error.to_string())?;
+        }
+        drop((a, spaces));
+        Ok(())
+    };
+    (again, arbiter)
+}
+
 impl Liver {
+    fn new(world: &Rc<World>, disks: &[Rc<SimDisk>], tape: &Rc<Tape>, resiliency: Resiliency) -> Self {
+        Self {
+            scribe: Scribe { tape: Rc::clone(tape), seams: world.seams() },
+            world: Rc::clone(world),
+            disks: disks.to_vec(),
+            devices: disks.iter().map(|disk| disk.attach(world)).collect(),
+            arbiter: NotingArbiter::new(tape),
+            resiliency,
+        }
+    }
+
     fn seams(&self) -> &Seams {
         &self.scribe.seams
     }

@@ -1,0 +1,359 @@
+//! Disks that leave, and come back, at the worst moments: in the middle of a resync, of a write-back, of a flush, of an epoch.
+
+mod harness;
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::sleep;
+use dolmen_block_io::sync::join_all;
+use dolmen_pool::{
+    Arbiter, ArbiterError, CreateOptions, ExcludeReason, LocalFuture, MemoryArbiter, PoolState,
+};
+use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, SimpleLatency};
+use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
+use harness::{Bench, Lab, check};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+const CAPACITY: Bytes = Bytes::mib(96);
+
+/// Something that is done beside something else.
+type Task<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+
+/// How fast a disk is that takes long to make anything durable.
+struct Slow {
+    write: Duration,
+    flush: Duration,
+}
+
+impl Slow {
+    const FLUSHES: Self = Self { write: Duration::ZERO, flush: Duration::from_millis(20) };
+    const WRITES: Self = Self { write: Duration::from_millis(10), flush: Duration::from_millis(20) };
+
+    fn profile(self) -> DiskProfile {
+        DiskProfile { latency: Rc::new(self), ..harness::file(CAPACITY) }
+    }
+}
+
+impl LatencyModel for Slow {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        match request.kind {
+            CommandKind::Flush => self.flush,
+            CommandKind::Read => SimpleLatency::FAST.latency(request, random),
+            _ if self.write > Duration::ZERO => self.write,
+            _ => SimpleLatency::FAST.latency(request, random),
+        }
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+async fn pause(lab: &Lab, millis: u64) {
+    sleep(lab.seams.clock.as_ref(), Duration::from_millis(millis)).await;
+}
+
+async fn beside(tasks: Vec<Task<'_>>) -> Result<(), String> {
+    join_all(tasks).await.into_iter().collect()
+}
+
+/// Scenario: a disk comes back and is being resynced; it goes again, misses writes, and comes back, at every stage of that.
+/// After the next resync it holds everything, and the other copy may go.
+#[test]
+fn a_disk_that_flaps_during_its_resync_is_not_trusted_for_it() {
+    for offset in 0..30 {
+        let bench = Rc::new(Bench::with_profile(3000 + offset, 2, || Slow::FLUSHES.profile()));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let disk = Rc::clone(&outside.disks[0]);
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                for fill in [1, 2] {
+                    for row in 0..8 {
+                        lab.write(&space, row << 20, 64 * 1024, fill).await?;
+                    }
+                    spaces.flush().await?;
+                    if fill == 1 {
+                        disk.vanish();
+                    }
+                }
+                disk.come_back();
+                spaces.rejoin(disk.attach(&outside.world)).await?;
+                let progress = Progress::default();
+                let resync = async { spaces.resync(&progress).await.map(drop).map_err(text) };
+                let flap = async {
+                    pause(&lab, 5 * offset).await;
+                    disk.vanish();
+                    for row in 0..8 {
+                        lab.write(&space, row << 20, 64 * 1024, 3).await.map_err(text)?;
+                    }
+                    disk.come_back();
+                    spaces.rejoin(disk.attach(&outside.world)).await.map(drop).map_err(text)
+                };
+                beside(vec![Box::pin(resync), Box::pin(flap)]).await?;
+                spaces.flush().await?;
+                spaces.resync(&Progress::default()).await?;
+                check(&spaces).await?;
+                spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
+                for row in 0..8 {
+                    lab.expect(&space, row << 20, 64 * 1024, 3).await?;
+                }
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("after {} ms: {error}", 5 * offset));
+    }
+}
+
+/// Scenario: a disk leaves and comes back within one write-back of tables, at every stage of it, and is resynced. Opened with
+/// that disk alone, everything is there.
+#[test]
+fn a_disk_that_flaps_within_a_write_back_lacks_no_table() {
+    for offset in 0..30 {
+        let bench = Rc::new(Bench::with_profile(171 + offset, 2, || Slow::WRITES.profile()));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                for row in 0..8 {
+                    lab.write(&space, row << 20, 64 * 1024, 2).await?;
+                }
+                spaces.flush().await?;
+                let pool = Rc::clone(spaces.pool());
+                let checkpoint = async { pool.checkpoint().await.map_err(text) };
+                let flap = async {
+                    pause(&lab, 10 * offset).await;
+                    pool.exclude(DiskSlot(0), ExcludeReason::Asked).await.map_err(text)?;
+                    spaces.rejoin(outside.disks[0].attach(&outside.world)).await.map_err(text)?;
+                    spaces.resync(&Progress::default()).await.map(drop).map_err(text)
+                };
+                beside(vec![Box::pin(checkpoint), Box::pin(flap)]).await?;
+                assert_eq!(spaces.stale_rows().await?, vec![]);
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("after {} ms: {error}", 10 * offset));
+        bench
+            .run_in(bench.lab_with(|number| number == 0), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                for row in 0..8 {
+                    lab.expect(&space, row << 20, 64 * 1024, 2).await?;
+                }
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("after {} ms, alone: {error}", 10 * offset));
+    }
+}
+
+/// Scenario: flushed blocks are written over and flushed while a disk that does not vote is being excluded. What the disk
+/// missed is known by the time that the flush is acknowledged, so that its resync leaves nothing wrong there.
+#[test]
+fn a_flush_waits_for_the_epoch_without_a_disk_that_was_passed_over() {
+    for offset in [2, 5, 8] {
+        let bench = Rc::new(Bench::with_profile(131 + offset, 6, || Slow::WRITES.profile()));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                for row in 0..16 {
+                    lab.write(&space, row << 20, 4096, 1).await?;
+                }
+                spaces.flush().await?;
+                let pool = Rc::clone(spaces.pool());
+                let voters = pool.voters();
+                let victim =
+                    pool.disks().into_iter().find(|disk| !voters.contains(&disk.id())).ok_or("all vote")?;
+                let writes = async {
+                    let all = join_all((0..16).map(|row| lab.write(&space, row << 20, 4096, 2))).await;
+                    all.into_iter().collect::<Result<Vec<()>, _>>().map_err(text)?;
+                    spaces.flush().await.map_err(text)
+                };
+                let exclude = async {
+                    pause(&lab, offset).await;
+                    pool.exclude(victim.slot(), ExcludeReason::Asked).await.map_err(text)
+                };
+                beside(vec![Box::pin(writes), Box::pin(exclude)]).await?;
+                let index =
+                    outside.disks.iter().position(|disk| disk.name() == victim.name()).ok_or("a disk")?;
+                spaces.rejoin(outside.disks[index].attach(&outside.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+                spaces.verify(&Progress::default()).await?;
+                assert_eq!(victim.counters().checksum_errors, 0, "what it missed was copied");
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("after {offset} ms: {error}"));
+    }
+}
+
+/// An arbiter whose folder can be full.
+struct Full {
+    inner: Rc<MemoryArbiter>,
+    is_full: Cell<bool>,
+}
+
+impl Arbiter for Full {
+    fn host(&self) -> HostId {
+        self.inner.host()
+    }
+
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+        self.inner.named(pool)
+    }
+
+    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        if self.is_full.get() {
+            let error = ArbiterError { doing: "writing", pool, cause: "no space left".to_owned() };
+            return Box::pin(async move { Err(error) });
+        }
+        self.inner.record(pool, epoch)
+    }
+
+    fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        self.inner.withdraw(pool)
+    }
+}
+
+/// Scenario: a voter vanishes, and the epoch without it cannot be put on record. The pool stops, and everybody who waits for
+/// it is told: the write, the exclusion, and whoever closes it.
+#[test]
+fn a_pool_that_stops_leaves_nobody_waiting() {
+    for by_a_write in [false, true] {
+        let bench = Bench::new(77, 2, CAPACITY);
+        let disk = Rc::clone(&bench.disks[0]);
+        bench
+            .run(async move |lab| {
+                let arbiter = Rc::new(Full { inner: Rc::clone(&lab.arbiter), is_full: Cell::new(false) });
+                let options =
+                    CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
+                let host = Rc::clone(&arbiter) as Rc<dyn Arbiter>;
+                let opened = dolmen_pool::create(&lab.seams, host, &lab.devices, &options).await?;
+                let spaces = Spaces::start(opened).await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                lab.write(&space, 0, 4096, 1).await?;
+                spaces.flush().await?;
+                arbiter.is_full.set(true);
+                disk.vanish();
+                if by_a_write {
+                    lab.write(&space, 0, 4096, 2).await.unwrap_err();
+                } else {
+                    spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await.unwrap_err();
+                }
+                let state = spaces.pool().state();
+                assert!(
+                    matches!(&state, PoolState::Latched(cause) if cause.contains("no space left")),
+                    "{state:?}"
+                );
+                spaces.close().await.unwrap_err();
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("by a write: {by_a_write}: {error}"));
+    }
+}
+
+/// Scenario: a row is discarded while a write waits for it, and all disks vanish at every stage of that. Both end.
+#[test]
+fn a_row_that_could_not_be_freed_keeps_nobody_busy() {
+    for tenth in 10..60 {
+        let slow = || Slow { write: Duration::from_millis(1), flush: Duration::from_millis(1) }.profile();
+        let bench = Bench::with_profile(88, 2, slow);
+        let disks = bench.disks.clone();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                lab.write(&space, 0, 4096, 1).await?;
+                spaces.flush().await?;
+                let at = |tenths: u64| sleep(lab.seams.clock.as_ref(), Duration::from_micros(100 * tenths));
+                // Each may fail, and none may hang.
+                let discard = async {
+                    let _ = space.discard(0, 1 << 20).await;
+                    Ok(())
+                };
+                let write = async {
+                    at(tenth - 2).await;
+                    let _ = lab.write(&space, 0, 4096, 2).await;
+                    Ok(())
+                };
+                let lose = async {
+                    at(tenth).await;
+                    disks.iter().for_each(|disk| disk.vanish());
+                    Ok(())
+                };
+                beside(vec![Box::pin(discard), Box::pin(write), Box::pin(lose)]).await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("after {tenth} tenths: {error}"));
+    }
+}
+
+/// Scenario: the disk that replaces another in a mirror of four dies on the way, and is replaced itself. Rows stay readable
+/// all the time, and the next opening finds nothing wrong.
+#[test]
+fn a_replacement_that_dies_is_replaced() {
+    let bench = Bench::with_profile(121, 4, || Slow::FLUSHES.profile());
+    let fifth = bench.world.add_disk("fifth", harness::file(CAPACITY));
+    let sixth = bench.world.add_disk("sixth", harness::file(CAPACITY));
+    let (five, six) = (fifth.attach(&bench.world), sixth.attach(&bench.world));
+    let all = bench.disks.iter().map(|disk| disk.attach(&bench.world)).chain([sixth.attach(&bench.world)]);
+    let again = Lab { devices: all.collect(), ..bench.lab() };
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let four = Resiliency::Mirror { copies: 4 };
+            let space = lab.space(&spaces, "data", Bytes::mib(8), four).await?;
+            for row in 0..8 {
+                lab.write(&space, row << 20, 64 * 1024, 1).await?;
+            }
+            spaces.flush().await?;
+            let old = spaces.pool().find_disk("disk0")?;
+            let gone = async {
+                pause(&lab, 90).await;
+                fifth.vanish();
+                Ok(())
+            };
+            let progress = Progress::default();
+            // It may end before the disk dies or because of that.
+            let replace = async {
+                let _ = spaces.replace(&old, five, &[], &progress).await;
+                Ok(())
+            };
+            beside(vec![Box::pin(replace), Box::pin(gone)]).await?;
+            let dead = spaces.pool().disks().into_iter().find(|disk| disk.name() == "fifth");
+            let dead = dead.ok_or("it is a member")?;
+            assert!(!spaces.stale_rows().await?.is_empty(), "it died before it had everything");
+            let second = async { spaces.replace(&dead, six, &[], &progress).await.map(drop).map_err(text) };
+            let look = async {
+                for _ in 0..12 {
+                    pause(&lab, 15).await;
+                    spaces.check_map().await.map_err(text)?;
+                }
+                Ok(())
+            };
+            beside(vec![Box::pin(second), Box::pin(look)]).await?;
+            spaces.check_map().await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run_in(again, async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            for row in 0..8 {
+                lab.expect(&space, row << 20, 64 * 1024, 1).await?;
+            }
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+}

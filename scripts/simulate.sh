@@ -1,0 +1,40 @@
+#!/bin/sh
+# simulate.sh [--seeds N] [--first N]
+#
+# Whole lives of a pool on modelled disks, drawn from seeds (1,000 from seed 1 on), with the engine built as for users. Prints
+# how often each fault and each rare state was met, how long it took, and each seed that failed.
+#
+# DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+. "$root/scripts/lib.sh"
+seeds=1000
+first=1
+
+is_number() { case $1 in '' | *[!0-9]* | 0*) return 1 ;; esac }
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help)
+        sed -n '2,/^root=/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    --seeds | --first)
+        is_number "${2-}" || die 2 "$1 takes a number from 1 on, not '${2-}'"
+        [ "$1" = --seeds ] && seeds=$2 || first=$2
+        shift 2
+        ;;
+    *) die 2 "no option $1; see $0 --help" ;;
+    esac
+done
+
+need_rust
+take_state
+fetch_crates
+log=$logs/simulator.log
+attend -- env DOLMEN_SEEDS="$seeds" DOLMEN_FIRST_SEED="$first" cargo test --release --locked --package dolmen-space \
+    --test simulator -- no_acknowledged_byte_is_lost_or_wrong --nocapture >"$log" 2>&1
+status=$?
+# Kinds of faults, rare states, seeds that failed and what they said: not their traces.
+sed -n '/^seeds /,/^Tally/{/^Tally/d;p;}; /^}/,/seeds in/{/^}/d;p;}; /^seed [0-9]*: /p; /assertion/,/right:/p' "$log" | grep -v '^test '
+[ "$status" -eq 0 ] || die 1 "the simulator failed; all that it said is in $log"
