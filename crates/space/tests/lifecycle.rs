@@ -829,6 +829,29 @@ async fn fill_the_map(pool: &Rc<Pool>, from: u64) -> Result<u64, Box<dyn std::er
     }
 }
 
+/// Claims follow each other on a map that is nearly empty. None waits for a checkpoint, which would trim the log: what is in
+/// use of it only grows.
+#[test]
+fn claims_on_a_map_with_room_wait_for_no_checkpoint() {
+    let bench = Bench::new(102, 2, Bytes::mib(2048));
+    bench
+        .run(async |lab| {
+            let spaces = lab.create().await?;
+            let pool = spaces.pool();
+            for index in 0..100 {
+                let (before, capacity) = pool.log_usage().unwrap();
+                let mut change = pool.change(Purpose::Claim).await;
+                change.put(keys::row(FILLER, index), vec![7; 200]);
+                change.commit().await?;
+                let (used, _) = pool.log_usage().unwrap();
+                assert!(used > before && used.0 * 2 < capacity.0, "{used} in use after {before}");
+            }
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Burden {
     Delete { every: u64 },
