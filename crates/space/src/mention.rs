@@ -105,7 +105,7 @@ mod tests {
     use dolmen_units::{RowId, SpaceId};
     use proptest::prelude::*;
 
-    fn record(lsn: u64, settled: bool, stretches: &[(u64, u32, u32, bool)]) -> RecoveredBlock {
+    fn record(lsn: u32, settled: bool, stretches: &[(u64, u32, u32, bool)]) -> RecoveredBlock {
         let mut body = Vec::new();
         for (row, first, count, anew) in stretches {
             let stretch = Stretch {
@@ -124,9 +124,9 @@ mod tests {
                 generation: 0,
             };
             body.extend(stretch.head());
-            (0..*count).for_each(|number| body.extend((number + lsn as u32).to_le_bytes()));
+            (0..*count).for_each(|number| body.extend((number + lsn).to_le_bytes()));
         }
-        RecoveredBlock { lsn: Lsn(lsn), settled, body }
+        RecoveredBlock { lsn: Lsn(lsn.into()), settled, body }
     }
 
     fn shown(claims: &RowClaims) -> Vec<String> {
@@ -140,8 +140,8 @@ mod tests {
             records in proptest::collection::vec(
                 (any::<bool>(), proptest::collection::vec((0u64..80, 0u32..6, 1u32..5, any::<bool>()), 1..5)), 1..60)
         ) {
-            let numbered = records.iter().enumerate();
-            let blocks: Vec<_> = numbered.map(|(lsn, (settled, said))| record(lsn as u64, *settled, said)).collect();
+            let numbered = (0..).zip(&records);
+            let blocks: Vec<_> = numbered.map(|(lsn, (settled, said))| record(lsn, *settled, said)).collect();
             let mut expected: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
             for block in &blocks {
                 for read in stretches(&block.body).flatten() {
@@ -168,8 +168,8 @@ mod tests {
     /// Rows with many states each, some of them with more than go together: no group but a row alone has more.
     #[test]
     fn rows_that_are_expanded_together_have_a_bounded_number_of_states() {
-        let long = (STATES_TOGETHER / 3) as u32;
-        let records: Vec<_> = (0..20).map(|row| record(row, true, &[(row, 0, long, false)])).collect();
+        let long = u32::try_from(STATES_TOGETHER / 3).unwrap();
+        let records: Vec<_> = (0..20).map(|row| record(row, true, &[(row.into(), 0, long, false)])).collect();
         let over = record(20, true, &[(20, 0, 4 * long, false), (21, 0, 1, false)]);
         let mentions = Mentions::of(records.into_iter().chain([over]).collect()).unwrap();
         let (mut sizes, mut next) = (Vec::new(), 0);

@@ -28,7 +28,7 @@ const DISKS: usize = 240;
 const CAPACITY: Bytes = Bytes::gib(17_477);
 /// The longest that an opening may take on the clock of the disks, and in work of this machine.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Memory that an opening may take beside what the disks of the model hold.
+/// Memory that an opening may take, and in it what the disks of the model keep of the tables that it writes.
 const MEMORY_MAX: Bytes = Bytes::mib(512);
 
 /// How long a disk takes to begin with what does not follow its last request. It transfers 200 MB/s.
