@@ -51,7 +51,9 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
     let code = match error {
         OpenError::NoDisks | OpenError::NoMetadata { .. } => ErrorCode::NoSuchPool,
         OpenError::TwoPools { .. } => ErrorCode::BadRequest,
-        OpenError::Duplicate { .. } | OpenError::Extent { .. } => ErrorCode::UnfitDevice,
+        OpenError::Duplicate { .. } | OpenError::Extent { .. } | OpenError::SmallVoter { .. } => {
+            ErrorCode::UnfitDevice
+        }
         OpenError::ReadOnly { .. } => ErrorCode::ReadOnly,
         OpenError::Arbiter(_) | OpenError::Store(_) | OpenError::Recover(_) | OpenError::LogDamage { .. } => {
             ErrorCode::Io

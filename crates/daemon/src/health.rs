@@ -89,6 +89,28 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
     })
 }
 
+/// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
+fn few_voters(open: &OpenPool) -> Option<String> {
+    let pool = open.spaces.pool();
+    let small: Vec<String> = pool.too_small_to_vote().iter().map(|disk| disk.name()).collect();
+    let voters = pool.voters().len();
+    let redundancy = open.spaces.list().iter().map(|space| space.spec().resiliency.redundancy()).max();
+    let survived = usize::from(redundancy.unwrap_or(0)).max(1);
+    if small.is_empty() || voters > survived {
+        return None;
+    }
+    Some(format!(
+        "the metadata of pool {} is on {voters} {} only, and to lose {} is to lose the pool: {} {} too small to carry it, \
+         which takes an area of {}, a thousandth of a disk",
+        open.name(),
+        if voters == 1 { "disk" } else { "disks" },
+        if voters == 1 { "it" } else { "them all" },
+        small.join(", "),
+        if small.len() == 1 { "is" } else { "are" },
+        pool.voter_metadata_min(),
+    ))
+}
+
 /// How a pool with its spaces is, and why.
 pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     let pool = open.spaces.pool();
@@ -137,6 +159,10 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     {
         health = health.max(Health::Warning);
         why.push(format!("{} rows of pool {name} are not on all their disks yet", stale.len()));
+    }
+    if let Some(few) = few_voters(open) {
+        health = health.max(Health::Warning);
+        why.push(few);
     }
     for space in open.spaces.list() {
         let (of_space, reasons) = space_health(open, &space);

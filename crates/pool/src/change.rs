@@ -16,8 +16,6 @@ use crate::pool::{Pool, RECORD_META};
 
 /// Bytes of one change in the log, at most.
 const CHANGE_BYTES_MAX: usize = 192 * 1024;
-/// Metadata pages that ordinary claims leave for deletes and moves.
-const METADATA_PAGES_RESERVE: u64 = 16;
 
 /// What a change is for: how deep it may reach into reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +24,7 @@ pub enum Purpose {
     Claim,
     /// A move or a repair: may use the reserve of the disks.
     Move,
-    /// Gives room back, or must go on when everything is full.
+    /// Gives room back, or must go on when everything is full: is never refused for want of it.
     Release,
 }
 
@@ -57,6 +55,7 @@ impl Pool {
         if purpose == Purpose::Claim {
             // Waiting for room with the turn in hand would keep out those who make room.
             let _ = self.wait_for_log().await;
+            self.wait_for_map().await;
         }
         let turn = self.commit_turn.take().await;
         Change {
@@ -195,9 +194,7 @@ impl Change<'_> {
     /// When the pool cannot be written, or the change is too large; then nothing has changed.
     pub async fn commit(mut self) -> Result<(), PoolError> {
         let log = Rc::clone(self.pool.writable_log()?);
-        let room = self.pool.store.room();
-        if self.purpose == Purpose::Claim && room.pages_free < room.pages_needed_max + METADATA_PAGES_RESERVE
-        {
+        if !self.pool.has_map_room(self.purpose) {
             return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
         }
         // Edits of free grains come last, when it is certain that the record will be written.
@@ -269,8 +266,47 @@ impl Drop for Change<'_> {
 }
 
 impl Pool {
+    /// Whether the map has room for a change of this kind.
+    ///
+    /// No checkpoint may end for want of pages: the log could not be trimmed, nor the pool closed or opened again. Those who
+    /// give room back or mark slabs as stale cannot be refused, and what they do makes the tree grow before it shrinks: pages
+    /// that lose entries stay at a third full, the runs of deleted rows take entries of their own, and so does each row with
+    /// a stale slab, less than the row itself takes. So claims leave as many pages free as the tree has, beside those that a
+    /// checkpoint in parts needs. Moves add a slab to a row for a while, and redundancy hangs on them: they leave an eighth. Where a checkpoint needs more than
+    /// is free for all changes at once, it is made in parts.
+    fn has_map_room(&self, purpose: Purpose) -> bool {
+        let room = self.store.room();
+        let tree = room.pages_tree + room.pages_new_max;
+        let left = match purpose {
+            Purpose::Claim => tree,
+            Purpose::Move => tree / 8,
+            Purpose::Release => return true,
+        };
+        room.pages_free >= room.pages_part + room.pages_new_max + left
+    }
+
+    /// Where the map has no room for a claim, waits for a checkpoint: the bounds of what changes need are wide, and deletes
+    /// give their pages back only then. A refused claim leaves no changes, so the next one does not wait.
+    async fn wait_for_map(&self) {
+        let checkpoints = self.store.stats().checkpoints;
+        let is_worth_it = || {
+            let is_open = self.writable_log().is_ok() && !self.stopping.get() && !self.is_map_full.get();
+            is_open && self.table_owner().is_some() && self.store.overlay_bytes() > 0
+        };
+        while is_worth_it()
+            && self.store.stats().checkpoints == checkpoints
+            && !self.has_map_room(Purpose::Claim)
+        {
+            let changed = self.changed.wait();
+            self.wants_map_room.set(true);
+            self.checkpoint_bell.notify_all();
+            changed.await;
+        }
+    }
+
     /// Changes the map in memory only. For recovery, before anything is served: the checkpoint that ends it makes the edits
-    /// durable, and a crash before that repeats it.
+    /// durable, and a crash before that repeats it. That checkpoint may be made in parts, in the order of keys: whoever
+    /// repeats it may find some of the edits made.
     pub fn edit_before_checkpoint(&self, edits: Vec<(Key, Vec<u8>)>) {
         for (key, value) in edits {
             self.store.put(key, &value);

@@ -55,7 +55,7 @@ impl Pool {
         *self.table_owner.borrow_mut() = Some(owner);
     }
 
-    fn table_owner(&self) -> Option<Rc<dyn TableOwner>> {
+    pub(crate) fn table_owner(&self) -> Option<Rc<dyn TableOwner>> {
         self.table_owner.borrow().as_ref().and_then(Weak::upgrade)
     }
 
@@ -111,13 +111,18 @@ impl Pool {
     async fn commit_map(self: &Rc<Self>, need: LogNeed) -> Result<(), PoolError> {
         loop {
             match self.store.checkpoint(need.to_anchor()).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.is_map_full.set(false);
+                    return Ok(());
+                }
                 Err(CheckpointError::Replicas { failed, .. }) => {
                     for failure in failed {
                         self.exclude_id(failure.disk, ExcludeReason::MissedCommit).await?;
                     }
                 }
                 Err(CheckpointError::Full { .. }) => {
+                    self.is_map_full.set(true);
+                    self.changed.notify_all();
                     return Err(PoolError::MetadataFull { name: self.name.clone() });
                 }
                 Err(source) => return Err(PoolError::Checkpoint { name: self.name.clone(), source }),
@@ -135,7 +140,8 @@ impl Pool {
             let worth_a_try = self.is_occupied(usage) && self.may_carry_less(usage);
             half_full || self.is_full(usage) && written > 0 || worth_a_try
         });
-        self.table_owner().is_some() && (half_full || self.spans_needed() > SPANS_MAX / 2)
+        let is_wanted = half_full || self.wants_map_room.get();
+        self.table_owner().is_some() && (is_wanted || self.spans_needed() > SPANS_MAX / 2)
     }
 
     /// Epochs whose stretches of the log are not trimmed: the next epoch has to name them.
@@ -162,11 +168,18 @@ async fn checkpointer(pool: Weak<Pool>) {
             return;
         }
         if pool.wants_checkpoint() {
-            if let Err(error) = pool.checkpoint().await {
-                pool.latch(in_one_line(&error));
-                return;
+            pool.wants_map_room.set(false);
+            match pool.checkpoint().await {
+                Ok(()) => continue,
+                // Nothing is lost, and what is deleted may make it possible: every change rings again.
+                Err(error @ PoolError::MetadataFull { .. }) => {
+                    tracing::error!(pool = %pool.name, %error, "the log cannot be trimmed");
+                }
+                Err(error) => {
+                    pool.latch(in_one_line(&error));
+                    return;
+                }
             }
-            continue;
         }
         bell.await;
     }

@@ -35,6 +35,13 @@ pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024;
 const LOG_BYTES_MIN: u64 = 2 * MEBIBYTE;
 const LOG_BYTES_MAX: u64 = 64 * MEBIBYTE;
 
+/// For so many bytes of disks, a voter has a byte of metadata: 8 MiB for a TiB.
+const METADATA_WANTED_SHARE: u64 = 128 * 1024;
+/// So many voters at least, if there are as many disks, even if one of them makes the map small: all layouts with two
+/// copies or one parity, and those with three copies or two parities, lose data before they lose all of these.
+const VOTERS_ENOUGH: usize = 3;
+const _: () = assert!(VOTERS_ENOUGH <= VOTERS_WANTED, "the least is no more than the usual");
+
 /// How a pool is to be made.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
@@ -52,6 +59,11 @@ pub(crate) fn areas(log: Bytes, pages: Bytes) -> (Ring, Area) {
     let ring = Ring { at: log_at, length: log.0 };
     let area = Area { checkpoint_at: METADATA_AT, pages_at: log_at + log.0, pages_length: pages.0 };
     (ring, area)
+}
+
+/// The least metadata area of a voter with such a log and such pages.
+pub(crate) fn metadata_needed(log: Bytes, pages: Bytes) -> Bytes {
+    Bytes(CHECKPOINT_BYTES + log.0 + pages.0)
 }
 
 /// Makes a pool of the devices and opens it.
@@ -78,7 +90,7 @@ pub async fn create(
             successor: None,
         })
         .collect();
-    let voters = choose_voters(devices, &members);
+    let voters = choose_voters(devices, &members, &extents);
     let smallest = voters.iter().filter_map(|index| extents.get(*index)).map(|extent| extent.metadata).min();
     let (log, pages) = metadata_lengths(smallest.unwrap_or_default());
     let voter_ids: Vec<DiskId> =
@@ -172,16 +184,34 @@ async fn check_device(
     }
 }
 
-/// Indices of the devices that carry the metadata: fast ones first, then large ones, no two of one fault domain while
-/// there are others.
-fn choose_voters(devices: &[Rc<dyn BlockDevice>], members: &[Member]) -> Vec<usize> {
+/// The least metadata area that is enough for a pool of these disks, or for one that grows from them as far as its largest
+/// disk suggests.
+///
+/// The smallest first voter decides for good how many pages the map has, so one small disk, however fast, must not: with a
+/// disk of 32 GB beside others of 8 TB, rows of a few TB would fill the map. Rows of 64 MiB with two copies take some
+/// 100 bytes for each 128 MiB of disks, free runs as much again, and claims use half of the pages: 4 MiB for a TiB. Twice
+/// that is asked for. An area of a quarter of the largest disk's is enough in any case.
+fn metadata_wanted(extents: &[Extent]) -> Bytes {
+    let total: u64 = extents.iter().map(|extent| extent.capacity.0).sum();
+    let largest = extents.iter().map(|extent| extent.metadata.0).max().unwrap_or(0);
+    Bytes((largest / 4).min(total / METADATA_WANTED_SHARE))
+}
+
+/// Indices of the devices that carry the metadata: those with room for it first, then fast ones, then large ones, no two of
+/// one fault domain while there are others. Those without room are taken only where there would be too few voters:
+/// that all copies of the metadata are lost before the data is worse than a map that is full early.
+fn choose_voters(devices: &[Rc<dyn BlockDevice>], members: &[Member], extents: &[Extent]) -> Vec<usize> {
+    let wanted = metadata_wanted(extents);
+    let is_small = |index: &usize| extents.get(*index).is_none_or(|extent| extent.metadata < wanted);
     let mut order: Vec<usize> = (0..members.len()).collect();
     let rank = |index: &usize| {
         let rotational = devices.get(*index).is_some_and(|device| device.geometry().rotational);
         let capacity = members.get(*index).map_or(Bytes::ZERO, |member| member.capacity);
-        (rotational, std::cmp::Reverse(capacity), *index)
+        (is_small(index), rotational, std::cmp::Reverse(capacity), *index)
     };
     order.sort_by_key(rank);
+    let ample = order.iter().filter(|index| !is_small(index)).count();
+    order.truncate(ample.max(VOTERS_ENOUGH));
     let domain = |index: &usize| members.get(*index).map_or(0, |member| member.fault_domain);
     let mut chosen: Vec<usize> = Vec::new();
     for alone in [true, false] {

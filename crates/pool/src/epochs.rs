@@ -13,10 +13,10 @@ use dolmen_epoch::{EpochRecord, Kind, Owner, Successor, next};
 use dolmen_journal::LogCopy;
 use dolmen_placement::DomainId;
 use dolmen_store::Replica;
-use dolmen_units::{DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
+use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
 use crate::change::Purpose;
-use crate::create::CHECKPOINT_BYTES;
+use crate::create::metadata_needed;
 use crate::disk::Disk;
 use crate::error::PoolError;
 use crate::keys;
@@ -212,10 +212,25 @@ impl Pool {
         loop {
             let voters = self.voters();
             let missing = voters.len() < VOTERS_WANTED && !self.stopping.get();
-            let Some(disk) = self.best_candidate(&voters).filter(|_| missing) else { return Ok(()) };
+            let Some(disk) = self.best_candidate(&voters).filter(|_| missing) else {
+                self.warn_of_few_voters();
+                return Ok(());
+            };
             if !self.make_voter(&disk).await? {
                 return Ok(());
             }
+        }
+    }
+
+    /// Says, each time that there are others, which disks cannot vote although they are missed.
+    fn warn_of_few_voters(&self) {
+        let small: Vec<DiskSlot> = self.too_small_to_vote().iter().map(|disk| disk.slot()).collect();
+        let told = self.told_small.replace(small.clone());
+        if !small.is_empty() && told != small {
+            let (voters, needed) = (self.voters().len(), self.voter_metadata_min());
+            let disks = self.too_small_to_vote();
+            let disks: Vec<String> = disks.iter().map(|disk| disk.name()).collect();
+            tracing::warn!(pool = %self.name, voters, ?disks, %needed, "the metadata has fewer copies than wanted: these disks have no room for it");
         }
     }
 
@@ -235,10 +250,26 @@ impl Pool {
         })
     }
 
-    /// Whether log and pages end before the disk's data begins: on one where they do not, each would overwrite the other.
+    /// The least metadata area of a disk that carries log and pages.
+    #[must_use]
+    pub fn voter_metadata_min(&self) -> Bytes {
+        metadata_needed(self.log_bytes, self.page_bytes)
+    }
+
+    /// Whether log and pages end before the disk's data begins. Everything that lets a disk vote asks this: on one where they
+    /// do not, each would overwrite the other.
     fn has_metadata_room(&self, disk: &Disk) -> bool {
-        let needed = CHECKPOINT_BYTES + self.log_bytes.0 + self.page_bytes.0;
-        disk.extent().is_some_and(|extent| extent.metadata.0 >= needed)
+        disk.extent().is_some_and(|extent| extent.metadata >= self.voter_metadata_min())
+    }
+
+    /// Present disks that take data and cannot vote, because their metadata area is too small for this pool, while there are
+    /// fewer voters than wanted.
+    #[must_use]
+    pub fn too_small_to_vote(&self) -> Vec<Rc<Disk>> {
+        if self.voters().len() >= VOTERS_WANTED {
+            return Vec::new();
+        }
+        self.claimable().into_iter().filter(|disk| !self.has_metadata_room(disk)).collect()
     }
 
     /// Starts the task that brings the number of voters up after one has left.
@@ -306,6 +337,11 @@ impl Pool {
                 plan.voters.retain(|voter| voter != id);
                 mark_absent(&mut plan.members, *id, number);
             }
+            let has_room = |voter: &DiskId| {
+                let disk = self.disks().into_iter().find(|disk| disk.id() == *voter);
+                disk.is_none_or(|disk| disk.extent().is_none() || self.has_metadata_room(&disk))
+            };
+            assert!(plan.voters.iter().all(has_room), "every voter has room for log and pages");
             let record = self.successor(&current, &plan, first)?;
             self.highest.set(record.number());
             let generation = Generation { epoch: record, members: plan.members };

@@ -140,6 +140,21 @@ pub enum OpenError {
         /// Why.
         source: ExtentError,
     },
+    /// Only voters are here that cannot be believed or written.
+    #[error(
+        "{disk} of pool {name} carries its metadata and has {found} for it, which takes {needed}: log and data have \
+         overwritten each other there; attach another disk that carries metadata, or open the pool read-only and copy what can be read"
+    )]
+    SmallVoter {
+        /// The pool.
+        name: Name,
+        /// The disk.
+        disk: String,
+        /// Its metadata area.
+        found: Bytes,
+        /// Log, pages and checkpoint slots.
+        needed: Bytes,
+    },
     /// Not enough to open it at all.
     #[error(
         "pool {name} cannot be opened: no disk that carries its metadata is here; attach more of its disks"
@@ -218,7 +233,10 @@ pub enum PoolError {
         runs_max: usize,
     },
     /// The metadata area is full.
-    #[error("the metadata area of pool {name} is full; delete something, or add larger disks")]
+    #[error(
+        "the metadata area of pool {name} is full; delete spaces, or files, and run fstrim: the smallest \
+         disk that carried metadata when the pool was made decided its length, and larger disks do not change it"
+    )]
     MetadataFull {
         /// Its name.
         name: Name,

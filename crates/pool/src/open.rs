@@ -21,7 +21,7 @@ use dolmen_units::{DiskId, Epoch, Lsn, PoolId};
 use crate::arbiter::Arbiter;
 use crate::change::decode_edits;
 use crate::checkpoint::LogNeed;
-use crate::create::areas;
+use crate::create::{areas, metadata_needed};
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::mark_absent;
@@ -168,6 +168,12 @@ fn check_candidates(candidates: &[Candidate]) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Whether log and pages end before the disk's data begins.
+fn has_metadata_room(candidate: &Candidate) -> bool {
+    let label = &candidate.label;
+    label.extent.metadata >= metadata_needed(label.log, label.pages)
+}
+
 struct Opening<'a> {
     seams: &'a Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -195,7 +201,9 @@ impl Opening<'_> {
         self.candidates.first().map_or(PoolId::NONE, |candidate| candidate.label.pool)
     }
 
-    /// Voters of the epoch built on that are here and know it.
+    /// Voters of the epoch built on that are here and know it. One whose metadata area ends before log and pages do, as an
+    /// older version let vote, is none while there is another: its data and its log have overwritten each other, and would
+    /// again. It stays a member, and what it lost is found by its checksums.
     fn sources(&self) -> Vec<&Candidate> {
         let knows = |candidate: &&Candidate| {
             let label = &candidate.label;
@@ -204,7 +212,24 @@ impl Opening<'_> {
             self.build_on.voters().contains(&label.disk)
                 && (pending || label.base.epoch.id() == self.build_on.id())
         };
-        self.candidates.iter().filter(knows).collect()
+        let sources: Vec<&Candidate> = self.candidates.iter().filter(knows).collect();
+        let (sound, small): (Vec<&Candidate>, Vec<&Candidate>) =
+            sources.into_iter().partition(|candidate| has_metadata_room(candidate));
+        if sound.is_empty() { small } else { sound }
+    }
+
+    /// Fails where no voter is here that may be written.
+    fn check_sources(&self) -> Result<(), OpenError> {
+        let Some(small) = self.sources().into_iter().find(|candidate| !has_metadata_room(candidate)) else {
+            return Ok(());
+        };
+        let label = &small.label;
+        Err(OpenError::SmallVoter {
+            name: label.pool_name.clone(),
+            disk: small.device.name(),
+            found: label.extent.metadata,
+            needed: metadata_needed(label.log, label.pages),
+        })
     }
 
     async fn read_metadata(&self, token: Epoch) -> Result<Read, OpenError> {
@@ -247,6 +272,7 @@ impl Opening<'_> {
     }
 
     async fn write(mut self) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
+        self.check_sources()?;
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
         let blocks = replay(&read)?;
         let healthy = self.heal(&read).await;
@@ -422,7 +448,10 @@ impl Opening<'_> {
             checkpoint_bell: Notify::new(),
             carried: Cell::new(0),
             carried_in: Cell::default(),
+            wants_map_room: Cell::default(),
+            is_map_full: Cell::default(),
             voters_bell: Rc::default(),
+            told_small: RefCell::default(),
             table_owner: RefCell::new(None),
             state: RefCell::new(state),
             log_rests: Cell::new(true),

@@ -141,8 +141,14 @@ pub struct Pool {
     pub(crate) carried: Cell<u64>,
     /// The epoch in which it began.
     pub(crate) carried_in: Cell<Epoch>,
+    /// Whether a claim waits for what a checkpoint gives back to the map.
+    pub(crate) wants_map_room: Cell<bool>,
+    /// Whether the last checkpoint ended for want of pages.
+    pub(crate) is_map_full: Cell<bool>,
     /// Rings when there may be too few voters.
     pub(crate) voters_bell: Rc<Notify>,
+    /// Disks that were said to be too small to vote.
+    pub(crate) told_small: RefCell<Vec<DiskSlot>>,
     pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
     pub(crate) state: RefCell<PoolState>,
     /// Whether a batch that nobody needed durable went to the log since its voters were last flushed.
@@ -295,6 +301,9 @@ impl Pool {
             let trimmed = self.changed.wait();
             if !self.is_full(usage) && !self.is_occupied(usage) {
                 return Ok(());
+            }
+            if self.is_map_full.get() {
+                return Err(PoolError::MetadataFull { name: self.name.clone() });
             }
             if self.is_occupied(usage) && !self.may_carry_less(usage) {
                 return Err(PoolError::LogOccupied {

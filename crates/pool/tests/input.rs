@@ -9,7 +9,7 @@ use dolmen_block_io::{
     Submission, Zoning,
 };
 use dolmen_buffer::ArenaConfig;
-use dolmen_disk::{ExtentError, LabelError};
+use dolmen_disk::{Contents, ExtentError, LabelError, look, write_label};
 use dolmen_pool::{
     Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices,
     create, discover, open,
@@ -349,4 +349,95 @@ fn unfit_devices_are_refused_before_any_is_written() {
     assert!(matches!(&unusable, CreateError::Unusable { name, .. } if name == "disk1"), "{unusable:?}");
     let none = refusal(&[], numbered, Zoning::None);
     assert!(matches!(none, CreateError::NoDisks), "{none:?}");
+}
+
+/// One of three voters has a metadata area that ends before log and pages do, as a disk that an older version let vote: it is
+/// a member and no voter from the next opening on, whatever its log holds; alone it is not written, and can be looked at.
+#[test]
+fn a_voter_whose_metadata_area_is_too_small_loses_its_vote() {
+    let world = world();
+    let disks: Vec<_> = (0..3)
+        .map(|number| world.add_disk(&format!("disk{number}"), DiskProfile::new(Bytes::gib(16))))
+        .collect();
+    let attach = |from: usize| -> Vec<Rc<dyn BlockDevice>> {
+        disks[from..].iter().map(|disk| disk.attach(&world)).collect()
+    };
+    let arbiter = MemoryArbiter::new(HostId([1; 16]));
+    let host = || Rc::clone(&arbiter) as Rc<dyn Arbiter>;
+    let (seams, devices, first) = (world.seams(), attach(0), host());
+    world
+        .run(async move {
+            let name = "tank".parse().unwrap();
+            let options = CreateOptions { name, overwrite: Vec::new(), fault_domains: Vec::new() };
+            let pool = create(&seams, first, &devices, &options).await.unwrap().pool;
+            assert_eq!(pool.voters().len(), 3);
+            pool.close().await.unwrap();
+            let Ok(Contents::Member { mut label, .. }) = look(&seams, devices[2].as_ref()).await else {
+                panic!("a member")
+            };
+            label.sequence += 1;
+            label.extent.metadata = Bytes::mib(8);
+            write_label(&seams, devices[2].as_ref(), Epoch(1 << 20), &label).await.unwrap();
+        })
+        .unwrap();
+    let (seams, all, alone, host) = (world.seams(), attach(0), attach(2), host());
+    world
+        .run(async move {
+            let open_as = async |devices: &[Rc<dyn BlockDevice>], mode| {
+                let candidates = discover(&seams, devices).await.pools.into_values().flatten().collect();
+                open(&seams, Rc::clone(&host), candidates, &OpenOptions { mode }).await
+            };
+            let refused = open_as(&alone, OpenMode::Confirmed).await.map(drop);
+            assert!(matches!(refused, Err(OpenError::SmallVoter { .. })), "{refused:?}");
+            open_as(&alone, OpenMode::Read).await.unwrap();
+            for _ in 0..2 {
+                let pool = open_as(&all, OpenMode::Write).await.unwrap().pool;
+                let small = pool.find_disk("disk2").unwrap();
+                assert!(small.is_present() && !pool.voters().contains(&small.id()));
+                pool.tend_voters().await.unwrap();
+                assert_eq!(pool.voters().len(), 2);
+                pool.close().await.unwrap();
+            }
+        })
+        .unwrap();
+}
+
+/// One small fast disk beside three large slow ones does not decide how long the map is; where there are two others only, it
+/// votes all the same, and fast disks that are large enough vote before slow ones.
+#[test]
+fn a_small_fast_disk_does_not_decide_the_length_of_the_map() {
+    let voters_of = |sizes: &[(u64, bool)]| {
+        let world = world();
+        let disks = sizes.iter().map(|(gib, rotational)| {
+            let mut profile = DiskProfile::new(Bytes::gib(*gib));
+            profile.geometry.rotational = *rotational;
+            world.add_disk(&format!("disk of {gib}"), profile)
+        });
+        let devices: Vec<_> = disks.map(|disk| disk.attach(&world)).collect();
+        let host = MemoryArbiter::new(HostId([1; 16])) as Rc<dyn Arbiter>;
+        let seams = world.seams();
+        world
+            .run(async move {
+                let name = "tank".parse().unwrap();
+                let fault_domains = (1..).take(devices.len()).collect();
+                let options = CreateOptions { name, overwrite: Vec::new(), fault_domains };
+                let pool = create(&seams, host, &devices, &options).await.unwrap().pool;
+                let voters: Vec<u16> = pool
+                    .disks()
+                    .iter()
+                    .filter(|disk| pool.voters().contains(&disk.id()))
+                    .map(|disk| disk.slot().0)
+                    .collect();
+                (voters, pool.metadata_bytes().1)
+            })
+            .unwrap()
+    };
+    let (voters, pages) = voters_of(&[(32, false), (8000, true), (8001, true), (8002, true)]);
+    assert_eq!(voters, [1, 2, 3]);
+    assert!(pages > Bytes::gib(7), "{pages}");
+    let (voters, _) = voters_of(&[(32, false), (8000, true), (8001, true)]);
+    assert_eq!(voters, [0, 1, 2]);
+    let (voters, _) =
+        voters_of(&[(8000, true), (8001, true), (500, false), (501, false), (502, false), (503, false)]);
+    assert_eq!(voters, [2, 3, 4, 5]);
 }

@@ -113,7 +113,7 @@ fn rotating() -> DiskProfile {
     DiskProfile { latency: Rc::new(Seeking), ..DiskProfile::new(CAPACITY) }
 }
 
-/// 240 disks that hold 4 PiB, after a kill with a full log; small disks carry the metadata.
+/// 240 disks that hold 4 PiB, after a kill with the largest log full, small fast disks among them that do not carry it.
 #[test]
 fn a_pool_of_240_disks_opens_in_ten_seconds() {
     let small = || DiskProfile { latency: Rc::new(Seeking), ..DiskProfile::new(Bytes::gib(8)) };

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use dolmen_journal::Wait;
 use dolmen_units::{Lsn, SpaceId};
+use smallvec::smallvec;
 
 use crate::error::SpaceError;
 use crate::format::PAGE_ENTRIES;
@@ -256,7 +257,7 @@ impl Shared {
             // A page that is not in memory says nothing that its disk does not say.
             let Some(page) = row.page(one.column, index) else { continue };
             if !self.is_undecided(row, one.column, block) && said.add(one.key, one.column, block) {
-                claims.insert((one.column, block), vec![Claim::of_table(row.id, &page, entry)]);
+                claims.insert((one.column, block), smallvec![Claim::of_table(row.id, &page, entry)]);
             }
         }
     }

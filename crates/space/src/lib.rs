@@ -21,6 +21,7 @@ mod error;
 mod format;
 mod layout;
 mod locks;
+mod mention;
 mod pages;
 mod reach;
 mod read;

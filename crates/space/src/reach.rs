@@ -10,6 +10,7 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
+use smallvec::smallvec;
 
 use crate::error::SpaceError;
 use crate::locks::Range;
@@ -59,7 +60,7 @@ impl Shared {
                 let (index, entry) = place_in_page(*block);
                 let Some(page) = row.page(*column, index) else { continue };
                 // The log cannot say less than the table in memory; were a batch of it lost, the newest state is left.
-                let newest = || vec![Claim::of_table(row.id, &page, entry).undecided()];
+                let newest = || smallvec![Claim::of_table(row.id, &page, entry).undecided()];
                 claims.entry((*column, *block)).or_insert_with(newest);
             }
             claims.values_mut().for_each(keep_latest);

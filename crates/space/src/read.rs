@@ -317,10 +317,14 @@ impl Space {
             })
             .collect()
         });
-        let mut copies = SmallVec::new();
+        let mut reads: SmallVec<[_; 4]> = SmallVec::new();
         for (disk, at, trusted) in places {
             let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let (bytes, result) = disk.read(at, buffer).await;
+            reads.push((disk.read(at, buffer), disk, at, trusted));
+        }
+        let mut copies = SmallVec::new();
+        for (read, disk, at, trusted) in reads {
+            let (bytes, result) = read.await;
             copies.push(Copy { disk, at, trusted, bytes, result });
         }
         copies

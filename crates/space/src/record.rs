@@ -116,6 +116,8 @@ impl Stretch {
 pub(crate) struct ReadStretch<'a> {
     pub(crate) stretch: Stretch,
     checksums: &'a [u8],
+    /// Bytes from its head to the end of its checksums.
+    pub(crate) bytes: usize,
 }
 
 impl ReadStretch<'_> {
@@ -129,6 +131,11 @@ impl ReadStretch<'_> {
             .map_or(0, u32::from_le_bytes);
         BlockState::from_parts(self.stretch.state, checksum)
     }
+}
+
+/// The stretch that begins at byte `at` of a record.
+pub(crate) fn stretch_at(body: &[u8], at: usize) -> Option<ReadStretch<'_>> {
+    next_stretch(&mut body.get(at..)?)
 }
 
 /// The stretches of a record; `None` in place of the rest when it makes no sense.
@@ -170,8 +177,9 @@ fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
     let length =
         if raw.state == STATE_VALID { usize::try_from(stretch.count).ok()?.checked_mul(4)? } else { 0 };
     let (checksums, after) = after.split_at_checked(length)?;
+    let bytes = size_of::<RawStretch>() + length;
     *rest = after;
-    Some(ReadStretch { stretch, checksums })
+    Some(ReadStretch { stretch, checksums, bytes })
 }
 
 #[cfg(test)]
@@ -223,5 +231,7 @@ mod tests {
         let read: Vec<_> = stretches(&body).map(Option::unwrap).collect();
         assert_eq!((read[0].stretch, read[1].stretch), (stretch, gone));
         assert_eq!((read[0].state(1), read[1].state(3)), (BlockState::Valid(2), BlockState::Never));
+        assert_eq!((read[0].bytes, read[1].bytes), (48, 40));
+        assert_eq!(stretch_at(&body, read[0].bytes).unwrap().stretch, gone);
     }
 }

@@ -9,15 +9,16 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock};
+use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
+use crate::mention::Mentions;
 use crate::pages::Knowledge;
 use crate::read::{Copy, matches_state};
-use crate::record::{BlockState, Stamp, Stretch, stretches};
+use crate::record::{BlockState, ReadStretch, Stamp, Stretch, stretches};
 use crate::row::Row;
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
 use crate::space::Space;
@@ -68,8 +69,11 @@ impl Claim {
 /// A row as the log names it.
 pub(crate) type RowKey = (SpaceId, u64, RowId);
 
+/// What is claimed of one block, oldest first. Mostly it is one thing.
+pub(crate) type Claims = SmallVec<[Claim; 1]>;
+
 /// Everything that the log says of one row.
-pub(crate) type RowClaims = BTreeMap<(usize, u32), Vec<Claim>>;
+pub(crate) type RowClaims = BTreeMap<(usize, u32), Claims>;
 
 /// What recovery did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,9 +94,6 @@ pub struct Recovery {
     pub out_of_reach: u64,
 }
 
-/// Rows that are recovered beside each other: each waits for a few reads of different disks.
-const ROWS_TOGETHER: usize = 32;
-
 impl Recovery {
     fn add(&mut self, other: Self) {
         let Self { rows, decided, rewritten, taken_as_found, damaged, reverted, out_of_reach } = other;
@@ -111,44 +112,11 @@ impl Recovery {
 pub(crate) async fn recover(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<Space>>,
-    blocks: &[RecoveredBlock],
+    blocks: Vec<RecoveredBlock>,
 ) -> Result<Recovery, SpaceError> {
     let mut recovery = Recovery::default();
-    let mut by_row: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
-    for record in blocks {
-        collect(shared, record.as_recorded(), |_| true, &mut by_row)?;
-    }
-    let mut rows = Vec::new();
-    let mut waiting = by_row
-        .into_iter()
-        .filter_map(|((space, index, id), claims)| Some((spaces.get(&space)?, index, id, claims)));
-    loop {
-        let together: Vec<_> = waiting.by_ref().take(ROWS_TOGETHER).collect();
-        if together.is_empty() {
-            break;
-        }
-        let decided = join_all(together.into_iter().map(|(space, index, id, claims)| async move {
-            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
-                return Ok(None);
-            };
-            let mut part = Recovery { rows: 1, ..Recovery::default() };
-            let left = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
-            Ok::<_, SpaceError>(Some((row, left, part)))
-        }));
-        for decided in decided.await {
-            let Some((row, left, part)) = decided? else { continue };
-            recovery.add(part);
-            if !left.is_empty() {
-                let mut left = left;
-                left.values_mut().for_each(keep_latest);
-                if left.values().flatten().any(|claim| !claim.settled) {
-                    shared.unflushed_away.borrow_mut().insert((row.space, row.index));
-                }
-                shared.unresolved.borrow_mut().insert((row.space, row.index), left);
-            }
-            rows.push(row);
-        }
-    }
+    let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
+    let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {
@@ -171,12 +139,59 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
-/// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable.
+/// Applies and decides what the log says of rows, a few at a time; those rows.
+async fn decide_rows(
+    shared: &Rc<Shared>,
+    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    mentions: Mentions,
+    recovery: &mut Recovery,
+) -> Result<Vec<Rc<Row>>, SpaceError> {
+    let (mut rows, mut next) = (Vec::new(), 0);
+    let mentions = &mentions;
+    loop {
+        let together = mentions.rows_from(next);
+        let Some((_, last)) = together.last() else { return Ok(rows) };
+        next = last.end;
+        let known = together
+            .into_iter()
+            .filter_map(|((space, index, id), of_row)| Some((spaces.get(&space)?, index, id, of_row)));
+        let decided = join_all(known.map(|(space, index, id, of_row)| async move {
+            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
+                return Ok(None);
+            };
+            let mut part = Recovery { rows: 1, ..Recovery::default() };
+            let claims = mentions.claims(of_row);
+            let left = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
+            Ok::<_, SpaceError>(Some((row, left, part)))
+        }));
+        for decided in decided.await {
+            let Some((row, left, part)) = decided? else { continue };
+            recovery.add(part);
+            if !left.is_empty() {
+                let mut left = left;
+                left.values_mut().for_each(keep_latest);
+                if left.values().flatten().any(|claim| !claim.settled) {
+                    shared.unflushed_away.borrow_mut().insert((row.space, row.index));
+                }
+                shared.unresolved.borrow_mut().insert((row.space, row.index), left);
+            }
+            rows.push(row);
+        }
+    }
+}
+
+/// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable. A recovery that was cut
+/// short may have got as far as the row, which comes before the index of stale rows in the order of keys, and the disk may
+/// be here again: so the index is told of every slab that the row calls stale.
 fn mark_absences(shared: &Shared, row: &Row) {
     if let Some((record, edits)) = shared.with_absences(row) {
         shared.pool.edit_before_checkpoint(edits);
         row.adopt(record);
     }
+    let record = row.record();
+    let stale = record.columns.iter().flatten().filter(|slab| slab.stale.is_some());
+    let index = stale.map(|slab| (keys::stale(slab.disk, row.space, row.index), Vec::new()));
+    shared.pool.edit_before_checkpoint(index.collect());
 }
 
 impl Shared {
@@ -201,26 +216,30 @@ pub(crate) fn collect(
         if !wanted(&key) {
             continue;
         }
-        let row = by_row.entry(key).or_default();
-        for number in 0..stretch.count {
-            let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
-            let settled = (record.settled || stretch.covered) && !stretch.undecided;
-            let claim = Claim {
-                row: stretch.row,
-                settled,
-                state: read.state(number),
-                stamp: stretch.stamp,
-                intent: stretch.intent,
-                generation: stretch.generation,
-            };
-            // What a flush has covered replaces everything before it, as does a record that begins anew.
-            if settled || stretch.anew {
-                claims.clear();
-            }
-            claims.push(claim);
-        }
+        add_claims(record.settled, read, by_row.entry(key).or_default());
     }
     Ok(())
+}
+
+/// Adds what a stretch of a record says to what is claimed of its row.
+pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, row: &mut RowClaims) {
+    let stretch = read.stretch;
+    let settled = (is_settled || stretch.covered) && !stretch.undecided;
+    for number in 0..stretch.count {
+        let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
+        // What a flush has covered replaces everything before it, as does a record that begins anew.
+        if settled || stretch.anew {
+            claims.clear();
+        }
+        claims.push(Claim {
+            row: stretch.row,
+            settled,
+            state: read.state(number),
+            stamp: stretch.stamp,
+            intent: stretch.intent,
+            generation: stretch.generation,
+        });
+    }
 }
 
 /// Where the state of a block is that a flush has covered, when the log does not say it.
@@ -305,7 +324,7 @@ const CLAIMS_TOGETHER_MAX: usize = 4096;
 const CLAIMS_OF_BLOCK_MAX: usize = 1024;
 
 /// Keeps as many claims of a block as are said again: what a flush has covered, and the latest.
-pub(crate) fn keep_latest(claims: &mut Vec<Claim>) {
+pub(crate) fn keep_latest(claims: &mut Claims) {
     let covered = usize::from(claims.first().is_some_and(|claim| claim.settled));
     let surplus = claims.len().saturating_sub(CLAIMS_OF_BLOCK_MAX);
     claims.drain(covered..covered + surplus);

@@ -68,7 +68,7 @@ impl Spaces {
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             spaces.insert(SpaceId(id), space);
         }
-        let recovery = recover(&shared, &spaces, &opened.blocks).await?;
+        let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let this =
             Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
         if this.shared.may_write() {

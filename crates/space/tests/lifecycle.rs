@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, sleep};
+use dolmen_pool::{Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
-use dolmen_units::Bytes;
+use dolmen_units::{Bytes, DiskSlot, SpaceId};
 use harness::{Bench, Lab, Outcome, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -762,6 +763,177 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
             let three = spaces.find("three")?;
             lab.expect(&three, 31 << 20, 1 << 20, 1).await?;
             check(&spaces).await
+        })
+        .unwrap();
+}
+
+/// Rows of a space that nobody opens, to fill the map with.
+const FILLER: SpaceId = SpaceId(999);
+
+/// Claims rows, some at a time, until not even one fits behind a checkpoint; how many there are then.
+async fn fill_the_map(pool: &Rc<Pool>, from: u64) -> Result<u64, Box<dyn std::error::Error>> {
+    let claim = async |rows: Range<u64>| {
+        let mut change = pool.change(Purpose::Claim).await;
+        rows.for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+        match change.commit().await {
+            Ok(()) => Ok(true),
+            Err(PoolError::MetadataFull { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    };
+    let mut next = from;
+    loop {
+        while claim(next..next + 100).await? {
+            next += 100;
+        }
+        pool.checkpoint().await?;
+        if !claim(next..next + 1).await? {
+            return Ok(next);
+        }
+        next += 1;
+    }
+}
+
+/// Claims follow each other on a map that is nearly empty. None waits for a checkpoint, which would trim the log: what is in
+/// use of it only grows.
+#[test]
+fn claims_on_a_map_with_room_wait_for_no_checkpoint() {
+    let bench = Bench::new(102, 2, Bytes::mib(2048));
+    bench
+        .run(async |lab| {
+            let spaces = lab.create().await?;
+            let pool = spaces.pool();
+            for index in 0..100 {
+                let (before, capacity) = pool.log_usage().unwrap();
+                let mut change = pool.change(Purpose::Claim).await;
+                change.put(keys::row(FILLER, index), vec![7; 200]);
+                change.commit().await?;
+                let (used, _) = pool.log_usage().unwrap();
+                assert!(used > before && used.0 * 2 < capacity.0, "{used} in use after {before}");
+            }
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Burden {
+    Delete { every: u64 },
+    MarkStale,
+}
+
+/// Puts a burden on the rows of a full map, in an order that goes from leaf to leaf.
+async fn burden(pool: &Rc<Pool>, rows: u64, burden: Burden) -> Outcome {
+    let every = if let Burden::Delete { every } = burden { every } else { 1 };
+    let scattered = |number: u64| (number * 7919) % rows;
+    let numbers: Vec<u64> = (0..rows).map(scattered).filter(|row| row % every == 0).collect();
+    for some in numbers.chunks(200) {
+        let mut change = pool.change(Purpose::Release).await;
+        for index in some {
+            if burden == Burden::MarkStale {
+                change.put(keys::row(FILLER, *index), vec![8; 200]);
+                change.put(keys::stale(DiskSlot(1), FILLER, *index), Vec::new());
+            } else {
+                change.delete(keys::row(FILLER, *index));
+            }
+        }
+        change.commit().await?;
+    }
+    Ok(())
+}
+
+/// The map is filled until claims are refused. Then rows are deleted in scattered order, all or one in 40, or marked as
+/// stale, as they are when a disk is lost; none of it is refused, the pool goes on, is closed or killed, opens again, and
+/// where rows were deleted, new ones find room.
+#[test]
+fn a_full_map_takes_deletes_and_stale_marks_in_any_order_and_opens_again() {
+    for what in [Burden::Delete { every: 1 }, Burden::Delete { every: 40 }, Burden::MarkStale] {
+        for closes in [true, false] {
+            let bench = Bench::new(101, 2, Bytes::mib(2048));
+            bench.world.set_steps_max(20_000_000);
+            let filled = Rc::new(Cell::new(0));
+            let count = Rc::clone(&filled);
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.create().await?;
+                    let pool = Rc::clone(spaces.pool());
+                    count.set(fill_the_map(&pool, 0).await?);
+                    burden(&pool, count.get(), what).await?;
+                    if closes {
+                        pool.checkpoint().await?;
+                        assert_eq!(pool.state(), PoolState::Writable);
+                        spaces.close().await?;
+                    }
+                    Ok(())
+                })
+                .unwrap();
+            assert!(filled.get() > 5000, "{} rows", filled.get());
+            bench.world.kill();
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.open().await?;
+                    let pool = Rc::clone(spaces.pool());
+                    let rows = pool.scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+                    let expected = match what {
+                        Burden::Delete { every } => filled.get() - filled.get().div_ceil(every),
+                        Burden::MarkStale => filled.get(),
+                    };
+                    assert_eq!(rows.len() as u64, expected);
+                    let stale = pool.scan(keys::stale_on(DiskSlot(1)), usize::MAX).await?;
+                    assert_eq!(stale.len() as u64, if what == Burden::MarkStale { filled.get() } else { 0 });
+                    if what == (Burden::Delete { every: 1 }) {
+                        let again = fill_the_map(&pool, 1 << 20).await? - (1 << 20);
+                        assert!(again > filled.get() / 2, "{again} of {} rows fit again", filled.get());
+                    }
+                    pool.checkpoint().await?;
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap();
+        }
+    }
+}
+
+/// Changes that nothing refuses fill the map to its last pages, far beyond what claims leave. The log cannot be trimmed then,
+/// and the pool is not stopped: what it holds can be read, and once rows are deleted it is as before, also opened again.
+#[test]
+fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
+    let bench = Bench::new(103, 2, Bytes::mib(2048));
+    bench.world.set_steps_max(20_000_000);
+    let rows = Rc::new(Cell::new(0u64));
+    let count = Rc::clone(&rows);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let pool = Rc::clone(spaces.pool());
+            let ending = loop {
+                let from = count.get();
+                let mut change = pool.change(Purpose::Release).await;
+                (from..from + 100).for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+                change.commit().await?;
+                count.set(from + 100);
+                if let Err(error) = pool.checkpoint().await {
+                    break error;
+                }
+            };
+            assert!(matches!(ending, PoolError::MetadataFull { .. }), "{ending}");
+            assert_eq!(pool.state(), PoolState::Writable);
+            let last = pool.get(&keys::row(FILLER, count.get() - 1)).await?;
+            assert_eq!(last, Some(vec![7; 200]));
+            burden(&pool, count.get(), Burden::Delete { every: 2 }).await?;
+            pool.checkpoint().await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            let left = spaces.pool().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+            assert_eq!(left.len() as u64, rows.get() / 2);
+            spaces.close().await?;
+            Ok(())
         })
         .unwrap();
 }

@@ -165,6 +165,11 @@ impl Allocation {
         Some(page)
     }
 
+    /// Pages that can still be taken.
+    pub(crate) fn left(&self) -> u64 {
+        self.blocked.pages() - self.blocked.used()
+    }
+
     /// Gives up a page; whether it was in use. It is not taken again by this checkpoint.
     pub(crate) fn release(&mut self, page: u64) -> bool {
         if is_planted(Bug::PageReusedEarly) {

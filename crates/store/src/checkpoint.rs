@@ -1,4 +1,4 @@
-//! Making a checkpoint; the order of writes is drawn on the crate's front page.
+//! Making a checkpoint, whole or in parts; the order of writes is drawn on the crate's front page.
 
 use std::rc::Rc;
 
@@ -6,8 +6,8 @@ use dolmen_planted::{Bug, is_planted};
 
 use crate::block::Checkpoint;
 use crate::error::{CheckpointError, Failure, Step, StoreError};
-use crate::key::Anchor;
-use crate::merge::{Merge, Merged};
+use crate::key::{Anchor, Key};
+use crate::merge::{Merge, Merged, Reach};
 use crate::overlay::Changes;
 use crate::replica::Replica;
 use crate::store::Store;
@@ -22,11 +22,15 @@ impl Store {
     /// Merges the changes so far into the tree, durably on all replicas, together with `anchor`. Changes made meanwhile
     /// are visible and belong to the next one. Replicas that are stale are brought up to date first.
     ///
+    /// Where the free pages do not do for all changes at once, they are merged in parts, each a checkpoint that stands. All
+    /// but the last repeat the anchor of the one before: they hold some changes and not others, and the log from that anchor
+    /// on, repeated over them, gives what was there.
+    ///
     /// Once this returned without error, nothing before it is needed: the caller may trim its log to what `anchor` says.
     ///
     /// # Errors
-    /// [`CheckpointError`]; in all cases but [`CheckpointError::Behind`] the old checkpoint stands, with its anchor, and
-    /// all changes are in the overlay again. After [`CheckpointError::Replicas`] the caller says by
+    /// [`CheckpointError`]; in all cases but [`CheckpointError::Behind`] the old checkpoint stands, or a part with its anchor,
+    /// and all changes that are not in it are in the overlay again. After [`CheckpointError::Replicas`] the caller says by
     /// [`set_replicas`](Self::set_replicas) who goes on.
     pub async fn checkpoint(&self, anchor: Anchor) -> Result<(), CheckpointError> {
         self.as_task("checkpoint", move |store| async move { store.checkpoint_now(anchor).await }).await
@@ -34,6 +38,27 @@ impl Store {
 
     async fn checkpoint_now(&self, anchor: Anchor) -> Result<(), CheckpointError> {
         let _turn = self.turn.take().await;
+        let mut reach = Reach::Whole;
+        loop {
+            match self.part(anchor, reach).await {
+                Ok(None) => break,
+                Ok(Some(_)) => {}
+                Err(CheckpointError::Full { .. }) if reach == Reach::Whole => reach = Reach::Part,
+                Err(error) => {
+                    // What a part before this one left.
+                    self.overlay.borrow_mut().thaw();
+                    self.note_move();
+                    return Err(error);
+                }
+            }
+        }
+        let sequence = self.tree.borrow().sequence;
+        let behind = |source| CheckpointError::Behind { pool: self.pool, sequence, source: Box::new(source) };
+        self.bring_stale().await.map(|_| ()).map_err(behind)
+    }
+
+    /// Makes a checkpoint of the changes, or of as many as there is room for; the first that it left.
+    async fn part(&self, anchor: Anchor, reach: Reach) -> Result<Option<Key>, CheckpointError> {
         self.older_readers_gone().await;
         self.refuse_failed()?;
         self.erase_doubtful().await?;
@@ -44,14 +69,16 @@ impl Store {
         assert!(sequence % 2 != current % 2, "an attempt never overwrites the checkpoint that stands");
         let changes = self.overlay.borrow_mut().freeze();
         self.note_move();
-        let attempt = self.attempt(&to, sequence, &changes, anchor).await;
+        let attempt = self.attempt(&to, sequence, &changes, anchor, reach).await;
         drop(changes);
         match attempt {
-            Ok((checkpoint, merged)) => self.publish(&to, checkpoint, merged),
-            Err(failed) => return Err(self.withdraw(failed)),
+            Ok((checkpoint, merged)) => {
+                let rest = merged.rest;
+                self.publish(&to, checkpoint, merged);
+                Ok(rest)
+            }
+            Err(failed) => Err(self.withdraw(failed)),
         }
-        let behind = |source| CheckpointError::Behind { pool: self.pool, sequence, source: Box::new(source) };
-        self.bring_stale().await.map(|_| ()).map_err(behind)
     }
 
     /// Waits for readers of checkpoints before the one that stands: the pages that they look at are free now.
@@ -103,8 +130,9 @@ impl Store {
         sequence: u64,
         changes: &Changes,
         anchor: Anchor,
+        reach: Reach,
     ) -> Result<(Checkpoint, Merged), Attempt> {
-        let merged = Merge::new(self, to, sequence, changes).run().await.map_err(Attempt::Pages)?;
+        let merged = Merge::new(self, to, sequence, changes, reach).run().await.map_err(Attempt::Pages)?;
         let port = self.port();
         let mut failed = Vec::new();
         if !is_planted(Bug::BlockBeforePages) {
@@ -119,7 +147,7 @@ impl Store {
             entries: merged.entries,
             used_pages: merged.allocation.next().used(),
             bitmaps: merged.bitmaps.clone(),
-            anchor,
+            anchor: if merged.rest.is_none() { anchor } else { self.tree.borrow().anchor },
         };
         let mut failed = port.write_block(to, &checkpoint).await;
         if failed.is_empty() {
@@ -147,7 +175,10 @@ impl Store {
         space.cursor = merged.allocation.cursor();
         space.used = merged.allocation.into_next();
         space.sequence_next = sequence + 1;
-        self.overlay.borrow_mut().drop_frozen();
+        match merged.rest {
+            None => self.overlay.borrow_mut().drop_frozen(),
+            Some(rest) => self.overlay.borrow_mut().drop_frozen_before(rest),
+        }
         self.note_move();
         self.count(|counters| counters.checkpoints += 1);
     }

@@ -1,6 +1,9 @@
 //! The merge of frozen changes into the tree: one walk in key order that rewrites what changes and hangs the rest, whole
 //! subtrees at a time, into the new tree by its old pointers.
 //!
+//! Where the pages that are free may not do for all changes, the merge takes them in key order for as long as what is left
+//! is enough to finish with, and hangs the rest of the old tree in as it is. The pages that it frees then serve the next part.
+//!
 //! Memory: a path of the old tree, what `fill` gathers on each level (three pages at most), and one batch of finished
 //! pages. Nothing recurses: the old tree's depth is bounded by the levels that its pages say, which fall by one each.
 
@@ -18,6 +21,31 @@ use crate::page::{Child, Draft, LEVELS_MAX, Page, Pointer};
 use crate::replica::{BATCH_PAGES_MAX, Port, Replica};
 use crate::store::{Pin, Store};
 
+/// Pages that may have to be written on one level after the last change was taken: three that are gathered, what is left of
+/// the page that was being taken apart, a neighbour on each side for a thin rest, and even cuts, which fill two thirds.
+const FINISH_PAGES_PER_LEVEL: u64 = 8;
+
+/// Pages with which a merge in parts takes some changes at least, and finishes: for a tree of so many levels.
+pub(crate) fn finish_pages(levels: u64, bitmaps: u64) -> u64 {
+    // A tree that grows gets one level more, and a root above it.
+    (levels + 2) * FINISH_PAGES_PER_LEVEL + bitmaps
+}
+
+/// Pages that a checkpoint which makes the tree grow leaves: with them, a part that takes one delete and writes the pages
+/// above it, and a thin page's neighbour on each level, finds room. So a full area is got out of by deletes.
+pub(crate) fn last_pages(levels: u64, bitmaps: u64) -> u64 {
+    2 * levels + bitmaps
+}
+
+/// How many of the changes a merge takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All of them.
+    Whole,
+    /// As many as there is room for, one at least.
+    Part,
+}
+
 /// An inner page of the old tree that is being walked.
 struct Frame {
     page: Rc<Page>,
@@ -34,6 +62,10 @@ pub(crate) struct Merge<'a> {
     pin: Pin,
     sequence: u64,
     changes: Peekable<btree_map::Iter<'a, Key, Change>>,
+    reach: Reach,
+    has_taken: bool,
+    /// Pages that are kept back to finish with.
+    finish_pages: u64,
     levels: Levels,
     allocation: Allocation,
     /// Finished pages that are not written yet.
@@ -47,12 +79,23 @@ pub(crate) struct Merged {
     pub(crate) root: Option<Root>,
     pub(crate) entries: u64,
     pub(crate) bitmaps: Vec<Pointer>,
+    /// The first change that was not taken.
+    pub(crate) rest: Option<Key>,
     pub(crate) allocation: Allocation,
 }
 
 impl<'a> Merge<'a> {
-    pub(crate) fn new(store: &'a Store, to: &'a [Replica], sequence: u64, changes: &'a Changes) -> Self {
+    pub(crate) fn new(
+        store: &'a Store,
+        to: &'a [Replica],
+        sequence: u64,
+        changes: &'a Changes,
+        reach: Reach,
+    ) -> Self {
         let pin = store.pin();
+        let tree = pin.tree();
+        let levels = tree.root.map_or(0, |root| u64::from(root.level) + 1);
+        let finish_pages = finish_pages(levels, tree.bitmaps.len() as u64);
         let space = store.space.borrow();
         let allocation = Allocation::new(&space.used, space.doubtful.as_ref(), space.cursor);
         Self {
@@ -61,6 +104,9 @@ impl<'a> Merge<'a> {
             to,
             sequence,
             changes: changes.iter().peekable(),
+            reach,
+            has_taken: false,
+            finish_pages,
             levels: Levels::new(),
             allocation,
             batch: Vec::with_capacity(BATCH_PAGES_MAX),
@@ -80,17 +126,29 @@ impl<'a> Merge<'a> {
         if let Some(root) = old {
             self.walk(root).await?;
         }
-        while let Some((key, change)) = self.changes.next() {
-            self.insert(*key, change);
+        while let Some((key, change)) = self.take_before(None) {
+            self.insert(key, change);
             self.spill(0).await?;
         }
         let root = self.finish().await?;
         let bitmaps = self.bitmaps().await?;
+        self.check_last_pages(root, bitmaps.len() as u64)?;
         Ok(self.finished(root, bitmaps))
     }
 
-    fn finished(self, root: Option<Root>, bitmaps: Vec<Pointer>) -> Merged {
-        Merged { root, entries: self.entries, bitmaps, allocation: self.allocation }
+    fn check_last_pages(&self, root: Option<Root>, bitmaps: u64) -> Result<(), CheckpointError> {
+        let next = self.allocation.next();
+        let (before, total) = (next.pages() - self.free_at_start, next.pages());
+        let levels = root.map_or(0, |root| u64::from(root.level) + 1);
+        if next.used() > before && total - next.used() < last_pages(levels, bitmaps) {
+            return Err(CheckpointError::Full { pool: self.store.pool, free: self.free_at_start, total });
+        }
+        Ok(())
+    }
+
+    fn finished(mut self, root: Option<Root>, bitmaps: Vec<Pointer>) -> Merged {
+        let rest = self.changes.peek().map(|(key, _)| **key);
+        Merged { root, entries: self.entries, bitmaps, rest, allocation: self.allocation }
     }
 
     async fn walk(&mut self, root: Root) -> Result<(), CheckpointError> {
@@ -129,8 +187,28 @@ impl<'a> Merge<'a> {
     }
 
     fn change_before(&mut self, upper: Option<Key>) -> Option<(Key, &'a Change)> {
+        let may_take = self.may_take();
         let (key, change) = self.changes.peek()?;
-        upper.is_none_or(|upper| **key < upper).then_some((**key, *change))
+        (may_take && upper.is_none_or(|upper| **key < upper)).then_some((**key, *change))
+    }
+
+    /// Whether another change may be taken. Once it may not, none is: pages that are given up are not taken again.
+    fn may_take(&self) -> bool {
+        let is_ample = self.reach == Reach::Whole || self.allocation.left() >= self.finish_pages;
+        is_ample || !self.has_taken
+    }
+
+    fn take_before(&mut self, upper: Option<Key>) -> Option<(Key, &'a Change)> {
+        let taken = self.change_before(upper)?;
+        self.changes.next();
+        self.has_taken = true;
+        Some(taken)
+    }
+
+    /// The change of a key of the old tree, when it has one and may be made.
+    fn take_of(&mut self, key: Key) -> Option<&'a Change> {
+        let (changed, _) = self.change_before(None)?;
+        if changed == key { self.take_before(None).map(|(_, change)| change) } else { None }
     }
 
     /// Hangs an untouched page into the new tree, unless something thin before it wants its first entries.
@@ -167,20 +245,19 @@ impl<'a> Merge<'a> {
 
     async fn merge_leaf(&mut self, page: &Page, upper: Option<Key>) -> Result<(), CheckpointError> {
         for (key, value) in (0..page.count()).filter_map(|index| page.entry(index)) {
-            while let Some((changed, change)) = self.change_before(Some(key)) {
+            while let Some((changed, change)) = self.take_before(Some(key)) {
                 self.insert(changed, change);
-                self.changes.next();
+                self.spill(0).await?;
             }
-            match self.changes.next_if(|(changed, _)| **changed == key) {
-                Some((_, Some(value))) => self.levels.push_entry(key, value.clone()),
-                Some((_, None)) => self.entries = self.entries.saturating_sub(1),
+            match self.take_of(key) {
+                Some(Some(value)) => self.levels.push_entry(key, value.clone()),
+                Some(None) => self.entries = self.entries.saturating_sub(1),
                 None => self.levels.push_entry(key, Value::new(value)),
             }
             self.spill(0).await?;
         }
-        while let Some((changed, change)) = self.change_before(upper) {
+        while let Some((changed, change)) = self.take_before(upper) {
             self.insert(changed, change);
-            self.changes.next();
             self.spill(0).await?;
         }
         Ok(())

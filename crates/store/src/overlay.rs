@@ -61,9 +61,12 @@ impl Overlay {
         (self.open.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.len()), self.bytes())
     }
 
-    /// Moves what came in so far to the frozen layer, for a checkpoint to merge.
+    /// Moves what came in so far to the frozen layer, for a checkpoint to merge; what a checkpoint that is made in parts has
+    /// not come to yet stays alone there, so that its end does not move away from it.
     pub(crate) fn freeze(&mut self) -> Rc<Changes> {
-        assert!(self.frozen.is_none(), "one checkpoint merges at a time");
+        if let Some(rest) = &self.frozen {
+            return Rc::clone(rest);
+        }
         let frozen = Rc::new(std::mem::take(&mut self.open));
         self.frozen_bytes = std::mem::take(&mut self.open_bytes);
         self.frozen = Some(Rc::clone(&frozen));
@@ -74,6 +77,15 @@ impl Overlay {
     pub(crate) fn drop_frozen(&mut self) {
         self.frozen = None;
         self.frozen_bytes = 0;
+    }
+
+    /// The frozen layer's keys before `rest` are in the tree now.
+    pub(crate) fn drop_frozen_before(&mut self, rest: Key) {
+        let Some(frozen) = self.frozen.take() else { return };
+        let mut frozen = Rc::try_unwrap(frozen).unwrap_or_else(|shared| (*shared).clone());
+        let rest = frozen.split_off(&rest);
+        self.frozen_bytes = rest.values().map(cost).sum();
+        self.frozen = Some(Rc::new(rest));
     }
 
     /// The checkpoint failed: the frozen layer is open again, under what came in meanwhile.

@@ -13,6 +13,7 @@ use crate::block::Checkpoint;
 use crate::cache::Cache;
 use crate::format::BODY_BYTES;
 use crate::key::{Key, Value};
+use crate::merge::{finish_pages, last_pages};
 use crate::overlay::Overlay;
 use crate::page::VALUE_BYTES_MAX;
 use crate::replica::{Area, Port, Replica, ReplicaSet};
@@ -62,8 +63,9 @@ pub struct StoreStats {
     pub checkpoints: u64,
 }
 
-/// Room for checkpoints. While `pages_free` is at least `pages_needed_max`, a checkpoint does not fail for want of room;
-/// so ordinary claims are refused before a change would take that away, and deletes always go on.
+/// Room for checkpoints. While `pages_free` is at least `pages_needed_max`, a checkpoint is made in one go. While it is at
+/// least `pages_part`, one that does not fit is made in parts, and goes on for as long as what is put has room in the end:
+/// so ordinary claims leave that, and what others may add to the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Pages of the area.
@@ -72,6 +74,12 @@ pub struct Room {
     pub pages_free: u64,
     /// Pages that a checkpoint of the changes so far may take, at most.
     pub pages_needed_max: u64,
+    /// Pages with which a checkpoint in parts takes some changes at least.
+    pub pages_part: u64,
+    /// Pages of the tree.
+    pub pages_tree: u64,
+    /// Pages that the keys and values of the changes so far add to the tree, at most.
+    pub pages_new_max: u64,
 }
 
 /// What is free, and what must not be touched yet.
@@ -234,12 +242,21 @@ impl Store {
         let (changes, bytes) = self.overlay.borrow().load();
         let (changes, bytes, levels) = (changes as u64, bytes as u64, stats.height as u64 + 1);
         let bitmaps = self.tree.borrow().bitmaps.len() as u64;
-        let touched = (2 * changes * levels).min(stats.pages_used - bitmaps.min(stats.pages_used));
+        let pages_tree = stats.pages_used - bitmaps.min(stats.pages_used);
+        let touched = (2 * changes * levels).min(pages_tree);
         let new = bytes.div_ceil(BODY_BYTES as u64) * 5 / 2;
         Room {
             pages_total: stats.pages_total,
             pages_free: stats.pages_total - stats.pages_used - blocked,
-            pages_needed_max: touched * 9 / 4 + new + new / 100 + 2 * levels + bitmaps,
+            pages_needed_max: touched * 9 / 4
+                + new
+                + new / 100
+                + 2 * levels
+                + bitmaps
+                + last_pages(levels, bitmaps),
+            pages_part: finish_pages(stats.height as u64, bitmaps),
+            pages_tree,
+            pages_new_max: new + new / 100,
         }
     }
 

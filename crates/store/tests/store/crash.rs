@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
 use dolmen_buffer::Arena;
-use dolmen_store::{CheckpointError, PAGE_BYTES};
+use dolmen_store::PAGE_BYTES;
 
 use crate::world::{Content, Event, World, anchor, arena, key, value};
 
 /// Above this many unflushed writes, subsets are drawn.
 const SUBSETS_WHOLE_MAX: usize = 10;
-/// Pages of an area in which 165 values have room, and their successors have none beside them.
-const TIGHT_PAGES: usize = 16;
+/// Pages of an area in which so many values have room, and their successors have none beside them.
+const TIGHT_PAGES: usize = 32;
+const TIGHT_KEYS: u64 = 440;
 
 struct Crash<'a> {
     base: &'a [Vec<u8>],
@@ -137,7 +138,7 @@ fn subsets(count: usize, draw: &mut u64) -> Vec<Vec<bool>> {
 
 /// A world with a checkpoint, and changes over it that are not in it yet.
 fn prepared(disks: usize, rounds: u8) -> (World, Rc<dolmen_store::Store>, Content, Content) {
-    prepared_in(disks, rounds, 20, 40)
+    prepared_in(disks, rounds, 20, 40, 1000)
 }
 
 fn prepared_in(
@@ -145,6 +146,7 @@ fn prepared_in(
     rounds: u8,
     pages: usize,
     keys: u64,
+    length: usize,
 ) -> (World, Rc<dolmen_store::Store>, Content, Content) {
     let world = World::blank(disks, pages);
     world.format();
@@ -160,8 +162,8 @@ fn prepared_in(
     }
     let mut new = old.clone();
     for number in (0..2 * keys).step_by(7) {
-        store.put(key(number), &value(number, 99, 1000));
-        new.insert(key(number), value(number, 99, 1000));
+        store.put(key(number), &value(number, 99, length));
+        new.insert(key(number), value(number, 99, length));
         store.delete(key(number + 1));
         new.remove(&key(number + 1));
     }
@@ -203,31 +205,57 @@ fn a_crash_in_a_checkpoint_on_one_disk_leaves_old_or_new() {
 }
 
 /// The area has no room for two trees of this size, so the search for free pages goes round and comes by those that this
-/// very checkpoint gives up. They belong to the tree that stands: the checkpoint ends for want of room, and wherever it
-/// is cut, the old content is there.
+/// very checkpoint gives up, and which belong to the tree that stands. The checkpoint is made in parts. Wherever it is cut,
+/// the anchor is the old one and every key before some place has its new value and every other its old one, so that the
+/// changes made once more give the new content; or all of it is there, with the new anchor.
 #[test]
-fn a_checkpoint_that_finds_no_room_touches_nothing_of_the_old_one() {
-    for rounds in [3, 6, 9] {
-        let (world, store, old, new) = prepared_in(1, rounds, TIGHT_PAGES, 165);
+fn a_checkpoint_in_parts_repeats_the_old_anchor_until_it_holds_all_changes() {
+    for rounds in [3, 6] {
+        let (world, store, old, new) = prepared_in(1, rounds, TIGHT_PAGES, TIGHT_KEYS, 450);
         let base = world.images();
         world.events.borrow_mut().clear();
-        let result = world.try_checkpoint(&store, 50);
+        world.checkpoint(&store, 50);
+        assert!(world.content(&store).unwrap() == new);
         let events = world.events.borrow().clone();
-        let crash = Crash {
-            base: &base,
-            arena: arena(),
-            old: (old.clone(), rounds - 1),
-            new: (new, 50),
-            seen: [0; 2],
-        };
+        let ends = (old.clone(), rounds - 1);
+        let crash = Crash { base: &base, arena: arena(), old: ends, new: (new.clone(), 50), seen: [0; 2] };
+        let mut seen_between = 0;
         for end in 0..=events.len() {
             let reopened = World::on(crash.state(&events[..end], &|_| true, None), &crash.arena);
             let (store, opened) = reopened.try_open(&[0], 64).unwrap();
-            assert!(opened.anchor == anchor(rounds - 1), "the old checkpoint stands");
-            assert!(reopened.content(&store).unwrap() == old, "with all of its pages");
+            let content = reopened.content(&store).unwrap();
+            if end % 61 == 0 {
+                assert_eq!(reopened.check(&store), []);
+            }
+            if opened.anchor == anchor(50) {
+                assert!(content == new, "with all changes");
+                continue;
+            }
+            assert!(opened.anchor == anchor(rounds - 1), "a part says what the one before it said");
+            assert!(is_part_of_the_way(&content, &old, &new), "the changes before one key, and no others");
+            seen_between += u32::from(content != old);
+            if content != old && end % 61 == 0 {
+                new.iter().for_each(|(key, value)| store.put(*key, value));
+                old.keys().filter(|key| !new.contains_key(*key)).for_each(|key| store.delete(*key));
+                reopened.checkpoint(&store, 60);
+                assert!(reopened.content(&reopened.open()).unwrap() == new, "the log repeats them all");
+            }
         }
-        assert!(matches!(result, Err(CheckpointError::Full { .. })), "{result:?}");
+        assert!(seen_between > 0, "there were parts");
     }
+}
+
+/// Whether every key before some place is as in `new`, and every other as in `old`.
+fn is_part_of_the_way(content: &Content, old: &Content, new: &Content) -> bool {
+    let mut keys: Vec<_> =
+        old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).collect();
+    keys.sort();
+    keys.dedup();
+    let is_new = |key: &&dolmen_store::Key| content.get(*key) == new.get(*key);
+    let before = keys.iter().take_while(|key| is_new(key)).count();
+    let is_old_behind = keys[before..].iter().all(|key| content.get(*key) == old.get(*key));
+    let unchanged = old.iter().filter(|(key, value)| new.get(*key) == Some(*value));
+    is_old_behind && unchanged.into_iter().all(|(key, value)| content.get(key) == Some(value))
 }
 
 #[test]

@@ -12,4 +12,5 @@ mod crash;
 mod damage;
 mod model;
 mod replicas;
+mod room;
 mod world;
