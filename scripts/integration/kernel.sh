@@ -47,10 +47,11 @@ tell_ways() {
 
 # --- content -------------------------------------------------------------------------------------------------------
 
-# Disks in memory take room only where they are written.
+# Disks in memory take room only where they are written; there is enough for all of them, because a disk without room
+# for what it has promised fails writes.
 make_memory() {
     # shellcheck disable=SC2046 # a list of words
-    attend mount "$disks" -- $(rights) mount -t tmpfs -o "size=$((mib * 12 + 128))m" tmpfs "$disks" && make_disks "$disk_mib" a b d e f
+    attend mount "$disks" -- $(rights) mount -t tmpfs -o "size=$((disk_mib * 7))m" tmpfs "$disks" && make_disks "$disk_mib" a b d e f
 }
 
 make_victim() {
@@ -63,6 +64,8 @@ make_victim() {
 
 # Sets $victim to the disk of the test driver, which keeps it in memory.
 make_scsi() {
+    # Without udev nobody loads what makes disks of what the driver shows.
+    as_root modprobe sd_mod 2>/dev/null || :
     as_root modprobe scsi_debug "dev_size_mb=$disk_mib" && eventually 20 find_scsi
 }
 find_scsi() {
@@ -105,7 +108,7 @@ load_runs() { is_process "$load_pid" "$load_started" || { tail -n 20 "$logs/load
 load_goes_on() {
     for goes_round in 1 2; do
         rm -f "$run/round"
-        eventually 120 load_moved || return 1
+        eventually 300 load_moved || return 1
     done
 }
 load_moved() { [ -e "$run/round" ] || ! load_runs; }
