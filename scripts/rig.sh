@@ -1,7 +1,8 @@
 # Shared by the demo and the integration scripts, which source it behind lib.sh: telling and checking, a daemon of their
 # own on files as disks, spaces attached and mounted, real files in them. All of it lies below $run and in the record.
 
-bin=${CARGO_TARGET_DIR:-$root/target}/release/dolmen
+# DOLMEN_BIN names a program that was built elsewhere, for machines without Rust.
+bin=${DOLMEN_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/dolmen}
 run=$state/run
 socket=$run/api
 disks=$run/disks
@@ -132,15 +133,25 @@ can_go() {
     fi
 }
 
+# Becomes the owner of the state directory, with a program in $bin.
+take_program() {
+    if [ -n "${DOLMEN_BIN:-}" ]; then
+        "$bin" --version >/dev/null || die 2 "DOLMEN_BIN is '$DOLMEN_BIN', which does not run here"
+        take_state
+        return
+    fi
+    need_rust
+    take_state
+    fetch_crates
+    build
+}
+
 # open_script MIB [COMMAND]...: what an integration script begins with: the build, its folder, and what it needs: these
 # commands, and block devices unless its way is nbd. Where something is missing the script ends here, and says why.
 open_script() {
     open_mib=$1
     shift
-    need_rust
-    take_state
-    fetch_crates
-    build
+    take_program
     if ! can_go "$@"; then
         skip "$script ($blocked_by)"
         exit 0

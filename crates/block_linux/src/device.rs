@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Action, BlockDevice, Command, DeviceError, Geometry, IoCounters, Submission};
+use dolmen_block_io::{
+    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, Submission,
+};
 use dolmen_units::Epoch;
 
-use crate::geometry::Kind;
+use crate::geometry::{Kind, length};
 use crate::open::{OpenError, OpenOptions, open};
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
@@ -96,7 +98,16 @@ impl LinuxDevice {
         if matches!(command.action, Action::Discard { .. }) && self.geometry.discard_grain_bytes.is_none() {
             return Err(DeviceError::Unsupported);
         }
+        if promises_durability(&command.action) && self.is_cut_short() {
+            return Err(DeviceError::Gone);
+        }
         self.geometry.check_action(&command.action)
+    }
+
+    /// Somebody has cut the file that is this disk. Later writes would make it longer again, with holes where content
+    /// was, and nothing but the checksum of each block would ever notice.
+    fn is_cut_short(&self) -> bool {
+        self.kind == Kind::File && length(self.file.fd()).is_some_and(|found| found < self.geometry.capacity)
     }
 
     fn work(&self, action: Action) -> Work {
@@ -113,6 +124,15 @@ impl LinuxDevice {
             }
             Action::WriteZeroes { at, length } => Work::Range { at, length, way: RangeWay::Zero },
         }
+    }
+}
+
+/// Whether the answer to it says that something is safe. These are few enough to ask the system for the file before.
+fn promises_durability(action: &Action) -> bool {
+    match action {
+        Action::Flush => true,
+        Action::Write { durability, .. } => *durability == Durability::Durable,
+        Action::Read { .. } | Action::Discard { .. } | Action::WriteZeroes { .. } => false,
     }
 }
 

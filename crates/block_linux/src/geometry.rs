@@ -87,6 +87,12 @@ pub(crate) fn status(fd: impl AsFd) -> rustix::io::Result<Statx> {
     rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN)
 }
 
+/// The length of an open file as this host knows it, without asking a server for it; `None` where the system will not say.
+pub(crate) fn length(fd: impl AsFd) -> Option<Bytes> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(fd, "", flags, StatxFlags::SIZE).ok().map(|status| Bytes(status.stx_size))
+}
+
 /// Whether a file can be read and written past the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DirectIo {

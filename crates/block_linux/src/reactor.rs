@@ -12,6 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::fs;
 use std::future::Future;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -386,11 +387,33 @@ fn note_error(file: &OpenFile, result: Result<(), DeviceError>) {
     file.counters.set(counters);
 }
 
-/// Tells a medium that failed from a device that was unplugged: many drivers answer both with EIO.
+/// Tells what a device in use answers from what one answers that was unplugged. Many drivers say EIO to both. And the
+/// kernel makes a device that it takes away empty at first, while its folder is still there: writes then find no space,
+/// and ranges lie outside.
 fn seen_again(error: DeviceError, presence: Option<&Path>) -> DeviceError {
-    match (error, presence) {
-        (DeviceError::Medium { .. }, Some(path)) if !path.exists() => DeviceError::Gone,
+    let is_told_by_both = match error {
+        DeviceError::Medium { .. }
+        | DeviceError::NoSpace
+        | DeviceError::Misaligned
+        | DeviceError::OutOfRange => true,
+        DeviceError::Gone
+        | DeviceError::Fenced
+        | DeviceError::TimedOut
+        | DeviceError::ReadOnly
+        | DeviceError::Unsupported
+        | DeviceError::CacheLost => false,
+    };
+    match presence {
+        Some(folder) if is_told_by_both && is_unplugged(folder) => DeviceError::Gone,
         _ => error,
+    }
+}
+
+/// Whether the device with this folder in sysfs is gone, or on its way.
+fn is_unplugged(folder: &Path) -> bool {
+    match fs::read_to_string(folder.join("size")) {
+        Ok(sectors) => sectors.trim() == "0",
+        Err(_) => !folder.exists(),
     }
 }
 
@@ -467,7 +490,24 @@ mod tests {
         assert_eq!(seen_again(failed, None), failed);
         assert_eq!(seen_again(failed, Some(Path::new("/sys"))), failed);
         assert_eq!(seen_again(failed, Some(Path::new("/sys/dev/block/none"))), DeviceError::Gone);
-        assert_eq!(seen_again(DeviceError::NoSpace, Some(Path::new("/none"))), DeviceError::NoSpace);
+        assert_eq!(seen_again(DeviceError::ReadOnly, Some(Path::new("/none"))), DeviceError::ReadOnly);
+    }
+
+    #[test]
+    fn a_device_on_its_way_out_is_gone_and_not_full() {
+        // Scenario: the kernel has taken a disk's size already, and its folder not yet. What a write says then is what a
+        // full file system says, which would be handed to the client instead of excluding the disk.
+        let folder = tempfile::tempdir().unwrap();
+        let seen = |error, sectors: &str| {
+            fs::write(folder.path().join("size"), sectors).unwrap();
+            seen_again(error, Some(folder.path()))
+        };
+        for error in [DeviceError::NoSpace, DeviceError::Misaligned, DeviceError::Medium { errno: libc::EIO }]
+        {
+            assert_eq!(seen(error, "0\n"), DeviceError::Gone);
+            assert_eq!(seen(error, "2048\n"), error);
+            assert_eq!(seen_again(error, None), error);
+        }
     }
 
     #[test]

@@ -265,6 +265,29 @@ fn a_file_that_shrank_fails_the_read_and_does_not_hang() {
 }
 
 #[test]
+fn a_file_that_was_cut_is_gone_before_it_promises_anything() {
+    // Scenario: a file is emptied under the daemon. A cached write goes through and makes it longer again; the flush and
+    // the durable write behind it say that the disk is gone, instead of calling safe what stands between holes.
+    each_driver(|runtime| {
+        let folder = folder();
+        let path = disk_file(folder.path(), 2 * MIB);
+        let device = open(&runtime.handle(), &path);
+        let arena = runtime.seams().data;
+        runtime.run(async move {
+            assert_eq!(flush(device.as_ref(), TOKEN).await, Ok(()));
+            File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+            let cached =
+                write(device.as_ref(), TOKEN, MIB, filled(&arena, 4096, 1), Durability::Cached).await;
+            assert_eq!(cached, Ok(()));
+            assert_eq!(flush(device.as_ref(), TOKEN).await, Err(DeviceError::Gone));
+            let durable =
+                write(device.as_ref(), TOKEN, 0, filled(&arena, 4096, 1), Durability::Durable).await;
+            assert_eq!(durable, Err(DeviceError::Gone));
+        });
+    });
+}
+
+#[test]
 fn a_mounted_disk_is_named_with_its_mount_point_and_not_opened() {
     let Some(runtime) = runtime(DriverChoice::Automatic) else { return };
     let folder = folder();

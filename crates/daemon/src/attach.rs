@@ -304,7 +304,7 @@ impl Engine {
             tracing::error!(device = %stranded.device.display(), by = by.join(", "), "every request on this device fails: unmount it and detach it");
         }
         for resumed in &found.resumed {
-            tracing::info!(link = %resumed.link.display(), "the attached space goes on");
+            tracing::info!(link = %resumed.link.display(), survival = %resumed.survival, "the attached space goes on");
         }
         let files = Arc::new(files);
         *self.ways.files.borrow_mut() = Some(Arc::clone(&files));

@@ -1,0 +1,256 @@
+#!/bin/sh
+# The ways that lead through the kernel, on whatever kernel this is: which of them there are, and whether they keep data.
+#
+# A mirror of two copies on files in memory is attached as a block device. Its daemon is killed and a disk is torn out
+# under load; all is read back by checksum, the disk is replaced, the daemon restarted. Then the same daemon without
+# io_uring, and a space over NBD with the kernel as the client. What this kernel does not have is named and left out.
+#
+# Made for other machines too: it needs no more than a shell, the usual tools and a program, which DOLMEN_BIN names.
+#
+# DOLMEN_KERNEL_MIB    how much real content goes into a space (default: 24)
+# DOLMEN_KERNEL_SCSI   yes: the disk that is torn out is one of the kernel's SCSI test driver, which is loaded for that;
+#                      for a machine that nothing else is done on (default: no)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$root" || exit 1
+. "$root/scripts/lib.sh"
+. "$root/scripts/rig.sh"
+script='this kernel'
+mib=${DOLMEN_KERNEL_MIB:-24}
+disk_mib=96
+space_mib=$((mib * 2 + 72))
+victim=$disks/c
+mnt=$run/mnt/home
+
+# --- what there is -------------------------------------------------------------------------------------------------
+
+# has WHAT COMMAND...: prints whether.
+has() {
+    has_what=$1
+    shift
+    if "$@" >/dev/null 2>&1; then has_word=yes; else has_word=no; fi
+    say "   | $has_what: $has_word"
+}
+
+# offers MODULE PATH: something is at the path, perhaps after the module is loaded.
+offers() { [ -e "$2" ] || { as_root modprobe "$1" && [ -e "$2" ]; }; }
+
+ring_is_allowed() { [ "$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" -eq 0 ]; }
+
+tell_ways() {
+    say "   | Linux $(uname -r), $(nproc) processors"
+    has FUSE offers fuse /dev/fuse
+    has 'FUSE over io_uring, which is not used' test -e /sys/module/fuse/parameters/enable_uring
+    has 'loop devices' offers loop /dev/loop-control
+    has 'io_uring is not switched off' ring_is_allowed
+    has 'NBD devices' offers nbd /sys/block/nbd0
+}
+
+# --- content -------------------------------------------------------------------------------------------------------
+
+# Disks in memory take room only where they are written; there is enough for all of them, because a disk without room
+# for what it has promised fails writes.
+make_memory() {
+    # shellcheck disable=SC2046 # a list of words
+    attend mount "$disks" -- $(rights) mount -t tmpfs -o "size=$((disk_mib * 7))m" tmpfs "$disks" && make_disks "$disk_mib" a b d e f
+}
+
+make_victim() {
+    if [ "${DOLMEN_KERNEL_SCSI:-no}" = yes ]; then
+        make_scsi
+    else
+        make_disk c "$disk_mib"
+    fi
+}
+
+# Sets $victim to the disk of the test driver, which keeps it in memory.
+make_scsi() {
+    # Without udev nobody loads what makes disks of what the driver shows.
+    as_root modprobe sd_mod 2>/dev/null || :
+    as_root modprobe scsi_debug "dev_size_mb=$disk_mib" && eventually 20 find_scsi
+}
+find_scsi() {
+    for scsi_model in /sys/block/sd*/device/model; do
+        grep -q scsi_debug "$scsi_model" 2>/dev/null || continue
+        scsi_name=${scsi_model#/sys/block/}
+        scsi_name=${scsi_name%%/*}
+        victim=/dev/$scsi_name
+        [ ! -b "$victim" ] || return 0
+    done
+    return 1
+}
+
+make_home() {
+    # shellcheck disable=SC2046 # a list of words
+    dolmen space create "$pool/home" --size "${space_mib}M" --resiliency mirror && attach_space home &&
+        attend -- $(rights) mkfs.ext4 -q "$device" && mount_space home && copy_tree "$run/list" "$mnt/tree"
+}
+
+# reads_back FOLDER: from the space, not from what the kernel remembers.
+reads_back() {
+    echo 3 | as_root tee /proc/sys/vm/drop_caches >/dev/null && compare "$run/sums" "$1/tree"
+}
+
+# Copies the tree again and again, each time to the disk and compared, until $run/stop is there; any error ends it.
+load_begin() {
+    rm -f "$run/stop"
+    # shellcheck disable=SC2016,SC2046 # the inner shell expands it; a list of words
+    begin -- $(rights) sh -c 'while [ ! -e "$1/stop" ]; do
+            rm -rf "$2/load" && mkdir "$2/load" && tar -C / -cf - -T "$1/list" | tar -C "$2/load" -xf - && sync -f "$2" &&
+                (cd "$2/load" && b2sum -c --quiet "$1/sums") && : >"$1/round" || exit 1
+        done' sh "$run" "$mnt" >"$logs/load.log" 2>&1
+    load_pid=$!
+    load_started=$(start_time "$load_pid")
+}
+
+load_runs() { is_process "$load_pid" "$load_started" || { tail -n 20 "$logs/load.log" >&2; return 1; }; }
+
+# A round of the load that begins after now comes to its end.
+load_goes_on() {
+    for goes_round in 1 2; do
+        rm -f "$run/round"
+        eventually 300 load_moved || return 1
+    done
+}
+load_moved() { [ -e "$run/round" ] || ! load_runs; }
+
+load_end() {
+    : >"$run/stop"
+    wait "$load_pid" || { tail -n 20 "$logs/load.log" >&2; return 1; }
+}
+
+kill_under_load() { sleep 1 && daemon_kill && sleep 1 && load_runs && daemon_start && load_goes_on && load_runs; }
+
+# How the kernel and the daemon bring back what the killed one had read, in the daemon's words.
+tell_survival() { grep -o 'requests under way are [^;"]*' "$logs/daemon.log" | tail -n 1 | sed 's/^/   | /'; }
+
+# From one moment to the next a SCSI disk is gone, and a file has lost all of its content, and its name.
+take_away() {
+    if [ -b "$victim" ]; then
+        echo 1 | as_root tee "/sys/block/$scsi_name/device/delete" >/dev/null
+    else
+        privileged truncate -s 0 "$victim" && privileged rm -f "$victim"
+    fi
+}
+tear_out() { take_away && load_goes_on && load_runs; }
+
+is_sound() { privileged fsck.ext4 -fn "$device" >"$logs/fsck.log" 2>&1 || { cat "$logs/fsck.log" >&2; return 1; }; }
+
+# The daemon's word on how it does its I/O, which it says only where io_uring was refused.
+refused_ring() { grep -q 'refuses io_uring' "$logs/daemon.log"; }
+
+# --- over NBD ------------------------------------------------------------------------------------------------------
+
+# Sets $nbd to a device that nobody uses.
+find_nbd() {
+    for nbd_folder in /sys/block/nbd*; do
+        [ ! -e "$nbd_folder/pid" ] && [ "$(cat "$nbd_folder/size" 2>/dev/null)" = 0 ] || continue
+        nbd=${nbd_folder##*/}
+        return 0
+    done
+    return 1
+}
+
+is_connected() { [ -e "/sys/block/$nbd/pid" ] && [ "$(cat "/sys/block/$nbd/size")" -eq $((space_mib * 2048)) ]; }
+is_free() { [ ! -e "/sys/block/$nbd/pid" ]; }
+
+# The client stays, so that it is in the record: the device is connected as long as its client lives.
+nbd_connect() {
+    nbd_uri=$(dolmen serve "$pool/served" | tail -n 1)
+    nbd_socket=${nbd_uri##*socket=}
+    [ -S "$nbd_socket" ] && find_nbd || return 1
+    # shellcheck disable=SC2046 # a list of words
+    begin -- $(rights) nbd-client -unix "$nbd_socket" -name "$pool/served" -block-size 4096 -nonetlink -nofork "/dev/$nbd" >>"$logs/nbd.log" 2>&1
+    device=/dev/$nbd
+    eventually 20 is_connected || { cat "$logs/nbd.log" >&2; return 1; }
+}
+
+nbd_disconnect() {
+    privileged umount "$run/mnt/served" && privileged nbd-client -d "$device" >>"$logs/nbd.log" 2>&1 && eventually 20 is_free
+}
+
+nbd_format() {
+    # shellcheck disable=SC2046 # a list of words
+    dolmen space create "$pool/served" --size "${space_mib}M" --resiliency mirror && nbd_connect &&
+        attend -- $(rights) mkfs.ext4 -q "$device" && mount_space served
+}
+
+step_nbd() {
+    step "NBD, with the kernel as the client"
+    if ! offers nbd /sys/block/nbd0 2>/dev/null; then
+        skip 'NBD with the kernel as the client (this kernel has no NBD devices)'
+        return
+    elif ! need nbd-client; then
+        skip "NBD with the kernel as the client (missing:$missing)"
+        return
+    fi
+    must 'ext4 is mounted' nbd_format
+    must 'the tree arrives' copy_tree "$run/list" "$run/mnt/served/tree"
+    must 'it reads back as it was written' reads_back "$run/mnt/served"
+    must 'what is unused is given back' privileged fstrim "$run/mnt/served"
+    must 'disconnected' nbd_disconnect
+    must 'connected and mounted again' nbd_remount
+    must 'it reads back as it was written' reads_back "$run/mnt/served"
+    must 'disconnected' nbd_disconnect
+    must 'it is served no more' dolmen unserve "$pool/served"
+}
+nbd_remount() { nbd_connect && is_sound && mount_space served; }
+
+# --- the steps -----------------------------------------------------------------------------------------------------
+
+step 'what this kernel has'
+tell_ways
+
+open_script $((mib * 8 + 64)) mkfs.ext4 fstrim
+: >"$logs/nbd.log"
+
+step 'a block device'
+must 'disks in memory' make_memory
+must 'a disk to be torn out' make_victim
+must 'the daemon answers' daemon_start
+must 'the pool is made' dolmen pool create "$pool" "$disks"/a "$disks"/b "$victim" "$disks"/d "$disks"/e
+must 'the tree is listed, with checksums' pick_tree "$mib"
+must 'ext4 is mounted, and has the tree' make_home
+must 'it reads back as it was written' reads_back "$mnt"
+
+step 'under load'
+must 'the load begins' load_begin
+must 'and goes on' load_goes_on
+must 'the daemon is killed: I/O pauses and goes on' kill_under_load
+tell_survival
+must 'a disk is torn out: the load goes on' tear_out
+must 'the load has seen no error' load_end
+must 'the tree reads back as it was written' reads_back "$mnt"
+show_status
+must 'the status names the disk' status_says "$victim"
+must 'the disk is replaced' attend_dolmen disk replace "$pool" "$victim" "$disks/f"
+
+step 'the daemon is restarted'
+must 'closed' close_space home
+must 'the daemon ends' daemon_stop
+must 'the daemon answers' daemon_start
+must 'attached' attach_space home
+must 'the file system is sound' is_sound
+must 'mounted' mount_space home
+must 'the tree reads back as it was written' reads_back "$mnt"
+must 'closed' close_space home
+
+step 'without io_uring'
+if refused_ring; then
+    skip 'io_uring (this kernel refuses it; all of the above was without)'
+else
+    must 'the daemon ends' daemon_stop
+    must 'the daemon answers' daemon_start env DOLMEN_IO=threads
+    must 'opened' open_space home
+    must 'the tree reads back as it was written' reads_back "$mnt"
+    must 'and is written once more' copy_tree "$run/list" "$mnt/tree"
+    must 'closed' close_space home
+fi
+
+step_nbd
+
+step 'the offline check'
+show_status
+must 'exported' dolmen pool export "$pool"
+must 'the daemon ends' daemon_stop
+must 'finds the pool clean' cli_check "$disks"/a "$disks"/b "$disks"/d "$disks"/e "$disks"/f
+close_script
