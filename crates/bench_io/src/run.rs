@@ -25,7 +25,7 @@ use crate::tally::Tally;
 /// The memory that a daemon has.
 const CONFIG: RuntimeConfig = RuntimeConfig {
     data: ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 },
-    metadata: ArenaConfig { small_count: 1024, medium_count: 64, large_count: 8 },
+    metadata: ArenaConfig { small_count: 4096, medium_count: 64, large_count: 8 },
     driver: DriverChoice::Automatic,
     close_limit: CLOSE_LIMIT,
 };

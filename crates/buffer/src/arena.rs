@@ -219,6 +219,13 @@ impl Arena {
         self.region.counters.get()
     }
 
+    /// Frames that a piece of `len` bytes fits best, lent ones included.
+    #[must_use]
+    pub fn frame_count(&self, len: usize) -> usize {
+        let fits = |class: &&Class| class.frame_bytes >= len;
+        self.region.classes.iter().find(fits).map_or(0, |class| class.handles.len())
+    }
+
     /// Frames that are lent now.
     #[must_use]
     pub fn lent_count(&self) -> usize {

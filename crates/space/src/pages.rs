@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
 use dolmen_planted::{Bug, is_planted};
@@ -21,8 +22,12 @@ use crate::table::{Page, PageName};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
 const PAGES_MAX: usize = 16 * 1024;
-/// Table pages that are written at once, at most: each holds a small frame of the metadata arena.
+/// Table pages of a row that are written at once, at most: each holds a small frame of the metadata arena.
 const TABLE_WRITES_MAX: usize = 64;
+/// Rows whose tables are written under one turn. They lie on other disks, and whoever else wants the turn waits for them.
+const TABLE_ROWS: usize = 64;
+/// Rows that are committed as having tables in one change.
+const FORMATTED_ROWS: usize = 128;
 /// Dirty rows above which tables are written back although the log has room.
 const DIRTY_ROWS_MAX: usize = 512;
 
@@ -363,8 +368,24 @@ impl Shared {
         Ok(())
     }
 
+    /// Writes the tables of rows beside each other; the pages that were given to their disks.
+    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<Given, SpaceError> {
+        let mut written = Given::new();
+        for together in rows.chunks(TABLE_ROWS) {
+            let _turn = self.table_turn.take().await;
+            let here = together.iter().filter(|row| !row.gone.get());
+            for given in join_all(here.map(|row| self.write_row_tables(row))).await {
+                written.extend(given?);
+            }
+        }
+        Ok(written)
+    }
+
     /// Writes every dirty page of a row; of a row without tables on its disks, every page and the slabs' headers.
-    async fn write_row_tables(&self, row: &Rc<Row>, written: &mut Given) -> Result<(), SpaceError> {
+    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<Given, SpaceError> {
+        // Taken in one go: rows that each hold a part and wait for more would wait for each other.
+        let _frames = self.frames.acquire(self.frames_of_tables(row)).await;
+        let mut written = Given::new();
         let formatting = !row.is_formatted();
         if formatting {
             for column in 0..row.shape.columns() {
@@ -406,7 +427,14 @@ impl Shared {
             }
             written.push((Rc::clone(row), column, page));
         }
-        self.finish_writes(&mut writes).await
+        self.finish_writes(&mut writes).await?;
+        Ok(written)
+    }
+
+    /// Frames that the tables of a row hold at once while they are written, at most.
+    fn frames_of_tables(&self, row: &Row) -> u64 {
+        let pages: usize = (0..row.shape.columns()).map(|column| row.map(column).pages()).sum();
+        (2 * pages.min(TABLE_WRITES_MAX / 2 + 1) as u64).min(self.frames_max)
     }
 
     /// Whether some slab of a column that holds everything is here.
@@ -486,13 +514,7 @@ impl Shared {
         }
         self.frozen.set(None);
         let seats = self.pool.seats();
-        let mut written = Vec::new();
-        for row in &rows {
-            let _turn = self.table_turn.take().await;
-            if !row.gone.get() {
-                self.write_row_tables(row, &mut written).await?;
-            }
-        }
+        let written = self.write_tables(&rows).await?;
         if !is_planted(Bug::TableNotFlushed) {
             self.pool.flush_disks().await?;
         }
@@ -503,12 +525,14 @@ impl Shared {
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
         // Whatever slab did not get the pages would be believed with what it has, once it is the only one.
         self.settle_missed_pages(&rows, &seats).await?;
-        for row in rows.iter().filter(|row| !row.gone.get()) {
-            let whole = self.columns_of_log(row).is_empty()
-                && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats));
-            if !row.is_formatted() && whole {
-                self.commit_formatted(row).await?;
-            }
+        let unformatted: Vec<_> =
+            rows.iter().filter(|row| !row.gone.get() && !row.is_formatted()).cloned().collect();
+        for together in unformatted.chunks(FORMATTED_ROWS) {
+            let is_whole = |row: &&Rc<Row>| {
+                self.columns_of_log(row).is_empty()
+                    && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats))
+            };
+            self.commit_formatted(together.iter().filter(is_whole)).await?;
         }
         self.carry(&rows, &undecided, below).await
     }

@@ -19,7 +19,7 @@ use crate::mention::Mentions;
 use crate::pages::Knowledge;
 use crate::read::{Copy, matches_state};
 use crate::record::{BlockState, ReadStretch, Stamp, Stretch, stretches};
-use crate::row::Row;
+use crate::row::{Row, Slab};
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::spec::Integrity;
@@ -74,6 +74,9 @@ pub(crate) type Claims = SmallVec<[Claim; 1]>;
 
 /// Everything that the log says of one row.
 pub(crate) type RowClaims = BTreeMap<(usize, u32), Claims>;
+
+/// Blocks of a row that are decided beside each other.
+const DECIDED_TOGETHER: usize = 64;
 
 /// What recovery did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -267,6 +270,7 @@ pub(crate) async fn recover_row(
     }
     let held = shared.tickets.begin();
     let floors = floors_of(&claims);
+    let mut open = Vec::new();
     for ((column, block), claims) in claims {
         if column >= row.shape.columns() || block >= row.shape.column_blocks(column) {
             continue;
@@ -285,34 +289,69 @@ pub(crate) async fn recover_row(
         if let Some(settled) = claims.iter().find(|claim| claim.settled) {
             page.set(entry, settled.state, settled.stamp, shared.now(&held));
         }
-        let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
-        if open.is_empty() {
-            continue;
+        if claims.iter().any(|claim| !claim.settled) {
+            open.push(OpenBlock { column, block, page, claims });
         }
-        let base = match below {
-            Below::Disk if open.len() == claims.len() => {
-                shared.state_on_disk(row, column, (index, entry), &page).await
-            }
-            Below::Disk | Below::Memory => Some(page.state(entry)),
-        };
-        let decided = match base {
-            Some(base) => decide(shared, space, row, (column, block), base, &open, recovery).await?,
-            None => None,
-        };
-        match decided {
-            Some(decided) => {
-                page.set(entry, decided, shared.stamp(), shared.now(&held));
-                // What the copies were given is in their caches until a flush.
-                shared.note_unsettled(held.ticket(), row, column, Range { first: block, count: 1 });
-            }
-            None => {
-                recovery.out_of_reach += 1;
-                left.insert((column, block), claims);
+    }
+    for together in open.chunks(DECIDED_TOGETHER) {
+        let decided = join_all(together.iter().map(|open| open.decide(shared, space, row, below)));
+        for (open, decided) in together.iter().zip(decided.await) {
+            let (decided, part) = decided?;
+            recovery.add(part);
+            let OpenBlock { column, block, page, claims } = open;
+            match decided {
+                Some(decided) => {
+                    page.set(place_in_page(*block).1, decided, shared.stamp(), shared.now(&held));
+                    // What the copies were given is in their caches until a flush.
+                    shared.note_unsettled(held.ticket(), row, *column, Range { first: *block, count: 1 });
+                }
+                None => {
+                    recovery.out_of_reach += 1;
+                    left.insert((*column, *block), claims.clone());
+                }
             }
         }
     }
     shared.note_dirty(row);
     Ok(left)
+}
+
+/// A block of which the log says what no flush has covered.
+struct OpenBlock {
+    column: usize,
+    block: u32,
+    page: Rc<Page>,
+    claims: Claims,
+}
+
+impl OpenBlock {
+    /// Decides what it holds, if its disks answer; what that took.
+    async fn decide(
+        &self,
+        shared: &Shared,
+        space: &Space,
+        row: &Rc<Row>,
+        below: Below,
+    ) -> Result<(Option<BlockState>, Recovery), SpaceError> {
+        let Self { column, block, page, claims } = self;
+        // Both slots of each table and a copy to give; taken in one go, as many look beside each other.
+        let slabs = row.with_slabs(*column, <[Slab]>::len) as u64;
+        let _frames = shared.looks.acquire((2 * slabs + 1).min(shared.looks_max)).await;
+        let mut part = Recovery::default();
+        let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
+        let (index, entry) = place_in_page(*block);
+        let base = match below {
+            Below::Disk if open.len() == claims.len() => {
+                shared.state_on_disk(row, *column, (index, entry), page).await
+            }
+            Below::Disk | Below::Memory => Some(page.state(entry)),
+        };
+        let decided = match base {
+            Some(base) => decide(shared, space, row, (*column, *block), base, &open, &mut part).await?,
+            None => None,
+        };
+        Ok((decided, part))
+    }
 }
 
 /// Bytes of one record of claims at which it is closed.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use dolmen_block_io::sync::Turn;
+use dolmen_block_io::sync::{Semaphore, Turn};
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Pool, PoolState, keys};
@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::format::PAGE_BYTES;
 use crate::format::STATE_VALID;
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
@@ -147,6 +148,12 @@ pub(crate) struct Shared {
     pub(crate) recovering: Cell<bool>,
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
     pub(crate) table_turn: Turn,
+    /// Small frames of metadata memory for tables that are being written.
+    pub(crate) frames: Semaphore,
+    pub(crate) frames_max: u64,
+    /// The same for looks at the copies of blocks that are decided.
+    pub(crate) looks: Semaphore,
+    pub(crate) looks_max: u64,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
@@ -157,6 +164,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(pool: Rc<Pool>) -> Rc<Self> {
         let stamped = Cell::new(pool.epoch().number);
+        let frames = pool.seams().metadata.frame_count(PAGE_BYTES) as u64;
+        let (frames_max, looks_max) = ((frames / 2).max(1), (frames / 4).max(1));
         Rc::new(Self {
             pool,
             tickets: Rc::default(),
@@ -179,6 +188,10 @@ impl Shared {
             leave_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
+            frames: Semaphore::new(frames_max),
+            frames_max,
+            looks: Semaphore::new(looks_max),
+            looks_max,
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
@@ -526,22 +539,33 @@ impl Shared {
         }
     }
 
-    /// Commits that every page of a row's tables is on its disks. What else became of the row meanwhile stands: it is
+    /// Commits that every page of the tables of rows is on its disks. What else became of a row meanwhile stands: it is
     /// looked at only when no other change can come between, and a row that was freed stays freed.
-    pub(crate) async fn commit_formatted(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
-        if row.gone.get() {
+    pub(crate) async fn commit_formatted<'a>(
+        &self,
+        rows: impl Iterator<Item = &'a Rc<Row>>,
+    ) -> Result<(), SpaceError> {
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
             return Ok(());
         }
-        let mut record = row.record();
-        record.formatted = true;
-        change.put(keys::row(row.space, row.index), record.encode());
-        // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
-        for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
-            change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+        let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+        let mut formatted = Vec::new();
+        for row in rows.filter(|row| !row.gone.get()) {
+            let mut record = row.record();
+            record.formatted = true;
+            change.put(keys::row(row.space, row.index), record.encode());
+            // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
+            for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
+                change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+            }
+            formatted.push((row, record));
+        }
+        if formatted.is_empty() {
+            return Ok(());
         }
         change.commit().await?;
-        row.adopt(record);
+        formatted.into_iter().for_each(|(row, record)| row.adopt(record));
         Ok(())
     }
 
