@@ -76,7 +76,7 @@ pub(crate) type Claims = SmallVec<[Claim; 1]>;
 pub(crate) type RowClaims = BTreeMap<(usize, u32), Claims>;
 
 /// Blocks of a row that are decided beside each other.
-const DECIDED_TOGETHER: usize = 64;
+const DECIDED_TOGETHER: usize = 16;
 
 /// What recovery did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

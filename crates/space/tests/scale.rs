@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_buffer::ArenaConfig;
-use dolmen_pool::MemoryArbiter;
+use dolmen_pool::{MemoryArbiter, Purpose};
 use dolmen_sim::{DiskProfile, LatencyModel, Random, Request, World};
 use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, HostId};
@@ -132,7 +132,10 @@ fn opening_after(load: Load, seek: Duration) -> Result<Opening, Box<dyn std::err
         let mut spec = SpaceSpec::usual("tank".parse()?, load.size, Resiliency::Mirror { copies: 2 });
         spec.provisioning = Provisioning::Fixed;
         let space = spaces.create(spec).await?;
+        // A change that is not made keeps tables from being committed, so that the log is not trimmed and fills.
+        let waiting = spaces.pool().change(Purpose::Release).await;
         let writes = fill(&spaces, &space, load).await;
+        drop(waiting);
         let (used, capacity) = spaces.pool().log_usage().unwrap();
         println!("{load:?}: {writes} writes; {used} of a log of {capacity} in use");
         assert_eq!(capacity, Bytes::mib(64));
@@ -192,14 +195,12 @@ fn a_log_full_of_scattered_writes_is_recovered_in_ten_seconds() -> Outcome {
     Ok(())
 }
 
-/// Both on disks that seek: the work and the memory are the same, and the disks take longer than ten seconds. How long is
-/// printed, and stands among the known faults.
+/// Both on disks that seek.
 #[test]
-#[ignore = "takes minutes; see docs/known_faults.md"]
-fn full_logs_on_disks_that_seek_are_recovered_in_bounded_memory() -> Outcome {
+#[cfg_attr(debug_assertions, ignore = "writes tens of gigabytes; see docs/promises.md")]
+fn full_logs_on_disks_that_seek_are_recovered_in_ten_seconds() -> Outcome {
     for load in [SEQUENTIAL, SCATTERED] {
-        let opening = opening_after(load, ROTATING)?;
-        assert!(opening.worked < LIMIT, "opening was {:?} of work", opening.worked);
+        assert_in_time(&opening_after(load, ROTATING)?);
     }
     Ok(())
 }
