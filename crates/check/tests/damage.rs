@@ -1,15 +1,19 @@
 //! Pools with every kind of damage that a check names, on modelled disks; no check changes a byte.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use dolmen_block_io::{BlockDevice, Durability, MemoryDevice, Seams};
+use dolmen_block_io::{
+    Action, BlockDevice, Command, Completions, DeviceError, Durability, Geometry, IoCounters, MemoryDevice,
+    Outcome, Payload, Seams, Submission,
+};
 use dolmen_buffer::ArenaConfig;
-use dolmen_check::{CheckError, CheckOptions, Depth, FindingKind, Report, check};
+use dolmen_check::{CheckError, CheckOptions, Depth, Finding, FindingKind, Report, check};
 use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, create};
 use dolmen_sim::World;
 use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, HostId};
+use dolmen_units::{Bytes, Epoch, HostId};
 
 const DISK: Bytes = Bytes::mib(96);
 /// What the spaces hold; looked for on the disks in order to damage it.
@@ -168,18 +172,81 @@ fn a_missing_disk_is_a_finding_and_the_rest_is_checked() {
 /// A part of a pool without redundancy is checked: what is on the disk that was not given is out of reach, and not lost.
 #[test]
 fn what_a_missing_disk_alone_holds_is_out_of_reach_and_the_rest_is_checked() {
-    let bench = Bench::new(3, Resiliency::Simple, End::Closed);
-    let (mut verified, mut out_of_reach) = (Bytes::ZERO, 0);
-    for missing in 0..3 {
-        let devices = bench.devices().into_iter().enumerate().filter(|(at, _)| *at != missing);
-        let report = bench.check(devices.map(|(_, device)| device).collect()).unwrap();
-        let kinds = report.findings.iter().map(|finding| finding.kind.number());
-        out_of_reach += kinds.clone().filter(|number| *number == 306).count();
-        assert!(kinds.clone().all(|number| [105, 306].contains(&number)), "{report:?}");
-        verified = verified + report.pools[0].verified;
+    for end in [End::Closed, End::Torn] {
+        let bench = Bench::new(3, Resiliency::Simple, end);
+        let (mut verified, mut out_of_reach) = (Bytes::ZERO, 0);
+        for missing in 0..3 {
+            let devices = bench.devices().into_iter().enumerate().filter(|(at, _)| *at != missing);
+            let report = bench.check(devices.map(|(_, device)| device).collect()).unwrap();
+            let kinds = report.findings.iter().map(|finding| finding.kind.number());
+            out_of_reach += kinds.clone().filter(|number| *number == 306).count();
+            assert!(kinds.clone().all(|number| [105, 306].contains(&number)), "{report:?}");
+            verified = verified + report.pools[0].verified;
+        }
+        assert!(out_of_reach > 0);
+        assert_eq!(verified, Bytes(2 * 8 * 4096), "each block lies on one disk, which was given twice");
     }
-    assert!(out_of_reach > 0);
-    assert_eq!(verified, Bytes(2 * 8 * 4096), "each block lies on one disk, which was given twice");
+}
+
+/// A disk that answers no more from some command on.
+struct Leaving {
+    device: Rc<MemoryDevice>,
+    commands_left: Cell<u64>,
+}
+
+impl BlockDevice for Leaving {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        if let Some(left) = self.commands_left.get().checked_sub(1) {
+            self.commands_left.set(left);
+            return self.device.submit(command);
+        }
+        let payload = match command.action {
+            Action::Read { into, .. } => Payload::Buffer(into),
+            Action::Write { from, .. } => Payload::Shared(from),
+            _ => Payload::None,
+        };
+        Completions::new().ready(Outcome { result: Err(DeviceError::Gone), payload })
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        self.device.fence(epoch);
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.device.counters()
+    }
+}
+
+/// A disk leaves in the middle of a check, at any of its commands: what it holds is not called lost.
+#[test]
+fn a_disk_that_leaves_during_a_check_loses_nothing() {
+    for resiliency in [Resiliency::Simple, Resiliency::Mirror { copies: 2 }] {
+        for disk in 0..3 {
+            for commands in 0.. {
+                let bench = Bench::new(3, resiliency, End::Closed);
+                let leaving = Rc::new(Leaving {
+                    device: Rc::clone(&bench.disks[disk]),
+                    commands_left: Cell::new(commands),
+                });
+                let mut devices = bench.devices();
+                devices[disk] = Rc::clone(&leaving) as Rc<dyn BlockDevice>;
+                let Ok(report) = bench.check(devices) else { continue };
+                let lost = |finding: &Finding| [303, 304].contains(&finding.kind.number());
+                assert!(!report.findings.iter().any(lost), "disk {disk} after {commands}: {report:?}");
+                if leaving.commands_left.get() > 0 {
+                    break;
+                }
+            }
+        }
+    }
 }
 
 #[test]

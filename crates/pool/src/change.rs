@@ -225,6 +225,10 @@ impl Change<'_> {
         }
         apply_edits(self.pool, edits);
         applying.done();
+        if self.purpose == Purpose::Release {
+            // It may have made the room that the last checkpoint did not find.
+            self.pool.is_map_full.set(false);
+        }
         self.pool.ring_if_filling(&log);
         Ok(())
     }
@@ -272,8 +276,8 @@ impl Pool {
     /// give room back or mark slabs as stale cannot be refused, and what they do makes the tree grow before it shrinks: pages
     /// that lose entries stay at a third full, the runs of deleted rows take entries of their own, and so does each row with
     /// a stale slab, less than the row itself takes. So claims leave as many pages free as the tree has, beside those that a
-    /// checkpoint in parts needs. Moves add a slab to a row for a while, and redundancy hangs on them: they leave an eighth. Where a checkpoint needs more than
-    /// is free for all changes at once, it is made in parts.
+    /// checkpoint in parts needs. Moves add a slab to a row for a while, and redundancy hangs on them: they leave an eighth.
+    /// Where a checkpoint needs more than is free for all changes at once, it is made in parts.
     fn has_map_room(&self, purpose: Purpose) -> bool {
         let room = self.store.room();
         let tree = room.pages_tree + room.pages_new_max;

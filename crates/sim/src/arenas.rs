@@ -31,7 +31,9 @@ pub(crate) fn leave(dead: Option<(Sizes, Seams)>) {
         return;
     }
     LEFT.with_borrow_mut(|left| {
-        left.truncate(KEPT_MAX - 1);
+        if left.len() == KEPT_MAX {
+            left.remove(0);
+        }
         left.push((sizes, seams.data, seams.metadata));
     });
 }

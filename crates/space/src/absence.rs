@@ -10,10 +10,7 @@ use dolmen_units::{DiskSlot, Epoch};
 
 use crate::error::SpaceError;
 use crate::row::{Row, RowRecord, Slab};
-use crate::shared::Shared;
-
-/// Bytes of the rows that are marked by one change of the map: it goes into one record of the log.
-const MARKS_BYTES: usize = 96 * 1024;
+use crate::shared::{ROWS_BYTES_MAX, Shared};
 
 /// Values that a change of the map sets.
 type Edits = Vec<(Key, Vec<u8>)>;
@@ -63,7 +60,7 @@ impl Shared {
             let mut change = self.pool.change(Purpose::Release).await;
             let mut records = Vec::new();
             let mut bytes = 0;
-            while bytes < MARKS_BYTES
+            while bytes < ROWS_BYTES_MAX
                 && let Some(row) = rows.next()
             {
                 let marked = if row.gone.get() { None } else { self.marked(row, &is_good) };

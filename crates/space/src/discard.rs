@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_journal::Wait;
+use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
@@ -36,7 +37,11 @@ impl Space {
         while from < end {
             let index = from / self.row_bytes();
             let to = end.min((index + 1) * self.row_bytes());
-            self.shared.gate().await?;
+            match self.shared.gate().await {
+                // Rows that go give the map room, and need no more of the log than what is kept for that.
+                Err(SpaceError::Pool(PoolError::MetadataFull { .. })) if to - from == self.row_bytes() => {}
+                gated => gated?,
+            }
             self.discard_in_row(index, from % self.row_bytes(), to - index * self.row_bytes()).await?;
             from = to;
         }

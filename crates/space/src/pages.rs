@@ -26,8 +26,6 @@ const PAGES_MAX: usize = 16 * 1024;
 const TABLE_WRITES_MAX: usize = 64;
 /// Rows whose tables are written under one turn. They lie on other disks, and whoever else wants the turn waits for them.
 const TABLE_ROWS: usize = 64;
-/// Rows that are committed as having tables in one change.
-const FORMATTED_ROWS: usize = 128;
 /// Dirty rows above which tables are written back although the log has room.
 const DIRTY_ROWS_MAX: usize = 512;
 
@@ -527,13 +525,11 @@ impl Shared {
         self.settle_missed_pages(&rows, &seats).await?;
         let unformatted: Vec<_> =
             rows.iter().filter(|row| !row.gone.get() && !row.is_formatted()).cloned().collect();
-        for together in unformatted.chunks(FORMATTED_ROWS) {
-            let is_whole = |row: &&Rc<Row>| {
-                self.columns_of_log(row).is_empty()
-                    && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats))
-            };
-            self.commit_formatted(together.iter().filter(is_whole)).await?;
-        }
+        let is_whole = |row: &Rc<Row>| {
+            self.columns_of_log(row).is_empty()
+                && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats))
+        };
+        self.commit_formatted(&unformatted, is_whole).await?;
         self.carry(&rows, &undecided, below).await
     }
 

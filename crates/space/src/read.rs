@@ -331,7 +331,8 @@ impl Space {
     }
 
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
-        let failed = copies.iter().filter(|copy| copy.trusted).find_map(|copy| copy.result.err());
+        let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
+        let failed = errors().find(|error| is_silence(*error)).or_else(|| errors().next());
         let is_away = row.lacks_a_trusted_copy(column, &self.shared.pool);
         let why = match (copies.iter().any(|copy| copy.trusted), failed) {
             (false, _) => UnreadableReason::Absent,
@@ -362,6 +363,11 @@ pub(crate) struct Copy {
     pub(crate) trusted: bool,
     pub(crate) bytes: Buffer,
     pub(crate) result: Result<(), DeviceError>,
+}
+
+/// Whether an error says nothing about what is on the disk.
+pub(crate) fn is_silence(error: DeviceError) -> bool {
+    !matches!(error, DeviceError::Medium { .. })
 }
 
 /// Whether a block has the content that its state promises.

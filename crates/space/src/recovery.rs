@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
@@ -17,7 +16,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::Knowledge;
-use crate::read::{Copy, matches_state};
+use crate::read::{Copy, is_silence, matches_state};
 use crate::record::{BlockState, ReadStretch, Stamp, Stretch, stretches};
 use crate::row::{Row, Slab};
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
@@ -536,7 +535,7 @@ async fn decide(
 
 /// Whether no copy can tell anything because the disks do not answer: then nothing may be concluded from silence.
 pub(crate) fn is_out_of_reach(copies: &[Copy]) -> bool {
-    let silent = |copy: &Copy| !matches!(copy.result, Ok(()) | Err(DeviceError::Medium { .. }));
+    let silent = |copy: &Copy| copy.result.is_err_and(is_silence);
     copies.iter().filter(|copy| copy.trusted).all(silent)
 }
 

@@ -8,6 +8,7 @@ use dolmen_block_io::sync::{Semaphore, Turn};
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Pool, PoolState, keys};
+use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
@@ -32,6 +33,8 @@ const UNSETTLED_BLOCKS_MAX: u64 = 64 * 1024;
 const RESTAMP_SHARE: u64 = 16;
 /// Rows that are recorded again at once: their metadata fits one change.
 const RESTAMP_ROWS: usize = 128;
+/// Bytes of the rows that are changed together: they go into one record of the log.
+pub(crate) const ROWS_BYTES_MAX: usize = 96 * 1024;
 /// Bytes of a record of many blocks, at most.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
@@ -539,33 +542,42 @@ impl Shared {
         }
     }
 
-    /// Commits that every page of the tables of rows is on its disks. What else became of a row meanwhile stands: it is
+    /// Commits that every page of the tables of rows is on its disks, many rows in one change: a record each would take more
+    /// of the log than the checkpoint that this is a part of can trim. What else became of a row meanwhile stands: it is
     /// looked at only when no other change can come between, and a row that was freed stays freed.
-    pub(crate) async fn commit_formatted<'a>(
+    pub(crate) async fn commit_formatted(
         &self,
-        rows: impl Iterator<Item = &'a Rc<Row>>,
+        rows: &[Rc<Row>],
+        is_whole: impl Fn(&Rc<Row>) -> bool,
     ) -> Result<(), SpaceError> {
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            return Ok(());
-        }
-        let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
-        let mut formatted = Vec::new();
-        for row in rows.filter(|row| !row.gone.get()) {
-            let mut record = row.record();
-            record.formatted = true;
-            change.put(keys::row(row.space, row.index), record.encode());
-            // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
-            for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
-                change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+        let mut rows = rows.iter().filter(|row| is_whole(row)).peekable();
+        while rows.peek().is_some() {
+            let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+            let mut formatted = Vec::new();
+            let mut bytes = 0;
+            while bytes < ROWS_BYTES_MAX
+                && let Some(row) = rows.next()
+            {
+                if row.gone.get() {
+                    continue;
+                }
+                let mut record = row.record();
+                record.formatted = true;
+                let value = record.encode();
+                bytes += size_of::<Key>() + value.len();
+                change.put(keys::row(row.space, row.index), value);
+                // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
+                for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
+                    bytes += size_of::<Key>();
+                    change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+                }
+                formatted.push((row, record));
             }
-            formatted.push((row, record));
+            if !formatted.is_empty() {
+                change.commit().await?;
+            }
+            formatted.into_iter().for_each(|(row, record)| row.adopt(record));
         }
-        if formatted.is_empty() {
-            return Ok(());
-        }
-        change.commit().await?;
-        formatted.into_iter().for_each(|(row, record)| row.adopt(record));
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::read::matches_state;
+use crate::read::{is_silence, matches_state};
 use crate::record::BlockState;
 use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::{Row, Slab};
@@ -82,7 +82,11 @@ impl RowVerdict {
     /// The error, when it is about more than this block.
     fn note(&mut self, at: u64, error: SpaceError) -> Result<(), SpaceError> {
         match error {
+            // Nothing may be concluded from the silence of a disk that has just left.
             SpaceError::Unreadable { why: UnreadableReason::Absent, .. } => self.out_of_reach.push(at),
+            SpaceError::Unreadable { why: UnreadableReason::Device(error), .. } if is_silence(error) => {
+                self.out_of_reach.push(at);
+            }
             SpaceError::Unreadable { .. } => self.lost.push(at),
             error => return Err(error),
         }
@@ -189,7 +193,19 @@ impl Space {
     /// Reads and verifies every copy of every block of a row and of its tables; heals what differs.
     async fn verify_row(&self, index: u64) -> Result<RowVerdict, SpaceError> {
         let mut verdict = RowVerdict::default();
-        let Some(row) = self.row(index).await? else { return Ok(verdict) };
+        let row = match self.row(index).await {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(verdict),
+            // What the log says of it waits for disks.
+            Err(error @ SpaceError::Unreadable { .. }) => {
+                let (first, end) =
+                    (index * self.row_bytes(), self.size().0.min((index + 1) * self.row_bytes()));
+                let blocks = (first..end).step_by(BLOCK);
+                blocks.into_iter().try_for_each(|at| verdict.note(at, error.clone()))?;
+                return Ok(verdict);
+            }
+            Err(error) => return Err(error),
+        };
         for column in 0..row.shape.columns() {
             let blocks = row.shape.column_blocks(column);
             for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
