@@ -65,11 +65,19 @@ esac
 
 . "$root/scripts/lib.sh"
 proof=$(mktemp -d)
-trap 'rm -rf "$proof"' EXIT
+victim=
+trap cleared EXIT
 trap 'exit 130' INT TERM HUP
 export DOLMEN_STATE="$proof/state of it"
 passed=0
 failed=0
+
+# cleared: nothing of a fake run outlives this one, wherever it was interrupted.
+cleared() {
+    [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
+    sh "$self" fake 0 no >/dev/null 2>&1
+    rm -rf "$proof"
+}
 
 check() {
     if [ "$2" = "$3" ]; then
@@ -143,8 +151,9 @@ done
 for signal in HUP:129 INT:130 TERM:143; do
     status=${signal#*:}
     signal=${signal%:*}
-    # A shell gives its background children a deaf ear for INT, which a script cannot lift; env can.
-    DOLMEN_MARK=$proof env --default-signal=INT sh "$self" fake 600 "$devices" >>"$proof/log" 2>&1 &
+    # A shell gives its background children a deaf ear for INT, and nohup all of its own for HUP, which a script cannot
+    # lift; env can.
+    DOLMEN_MARK=$proof env --default-signal=HUP,INT,TERM sh "$self" fake 600 "$devices" >>"$proof/log" 2>&1 &
     victim=$!
     wait_for_record 'session'
     sleep 0.3
