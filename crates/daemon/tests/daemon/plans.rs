@@ -45,9 +45,11 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
 
 #[test]
 fn no_request_with_dry_run_changes_the_state() {
-    // Scenario: every kind of change that makes sense for a pool with a served space, each as a dry run.
+    // Scenario: every kind of change that makes sense for a pool with a served space and one that is not, each as a dry run.
     let world = World::new(3);
     world.make_tank(&["d0", "d1"]);
+    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "simple"});
+    world.post("/v1/pools/tank/spaces", &aside);
     let free = world.disk("d2");
     let state = || {
         let mut status = world.get("/v1/status");
@@ -69,7 +71,7 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
         ("/v1/pools/tank/spaces/m/unserve", json!({})),
-        ("/v1/pools/tank/spaces/m/attach", json!({})),
+        ("/v1/pools/tank/spaces/aside/attach", json!({})),
         ("/v1/pools/tank/spaces/m/detach", json!({})),
         ("/v1/shutdown", json!({})),
     ];
