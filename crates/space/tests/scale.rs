@@ -12,6 +12,7 @@ mod harness;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dolmen_block_io::sync::join_all;
@@ -124,8 +125,12 @@ struct Opening {
     on_disks: Duration,
 }
 
+/// Memory is counted for the whole process: one opening at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Fills the log of a pool, kills the daemon, and opens the pool again.
 fn opening_after(load: Load, seek: Duration) -> Result<Opening, Box<dyn std::error::Error>> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = bench(seek);
     bench.run(async move |lab| {
         let spaces = lab.create().await?;
