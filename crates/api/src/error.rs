@@ -1,9 +1,8 @@
 //! Errors as the API tells them.
 
+use dolmen_causes::causes_of;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-use dolmen_causes::causes_of;
 
 use crate::exit::ExitCode;
 use crate::schema;
@@ -162,8 +161,7 @@ impl ErrorBody {
     /// With the causes that the error itself names, the error's own message not among them.
     #[must_use]
     pub fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
-        let known = self.message.clone();
-        self.causes.extend(causes_of(error).into_iter().filter(|cause| *cause != known));
+        self.causes.extend(causes_of(error).into_iter().filter(|cause| *cause != self.message));
         self
     }
 }

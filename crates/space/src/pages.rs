@@ -15,6 +15,7 @@ use dolmen_checksum::crc64;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::read::is_silence;
 use crate::record::BlockState;
 use crate::row::{Row, Slab};
 use crate::shared::{Incident, IncidentKind, Shared};
@@ -282,7 +283,7 @@ impl Shared {
             let mut answers = true;
             for slot in slots {
                 let (bytes, result) = slot.await;
-                answers &= matches!(result, Ok(()) | Err(DeviceError::Medium { .. }));
+                answers &= !result.is_err_and(is_silence);
                 valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
             }
             if !answers {
@@ -382,7 +383,7 @@ impl Shared {
     /// Writes every dirty page of a row; of a row without tables on its disks, every page and the slabs' headers.
     async fn write_row_tables(&self, row: &Rc<Row>) -> Result<Given, SpaceError> {
         // Taken in one go: rows that each hold a part and wait for more would wait for each other.
-        let _frames = self.frames.acquire(self.frames_of_tables(row)).await;
+        let _frames = self.frames.take(frames_of_tables(row)).await;
         let mut written = Given::new();
         let formatting = !row.is_formatted();
         if formatting {
@@ -427,12 +428,6 @@ impl Shared {
         }
         self.finish_writes(&mut writes).await?;
         Ok(written)
-    }
-
-    /// Frames that the tables of a row hold at once while they are written, at most.
-    fn frames_of_tables(&self, row: &Row) -> u64 {
-        let pages: usize = (0..row.shape.columns()).map(|column| row.map(column).pages()).sum();
-        (2 * pages.min(TABLE_WRITES_MAX / 2 + 1) as u64).min(self.frames_max)
     }
 
     /// Whether some slab of a column that holds everything is here.
@@ -565,6 +560,12 @@ impl Shared {
             why,
         }
     }
+}
+
+/// Frames that the tables of a row hold at once while they are written, at most.
+fn frames_of_tables(row: &Row) -> u64 {
+    let pages: usize = (0..row.shape.columns()).map(|column| row.map(column).pages()).sum();
+    2 * pages.min(TABLE_WRITES_MAX / 2 + 1) as u64
 }
 
 const _: () =

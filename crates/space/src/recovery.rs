@@ -335,7 +335,7 @@ impl OpenBlock {
         let Self { column, block, page, claims } = self;
         // Both slots of each table and a copy to give; taken in one go, as many look beside each other.
         let slabs = row.with_slabs(*column, <[Slab]>::len) as u64;
-        let _frames = shared.looks.acquire((2 * slabs + 1).min(shared.looks_max)).await;
+        let _frames = shared.looks.take(2 * slabs + 1).await;
         let mut part = Recovery::default();
         let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
         let (index, entry) = place_in_page(*block);

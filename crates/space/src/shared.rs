@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use dolmen_block_io::sync::{Semaphore, Turn};
+use dolmen_block_io::sync::{Permit, Semaphore, Turn};
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Pool, PoolState, keys};
@@ -14,8 +14,7 @@ use smallvec::SmallVec;
 
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
-use crate::format::PAGE_BYTES;
-use crate::format::STATE_VALID;
+use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
@@ -152,11 +151,9 @@ pub(crate) struct Shared {
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
     pub(crate) table_turn: Turn,
     /// Small frames of metadata memory for tables that are being written.
-    pub(crate) frames: Semaphore,
-    pub(crate) frames_max: u64,
+    pub(crate) frames: Share,
     /// The same for looks at the copies of blocks that are decided.
-    pub(crate) looks: Semaphore,
-    pub(crate) looks_max: u64,
+    pub(crate) looks: Share,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
@@ -164,11 +161,28 @@ pub(crate) struct Shared {
     names: RefCell<BTreeMap<SpaceId, Name>>,
 }
 
+/// A part of the small frames, which some kind of work keeps to.
+pub(crate) struct Share {
+    permits: Semaphore,
+    all: u64,
+}
+
+impl Share {
+    fn of(frames: u64) -> Self {
+        let all = frames.max(1);
+        Self { permits: Semaphore::new(all), all }
+    }
+
+    /// Takes so many, or all where there are fewer.
+    pub(crate) async fn take(&self, count: u64) -> Permit<'_> {
+        self.permits.acquire(count.min(self.all)).await
+    }
+}
+
 impl Shared {
     pub(crate) fn new(pool: Rc<Pool>) -> Rc<Self> {
         let stamped = Cell::new(pool.epoch().number);
         let frames = pool.seams().metadata.frame_count(PAGE_BYTES) as u64;
-        let (frames_max, looks_max) = ((frames / 2).max(1), (frames / 4).max(1));
         Rc::new(Self {
             pool,
             tickets: Rc::default(),
@@ -191,10 +205,8 @@ impl Shared {
             leave_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
-            frames: Semaphore::new(frames_max),
-            frames_max,
-            looks: Semaphore::new(looks_max),
-            looks_max,
+            frames: Share::of(frames / 2),
+            looks: Share::of(frames / 4),
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
