@@ -38,8 +38,9 @@ impl Space {
             let index = from / self.row_bytes();
             let to = end.min((index + 1) * self.row_bytes());
             match self.shared.gate().await {
-                // Rows that go give the map room, and need no more of the log than what is kept for that.
-                Err(SpaceError::Pool(PoolError::MetadataFull { .. })) if to - from == self.row_bytes() => {}
+                // Rows that go give the map room, for which a part of the log is kept. Nothing else may use that up.
+                Err(SpaceError::Pool(PoolError::MetadataFull { .. }))
+                    if self.is_thin() && to - from == self.row_bytes() => {}
                 gated => gated?,
             }
             self.discard_in_row(index, from % self.row_bytes(), to - index * self.row_bytes()).await?;

@@ -137,6 +137,10 @@ fn a_full_map_and_a_full_log_take_discards_of_rows() {
             for row in 0..4 {
                 lab.write(&space, row * ROW.0, 1 << 20, 1).await?;
             }
+            let mut spec = SpaceSpec::usual("kept".parse()?, ROW, MIRROR);
+            (spec.row, spec.provisioning) = (Some(ROW), Provisioning::Fixed);
+            let kept = spaces.create(spec).await?;
+            lab.write(&kept, 0, 1 << 20, 1).await?;
             spaces.flush().await?;
             fill_all(spaces.pool()).await?;
             let mut blocks = (0..1000).cycle();
@@ -148,6 +152,11 @@ fn a_full_map_and_a_full_log_take_discards_of_rows() {
             };
             let full = |error: &SpaceError| matches!(error, SpaceError::Pool(PoolError::MetadataFull { .. }));
             assert!(refused.downcast_ref().is_some_and(full), "{refused}");
+            // What keeps its rows makes no room, and may not use up what is kept for those that do.
+            for (refused, range) in [(&space, 0..ROW.0 / 2), (&kept, 0..ROW.0)] {
+                let discarded = refused.discard(range.start, range.end).await;
+                assert!(discarded.as_ref().is_err_and(full), "{discarded:?}");
+            }
             let before = space.claimed();
             space.discard(0, ROW.0).await?;
             assert_eq!(space.claimed().0 + ROW.0, before.0);
