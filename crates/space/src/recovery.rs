@@ -511,12 +511,26 @@ async fn decide(
             return Ok(Some(state));
         }
     }
-    let intent = open.iter().any(|claim| claim.intent);
-    let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
     let incident = |kind| Incident { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind };
+    let lose = |recovery: &mut Recovery| {
+        recovery.damaged += 1;
+        shared.count(|counters| counters.lost_blocks += 1);
+        shared.note_incident(incident(IncidentKind::Lost));
+    };
+    if !open.iter().any(|claim| claim.intent) {
+        // Nobody was writing over it, so what it should hold is not in doubt: the copies here have rotted, and one that is
+        // away may be good.
+        match row.has_a_slab_away(column, &shared.pool) {
+            true => recovery.out_of_reach += 1,
+            false => lose(recovery),
+        }
+        return Ok(newest.or(Some(settled)));
+    }
+    let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.spec().integrity == Integrity::Relaxed;
-    match found.filter(|_| intent && relaxed) {
+    // What is found may be older than anything that was flushed if nobody knows what that was.
+    match found.filter(|_| relaxed && settled != BlockState::Damaged) {
         Some(found) => {
             recovery.taken_as_found += 1;
             shared.count(|counters| counters.taken_as_found += 1);
@@ -525,9 +539,7 @@ async fn decide(
             Ok(Some(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes))))
         }
         None => {
-            recovery.damaged += 1;
-            shared.count(|counters| counters.lost_blocks += 1);
-            shared.note_incident(incident(IncidentKind::Lost));
+            lose(recovery);
             Ok(Some(BlockState::Damaged))
         }
     }

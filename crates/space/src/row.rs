@@ -246,6 +246,11 @@ impl Row {
         })
     }
 
+    /// Whether a slab, stale or not, is on a disk that is not here.
+    pub(crate) fn has_a_slab_away(&self, column: usize, pool: &Pool) -> bool {
+        self.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.present(pool).is_none()))
+    }
+
     /// Does something with every slab.
     pub(crate) fn for_each_slab(&self, mut action: impl FnMut(usize, &Slab)) {
         for (column, slabs) in self.columns.borrow().iter().enumerate() {
