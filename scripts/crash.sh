@@ -2,7 +2,7 @@
 # crash.sh [--states N|all] [--seed N]
 #
 # Short lives of a pool are recorded, and power is cut, or the daemon killed, after every write and flush, with the engine
-# built as for users. Of what each cut may leave, N states of each life and way of crashing (200) are opened and judged, or
+# built as for users. Of what each cut may leave, N states of each life and way of crashing (500) are opened and judged, or
 # all: every subset of up to ten unflushed writes; of more every prefix, every single loss and 256 drawn subsets. All are some
 # millions, which takes hours. Prints what was tried, and what failed.
 #
@@ -10,7 +10,7 @@
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
-states=200
+states=500
 seed=1
 
 while [ $# -gt 0 ]; do

@@ -329,15 +329,7 @@ fn a_healed_copy_stands_by_itself() {
             let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
             lab.write(&space, 0, 1 << 20, 1).await?;
             spaces.flush().await?;
-            let beginning = |block: u64| {
-                let mut bytes = vec![0; 16];
-                harness::pattern(block * 4096, 1, &mut bytes);
-                bytes
-            };
-            let ours: std::collections::BTreeSet<Vec<u8>> = (0..256).map(beginning).collect();
-            let mut found = vec![0; 16];
-            let holds = |at: &u64| disk.show(*at, &mut found) && ours.contains(&found);
-            let rotten: Vec<u64> = (0..capacity.0).step_by(4096).filter(holds).collect();
+            let rotten = harness::places_of(&disk, 0..256, 1);
             assert_eq!(rotten.len(), 256, "each block is once on each disk");
             rotten.iter().for_each(|at| disk.rot(at + 77, 3));
             check(&spaces).await?;

@@ -8,6 +8,7 @@
     clippy::cast_possible_truncation
 )]
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
@@ -227,6 +228,19 @@ pub async fn read(space: &Space, at: u64, length: usize) -> Result<Vec<u8>, Box<
         }
     }
     Ok(bytes)
+}
+
+/// Where a disk has these blocks of a space, by what [`pattern`] put there.
+pub fn places_of(disk: &SimDisk, blocks: std::ops::Range<u64>, fill: u8) -> Vec<u64> {
+    let beginning = |block: u64| {
+        let mut bytes = vec![0; 16];
+        pattern(block * 4096, fill, &mut bytes);
+        bytes
+    };
+    let ours: BTreeSet<Vec<u8>> = blocks.map(beginning).collect();
+    let mut found = vec![0; 16];
+    let holds = |at: &u64| disk.show(*at, &mut found) && ours.contains(&found);
+    (0..disk.profile().geometry.capacity.0).step_by(4096).filter(holds).collect()
 }
 
 /// Bytes that tell their place: no two blocks of a space are alike, and none is alike for two fills.
