@@ -515,6 +515,34 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
     println!("disks come and go: {:?}", begun.elapsed());
 }
 
+/// Power is cut within checkpoints of a map without room, which are made in parts, while blocks are written; disks may be gone
+/// then. Every change that was committed is on the map, and every block is old or new.
+#[test]
+fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
+    let begun = Clock::now();
+    println!("checkpoints in parts: seed {}", seed());
+    let life = Life::record(Resiliency::Mirror { copies: 2 }, Plot::FullMap, seed());
+    let mut random = Random::new(seed());
+    let mut tally = Tally::default();
+    let cuts = cuts_in_turn(&life, &mut random).into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
+    let cuts: Vec<Cut> = cuts.collect();
+    assert!(cuts.len() > 1000, "{} cuts: checkpoints in one go have some 200", cuts.len());
+    for cut in cuts {
+        if tally.states >= budget() {
+            break;
+        }
+        let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
+        for state in some_states(&life, cut, &options, &mut random) {
+            let gone = if random.coin() { draw_gone(&life, &mut random) } else { BTreeSet::new() };
+            if let Err(why) = try_state(&life, &state, &mut tally, |case| case.gone.clone_from(&gone)) {
+                panic!("a checkpoint in parts, seed {}: {why}", seed());
+            }
+        }
+    }
+    let (states, cuts) = (tally.states, tally.cuts.len());
+    println!("checkpoints in parts: {states} states in {:?}, {cuts} cuts", begun.elapsed());
+}
+
 /// Control: a tape that claims a flush was acknowledged when it began. The judge has to find a state that breaks the claim,
 /// or it would not see a lost flush.
 #[test]

@@ -64,6 +64,8 @@ pub(crate) struct Merge<'a> {
     changes: Peekable<btree_map::Iter<'a, Key, Change>>,
     reach: Reach,
     has_taken: bool,
+    /// Whether a change of the leaf that is being merged was taken: it is written anew.
+    is_leaf_new: bool,
     /// Pages that are kept back to finish with.
     finish_pages: u64,
     levels: Levels,
@@ -106,6 +108,7 @@ impl<'a> Merge<'a> {
             changes: changes.iter().peekable(),
             reach,
             has_taken: false,
+            is_leaf_new: false,
             finish_pages,
             levels: Levels::new(),
             allocation,
@@ -200,15 +203,23 @@ impl<'a> Merge<'a> {
 
     fn take_before(&mut self, upper: Option<Key>) -> Option<(Key, &'a Change)> {
         let taken = self.change_before(upper)?;
-        self.changes.next();
-        self.has_taken = true;
-        Some(taken)
+        Some(self.take_next(taken))
     }
 
-    /// The change of a key of the old tree, when it has one and may be made.
-    fn take_of(&mut self, key: Key) -> Option<&'a Change> {
-        let (changed, _) = self.change_before(None)?;
-        if changed == key { self.take_before(None).map(|(_, change)| change) } else { None }
+    fn take_next(&mut self, taken: (Key, &'a Change)) -> (Key, &'a Change) {
+        self.changes.next();
+        (self.has_taken, self.is_leaf_new) = (true, true);
+        taken
+    }
+
+    /// The change of a key of the old tree, when it has one and may be made. In a leaf that is written anyway, one that needs
+    /// no more room than there was costs no page: such are taken to the last page, or a part would be a change.
+    fn take_of(&mut self, key: Key, old: &[u8]) -> Option<&'a Change> {
+        let may_take = self.may_take();
+        let (changed, change) = self.changes.peek().map(|(key, change)| (**key, *change))?;
+        let is_no_longer = change.as_ref().is_none_or(|new| new.len() <= old.len());
+        let is_free = self.is_leaf_new && is_no_longer;
+        (changed == key && (may_take || is_free)).then(|| self.take_next((changed, change)).1)
     }
 
     /// Hangs an untouched page into the new tree, unless something thin before it wants its first entries.
@@ -244,12 +255,13 @@ impl<'a> Merge<'a> {
     }
 
     async fn merge_leaf(&mut self, page: &Page, upper: Option<Key>) -> Result<(), CheckpointError> {
+        self.is_leaf_new = false;
         for (key, value) in (0..page.count()).filter_map(|index| page.entry(index)) {
             while let Some((changed, change)) = self.take_before(Some(key)) {
                 self.insert(changed, change);
                 self.spill(0).await?;
             }
-            match self.take_of(key) {
+            match self.take_of(key, value) {
                 Some(Some(value)) => self.levels.push_entry(key, value.clone()),
                 Some(None) => self.entries = self.entries.saturating_sub(1),
                 None => self.levels.push_entry(key, Value::new(value)),

@@ -14,21 +14,21 @@
     clippy::cast_possible_truncation
 )]
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_disk::MemberState;
 use dolmen_pool::{
-    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, PoolError, discover,
-    open,
+    Arbiter, ArbiterError, LocalFuture, MemoryArbiter, OpenError, OpenMode, OpenOptions, Pool, PoolError,
+    Purpose, discover, keys, open,
 };
 use dolmen_sim::{Cut, Recorder, Reopened, StopAt, World};
 use dolmen_space::{
     IncidentKind, Progress, Resiliency, Space, SpaceError, SpaceRange, SpaceSpec, Spaces, UnreadableReason,
 };
-use dolmen_units::{Bytes, EpochId, HostId, PoolId};
+use dolmen_units::{Bytes, EpochId, HostId, PoolId, SpaceId};
 
 use crate::harness::{Outcome, ROW, pattern, read};
 
@@ -98,9 +98,21 @@ pub enum Deed {
     Weak {
         disk: usize,
     },
+    /// Rows of [`FILLER`] are put on the map, or taken off it, by one change.
+    Map {
+        rows: Rc<[u64]>,
+        value: Option<u8>,
+    },
+    /// Something that was refused, and so changed nothing.
+    Refused,
     /// A kind of step: only a name for a stretch of the tape.
     Step,
 }
+
+/// A space that is not there, and whose rows fill the map.
+pub const FILLER: SpaceId = SpaceId(999);
+/// Bytes of the record of such a row.
+const FILLER_BYTES: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -112,7 +124,7 @@ pub struct Entry {
 
 /// The tape.
 pub struct Tape {
-    recorder: Option<Recorder>,
+    recorder: OnceCell<Recorder>,
     order: Cell<u64>,
     pub entries: RefCell<Vec<Entry>>,
     pub epochs: RefCell<Vec<(Mark, Option<EpochId>)>>,
@@ -122,7 +134,7 @@ pub struct Tape {
 impl Tape {
     pub fn new(recorder: Option<Recorder>) -> Rc<Self> {
         Rc::new(Self {
-            recorder,
+            recorder: recorder.map_or_else(OnceCell::new, OnceCell::from),
             order: Cell::new(0),
             entries: RefCell::default(),
             epochs: RefCell::default(),
@@ -131,12 +143,21 @@ impl Tape {
     }
 
     pub fn recorder(&self) -> &Recorder {
-        self.recorder.as_ref().unwrap()
+        self.recorder.get().unwrap()
+    }
+
+    /// Records from now on. What was noted before has happened before every cut.
+    pub fn record(&self, world: &World) {
+        assert!(self.recorder.set(world.record()).is_ok(), "a tape records once");
+    }
+
+    fn cut(&self) -> usize {
+        self.recorder.get().map_or(0, |recorder| recorder.now().0)
     }
 
     pub fn mark(&self) -> Mark {
         self.order.set(self.order.get() + 1);
-        Mark { cut: self.recorder.as_ref().map_or(0, |recorder| recorder.now().0), order: self.order.get() }
+        Mark { cut: self.cut(), order: self.order.get() }
     }
 
     pub fn begin(&self, name: &'static str, deed: Deed) -> usize {
@@ -150,9 +171,13 @@ impl Tape {
         self.entries.borrow_mut()[index].acked = Some(mark);
     }
 
+    pub fn refused(&self, index: usize) {
+        self.entries.borrow_mut()[index].deed = Deed::Refused;
+    }
+
     /// The crash that comes now, behind everything.
     pub fn end(&self) -> Instant {
-        Instant { cut: self.recorder.as_ref().map_or(0, |recorder| recorder.now().0), limit: u64::MAX }
+        Instant { cut: self.cut(), limit: u64::MAX }
     }
 
     /// The instants of a cut: before each change of the host's record, and behind all.
@@ -276,6 +301,35 @@ impl Scribe {
         Ok(())
     }
 
+    /// Gives rows of the map one value, or takes them off it; whether there was room.
+    pub async fn map(
+        &self,
+        pool: &Rc<Pool>,
+        purpose: Purpose,
+        rows: Vec<u64>,
+        value: Option<u8>,
+    ) -> Result<bool, PoolError> {
+        let mut change = pool.change(purpose).await;
+        for row in &rows {
+            match value {
+                Some(value) => change.put(keys::row(FILLER, *row), vec![value; FILLER_BYTES]),
+                None => change.delete(keys::row(FILLER, *row)),
+            }
+        }
+        let index = self.tape.begin("", Deed::Map { rows: rows.into(), value });
+        match change.commit().await {
+            Ok(()) => {
+                self.tape.ack(index);
+                Ok(true)
+            }
+            Err(PoolError::MetadataFull { .. }) => {
+                self.tape.refused(index);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     pub async fn resize(
         &self,
         name: &'static str,
@@ -327,6 +381,8 @@ pub struct Expected {
     /// Replacements: old disk, new disk, and whether it must have been made by now.
     pub replacements: Vec<(usize, usize, bool)>,
     pub spaces: BTreeMap<&'static str, ExpectedSpace>,
+    /// For each row of [`FILLER`] that ever was, what the map may say of it.
+    pub map: BTreeMap<u64, BTreeSet<Option<u8>>>,
 }
 
 impl Expected {
@@ -340,12 +396,21 @@ impl Expected {
         for entry in entries.iter().filter(|entry| entry.begun.is_past(instant)) {
             let acked = past(entry.acked);
             match entry.deed {
+                Deed::Map { ref rows, value } => {
+                    for row in rows.iter() {
+                        let values = expected.map.entry(*row).or_insert_with(|| BTreeSet::from([None]));
+                        if acked {
+                            values.clear();
+                        }
+                        values.insert(value);
+                    }
+                }
                 Deed::Pool => expected.pool_must_be |= acked,
                 Deed::Export => expected.export_begun = true,
                 Deed::Join { disk } => expected.joins.push((disk, acked)),
                 Deed::Replace { old, new } => expected.replacements.push((old, new, acked)),
                 Deed::Weak { disk } if !acked => _ = expected.weak.insert(disk),
-                Deed::Weak { .. } | Deed::Flush | Deed::Step => {}
+                Deed::Weak { .. } | Deed::Flush | Deed::Refused | Deed::Step => {}
                 Deed::Make { size } => {
                     let space = expected.spaces.entry(entry.name).or_default();
                     (space.must_be, space.may_be) = (acked, true);
@@ -617,6 +682,7 @@ async fn judge_contents_as(
     before: Option<&Contents>,
 ) -> Result<Contents, String> {
     let mut contents = Contents::new();
+    judge_map(case, spaces).await?;
     for space in spaces.list() {
         if !case.expected.spaces.contains_key(space.name().as_str()) {
             return Err(format!("there is a space {} that nobody made", space.name()));
@@ -658,6 +724,28 @@ async fn judge_contents_as(
         }
     }
     Ok(contents)
+}
+
+/// Whether the map says of the rows that fill it what was committed.
+async fn judge_map(case: &Case, spaces: &Spaces) -> Result<(), String> {
+    if case.expected.map.is_empty() {
+        return Ok(());
+    }
+    let scanned = spaces.pool().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await;
+    let found: BTreeMap<_, _> = scanned.map_err(|error| error.to_string())?.into_iter().collect();
+    for (row, values) in &case.expected.map {
+        let value = found.get(&keys::row(FILLER, *row));
+        let is = |expected: &Option<u8>| match (value, expected) {
+            (Some(value), Some(expected)) => **value == [*expected; FILLER_BYTES],
+            (None, None) => true,
+            _ => false,
+        };
+        if !values.iter().any(is) {
+            let value = value.map(|value| value.first());
+            return Err(format!("row {row} of the map begins with {value:?} instead of one of {values:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn judge_block(
@@ -760,6 +848,11 @@ async fn try_writes(case: &Case, seams: &Seams, spaces: &Spaces) -> Result<(), S
                 match written {
                     // A row needs as many disks as a block has copies.
                     Err(SpaceError::Pool(PoolError::NoSpace { .. })) if !case.gone.is_empty() => break,
+                    Err(SpaceError::Pool(PoolError::MetadataFull { .. }))
+                        if !case.expected.map.is_empty() =>
+                    {
+                        break;
+                    }
                     Err(error) => {
                         return Err(format!("{} block {block} cannot be written: {error}", space.name()));
                     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_buffer::ArenaConfig;
-use dolmen_pool::{Arbiter, CreateOptions, OpenMode, create};
+use dolmen_pool::{Arbiter, CreateOptions, OpenMode, Pool, PoolError, Purpose, create};
 use dolmen_sim::{DiskProfile, SimDisk, World};
 use dolmen_space::{Progress, Resiliency, Space, Spaces};
 use dolmen_units::{Bytes, PoolId};
@@ -25,6 +25,12 @@ pub const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16
 
 /// Writes of a life that rewrites.
 const REWRITES: u64 = 8;
+
+/// Rows that are deleted from a full map so that anything can be changed.
+const LAST_ROWS: u64 = 200;
+/// Rows that are changed and deleted then, nearly each in a leaf of its own.
+const CHANGED_ROWS: u64 = 60;
+const DELETED_ROWS: u64 = 60;
 
 /// A recorded life.
 pub struct Life {
@@ -43,6 +49,8 @@ struct Liver {
     devices: Vec<Rc<dyn BlockDevice>>,
     arbiter: Rc<NotingArbiter>,
     resiliency: Resiliency,
+    /// Rows of the filler on the map.
+    rows: Rc<Cell<u64>>,
 }
 
 /// The name of a disk.
@@ -63,13 +71,15 @@ pub enum Plot {
     Owners,
     /// A pool that exists: a disk is added, one is replaced, one leaves under a write and comes back.
     Disks,
+    /// A pool whose map is full: rows of it are changed and deleted, and checkpoints are made in parts.
+    FullMap,
 }
 
 impl Plot {
     /// Disks that it needs.
     pub fn disks(self) -> usize {
         match self {
-            Self::Blocks | Self::Owners => DISKS,
+            Self::Blocks | Self::Owners | Self::FullMap => DISKS,
             Self::Disks => DISKS + 2,
         }
     }
@@ -81,9 +91,17 @@ impl Life {
         world.set_arenas(ARENAS, ARENAS);
         let disks: Vec<_> =
             (0..plot.disks()).map(|number| world.add_disk(&name_of(number), profile())).collect();
-        let tape = Tape::new(Some(world.record()));
-        let pool = live(&world, &disks, &tape, resiliency, plot);
-        Self { tape, resiliency, pool, world }
+        let tape = Tape::new(None);
+        let liver = Liver::new(&world, &disks, &tape, resiliency);
+        if plot == Plot::FullMap {
+            let before = liver.clone();
+            let before = async move { before.fill().await.map_err(|error| error.to_string()) };
+            world.run(before).unwrap().unwrap();
+        }
+        tape.record(&world);
+        let pool = Rc::clone(&liver.arbiter);
+        world.run(liver.live(plot)).unwrap().unwrap();
+        Self { tape, resiliency, pool: pool.pool.get(), world }
     }
 
     /// The names of steps under way at a cut.
@@ -97,19 +115,6 @@ impl Life {
     }
 }
 
-/// Lives it to the end in the world given.
-fn live(
-    world: &Rc<World>,
-    disks: &[Rc<SimDisk>],
-    tape: &Rc<Tape>,
-    resiliency: Resiliency,
-    plot: Plot,
-) -> PoolId {
-    let (body, pool) = body(world, disks, tape, resiliency, plot);
-    world.run(body).unwrap().unwrap();
-    pool.pool.get()
-}
-
 /// The life as a future, and the host that lives it.
 pub fn body(
     world: &Rc<World>,
@@ -120,15 +125,7 @@ pub fn body(
 ) -> (impl Future<Output = Result<(), String>> + 'static, Rc<NotingArbiter>) {
     let liver = Liver::new(world, disks, tape, resiliency);
     let arbiter = Rc::clone(&liver.arbiter);
-    let body = async move {
-        let result = match plot {
-            Plot::Blocks => liver.blocks().await,
-            Plot::Owners => liver.owners().await,
-            Plot::Disks => liver.disks().await,
-        };
-        result.map_err(|error| error.to_string())
-    };
-    (body, arbiter)
+    (liver.live(plot), arbiter)
 }
 
 /// A pool with one space of which some blocks are written, and none since a flush; and what writes those blocks again and
@@ -168,7 +165,18 @@ impl Liver {
             devices: disks.iter().map(|disk| disk.attach(world)).collect(),
             arbiter: NotingArbiter::new(tape),
             resiliency,
+            rows: Rc::default(),
         }
+    }
+
+    async fn live(self, plot: Plot) -> Result<(), String> {
+        let result = match plot {
+            Plot::Blocks => self.blocks().await,
+            Plot::Owners => self.owners().await,
+            Plot::Disks => self.disks().await,
+            Plot::FullMap => self.full_map().await,
+        };
+        result.map_err(|error| error.to_string())
     }
 
     fn seams(&self) -> &Seams {
@@ -295,6 +303,62 @@ impl Liver {
         drop(a);
         spaces.close().await?;
         Ok(())
+    }
+
+    /// Fills the map to its last page, and gives back what it takes to go on.
+    async fn fill(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.create().await?;
+        let pool = Rc::clone(spaces.pool());
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 3).await?;
+        scribe.put("a", &a, 257, 2).await?;
+        scribe.flush(&spaces).await?;
+        let rows = self.fill_the_map(&pool).await?;
+        scribe.map(&pool, Purpose::Release, (rows - LAST_ROWS..rows).collect(), None).await?;
+        pool.checkpoint().await?;
+        self.rows.set(rows - LAST_ROWS);
+        drop((a, pool));
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// On a map without room, rows are changed that lie in as many leaves, and others deleted: both need a checkpoint in parts,
+    /// the first one while blocks are written.
+    async fn full_map(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
+        let opening = open_pool(self.seams(), &self.devices, arbiter, OpenMode::Write);
+        let spaces = opening.await.map_err(|error| format!("{error:?}"))?;
+        let (pool, a) = (Rc::clone(spaces.pool()), spaces.find("a")?);
+        let scattered = |number: u64| (number * 7919) % self.rows.get();
+        scribe.put("a", &a, 1, 1).await?;
+        scribe.map(&pool, Purpose::Release, (0..CHANGED_ROWS).map(scattered).collect(), Some(8)).await?;
+        let (put, parts) = (scribe.put("a", &a, 0, 1), async { pool.checkpoint().await });
+        scribe.step("write under a checkpoint in parts", together(put, parts)).await;
+        let deleted = CHANGED_ROWS..CHANGED_ROWS + DELETED_ROWS;
+        scribe.map(&pool, Purpose::Release, deleted.map(scattered).collect(), None).await?;
+        scribe.put("a", &a, 1, 2).await?;
+        scribe.step("deletes, checkpoint in parts", pool.checkpoint()).await?;
+        scribe.put("a", &a, 2, 1).await?;
+        scribe.flush(&spaces).await?;
+        drop((a, pool));
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// Puts rows on the map until no checkpoint finds room; how many that took.
+    async fn fill_the_map(&self, pool: &Rc<Pool>) -> Result<u64, Box<dyn Error>> {
+        let mut next = 0;
+        loop {
+            self.scribe.map(pool, Purpose::Release, (next..next + 100).collect(), Some(7)).await?;
+            next += 100;
+            match pool.checkpoint().await {
+                Ok(()) => {}
+                Err(PoolError::MetadataFull { .. }) => return Ok(next),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// A disk goes under a write, comes back and is resynced.

@@ -74,3 +74,27 @@ proptest! {
         prop_assert!(store.stats().pages_used < full / 2, "{} of {full}", store.stats().pages_used);
     }
 }
+
+/// An area is filled until no checkpoint finds room. Every other value is deleted then: the checkpoint that does it takes
+/// about as many parts as the values lie in leaves, though each holds many.
+#[test]
+fn a_part_takes_all_that_is_deleted_from_a_leaf() {
+    let world = World::blank(1, 100);
+    world.format();
+    let store = world.open();
+    let mut count = 0;
+    while world.try_checkpoint(&store, 1).is_ok() {
+        (count..count + 10).for_each(|number| store.put(key(number), &value(number, 1, 200)));
+        count += 10;
+    }
+    let leaves = store.stats().pages_used;
+    assert!(count > 10 * leaves, "{count} values in {leaves} pages");
+    (0..count).filter(|number| number % 2 == 0).for_each(|number| store.delete(key(number)));
+    let before = store.stats().checkpoints;
+    world.checkpoint(&store, 2);
+    let parts = store.stats().checkpoints - before;
+    // A thin leaf is joined with its neighbour, which may be opened once more.
+    assert!(parts <= leaves * 5 / 4, "{parts} parts for {leaves} leaves");
+    assert_eq!(world.content(&store).unwrap().len() as u64, count / 2);
+    assert_eq!(world.check(&store), []);
+}
