@@ -224,12 +224,13 @@ impl Pool {
 
     /// Says, each time that there are others, which disks cannot vote although they are missed.
     fn warn_of_few_voters(&self) {
-        let small: Vec<DiskSlot> = self.too_small_to_vote().iter().map(|disk| disk.slot()).collect();
-        let told = self.told_small.replace(small.clone());
-        if !small.is_empty() && told != small {
+        let small = self.too_small_to_vote();
+        let slots: Vec<DiskSlot> = small.iter().map(|disk| disk.slot()).collect();
+        let is_new = *self.told_small.borrow() != slots;
+        self.told_small.replace(slots);
+        if !small.is_empty() && is_new {
             let (voters, needed) = (self.voters().len(), self.voter_metadata_min());
-            let disks = self.too_small_to_vote();
-            let disks: Vec<String> = disks.iter().map(|disk| disk.name()).collect();
+            let disks: Vec<String> = small.iter().map(|disk| disk.name()).collect();
             tracing::warn!(pool = %self.name, voters, ?disks, %needed, "the metadata has fewer copies than wanted: these disks have no room for it");
         }
     }
