@@ -13,6 +13,8 @@ pub enum Bug {
     FlushSkipsADisk,
     /// A flush does not wait for writes that began before it.
     FlushWaitsForNobody,
+    /// A flush counts for a write whose record it has not marked.
+    LateRecordUnmarked,
     /// Flushed content is overwritten before the intent is durable.
     IntentNotWaited,
     /// Acknowledged content is overwritten before the new record is written.
@@ -55,6 +57,8 @@ pub enum Bug {
     OneLogIsEnough,
     /// The block of a checkpoint is written before its pages were flushed.
     BlockBeforePages,
+    /// A checkpoint in parts says with its first part that it has all changes.
+    PartAnchoredAsWhole,
     /// A page that a checkpoint gives up is used again by that same checkpoint.
     PageReusedEarly,
     /// A commit counts when a majority of the voters holds it.
@@ -69,12 +73,14 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
         Self::IntentNotWaited,
         Self::RewriteInParallel,
+        Self::LateRecordUnmarked,
+        Self::PartAnchoredAsWhole,
         Self::ChecksumNotChecked,
         Self::HealFromBadCopy,
         Self::AbsenceNotCommitted,
@@ -110,6 +116,8 @@ impl Bug {
             Self::FlushWaitsForNobody => "flush-waits-for-nobody",
             Self::IntentNotWaited => "intent-not-waited",
             Self::RewriteInParallel => "rewrite-in-parallel",
+            Self::LateRecordUnmarked => "late-record-unmarked",
+            Self::PartAnchoredAsWhole => "part-anchored-as-whole",
             Self::ChecksumNotChecked => "checksum-not-checked",
             Self::HealFromBadCopy => "heal-from-bad-copy",
             Self::AbsenceNotCommitted => "absence-not-committed",

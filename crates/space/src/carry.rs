@@ -84,7 +84,7 @@ impl Saying<'_> {
 
     async fn write(&mut self, shared: &Shared) -> Result<(), SpaceError> {
         if !self.body.is_empty() {
-            shared.pool.append_blocks(&self.body, Wait::Written).await?;
+            shared.record(&self.body, Wait::Written).await?;
             self.body.clear();
         }
         let last = self.guards.pop();

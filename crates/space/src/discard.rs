@@ -118,7 +118,7 @@ impl Space {
                 let stretch = self.shared.stretch(row, *column, *run, stamp);
                 push_stretch(&mut body, stretch, &[BlockState::Never], page.durable_generation());
             }
-            self.shared.pool.append_blocks(&body, Wait::Written).await?;
+            self.shared.record(&body, Wait::Written).await?;
         }
         let now = self.shared.now(&held);
         let mut count = 0;

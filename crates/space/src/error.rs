@@ -135,6 +135,11 @@ pub enum UnreadableReason {
     /// Found just now: no copy matches.
     #[error("no copy matches its checksum; restore it from a backup and write it again")]
     NoGoodCopy,
+    /// Found just now: no copy here matches, and a disk is absent that may have one which does.
+    #[error(
+        "no copy that is here matches its checksum; attach the disks that are absent, one may have a good copy"
+    )]
+    RottenHere,
     /// The disks are absent.
     #[error("the disks that hold it are absent; attach them")]
     Absent,

@@ -68,7 +68,7 @@ impl Shared {
                 "unflushed blocks are out of reach");
             let said = (Restating::Anew, Covered::ByTheNextFlush);
             for body in encode_claims(row.space, row.index, &claims, said) {
-                self.pool.append_blocks(&body, Wait::Written).await?;
+                self.record(&body, Wait::Written).await?;
             }
             if let Some((deciding, _)) = self.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
             {

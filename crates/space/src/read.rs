@@ -333,12 +333,14 @@ impl Space {
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
         let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
         let failed = errors().find(|error| is_silence(*error)).or_else(|| errors().next());
-        let is_away = row.lacks_a_trusted_copy(column, &self.shared.pool);
+        let pool = &self.shared.pool;
+        let is_away = row.lacks_a_trusted_copy(column, pool);
         let why = match (copies.iter().any(|copy| copy.trusted), failed) {
             (false, _) => UnreadableReason::Absent,
             // The copy that is away may be the good one.
             (true, _) if is_away => UnreadableReason::Absent,
             (true, Some(error)) => UnreadableReason::Device(error),
+            (true, None) if row.may_be_good_elsewhere(column, pool) => UnreadableReason::RottenHere,
             (true, None) => UnreadableReason::NoGoodCopy,
         };
         if why == UnreadableReason::NoGoodCopy {

@@ -92,19 +92,23 @@ pub struct Recovery {
     pub damaged: u64,
     /// Of them, blocks whose last state was on no copy, so that they have an earlier one since the last flush.
     pub reverted: u64,
-    /// Rows whose disks are not here, so that nothing could be decided.
+    /// Of them, blocks of which no copy here is good, while disks are away that may have one.
+    pub rotten_here: u64,
+    /// Blocks whose disks are not here, so that nothing could be decided.
     pub out_of_reach: u64,
 }
 
 impl Recovery {
     fn add(&mut self, other: Self) {
-        let Self { rows, decided, rewritten, taken_as_found, damaged, reverted, out_of_reach } = other;
+        let Self { rows, decided, rewritten, taken_as_found, damaged, reverted, rotten_here, out_of_reach } =
+            other;
         self.rows += rows;
         self.decided += decided;
         self.rewritten += rewritten;
         self.taken_as_found += taken_as_found;
         self.damaged += damaged;
         self.reverted += reverted;
+        self.rotten_here += rotten_here;
         self.out_of_reach += out_of_reach;
     }
 }
@@ -511,21 +515,8 @@ async fn decide(
             return Ok(Some(state));
         }
     }
-    let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-    let incident = |kind| Incident { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind };
-    let lose = |recovery: &mut Recovery| {
-        recovery.damaged += 1;
-        shared.count(|counters| counters.lost_blocks += 1);
-        shared.note_incident(incident(IncidentKind::Lost));
-    };
     if !open.iter().any(|claim| claim.intent) {
-        // Nobody was writing over it, so what it should hold is not in doubt: the copies here have rotted, and one that is
-        // away may be good.
-        match row.has_a_slab_away(column, &shared.pool) {
-            true => recovery.out_of_reach += 1,
-            false => lose(recovery),
-        }
-        return Ok(newest.or(Some(settled)));
+        return Ok(Some(stands(shared, space, row, (column, block), settled, open, recovery)));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.spec().integrity == Integrity::Relaxed;
@@ -534,15 +525,47 @@ async fn decide(
         Some(found) => {
             recovery.taken_as_found += 1;
             shared.count(|counters| counters.taken_as_found += 1);
-            shared.note_incident(incident(IncidentKind::TakenAsFound));
+            shared.note_incident(incident(space, row, (column, block), IncidentKind::TakenAsFound));
             recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &found.bytes).await?);
             Ok(Some(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes))))
         }
         None => {
-            lose(recovery);
+            note_lost(shared, incident(space, row, (column, block), IncidentKind::Lost), recovery);
             Ok(Some(BlockState::Damaged))
         }
     }
+}
+
+/// The state of a block that no copy here verifies, and that nobody was writing over: what it should hold is the newest that
+/// is known. The copies here have rotted, and one that is away may be good.
+fn stands(
+    shared: &Shared,
+    space: &Space,
+    row: &Row,
+    (column, block): (usize, u32),
+    settled: BlockState,
+    open: &[Claim],
+    recovery: &mut Recovery,
+) -> BlockState {
+    let states = open.iter().rev().map(|claim| claim.state).chain([settled]);
+    let state = states.into_iter().find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged);
+    if row.may_be_good_elsewhere(column, &shared.pool) && state != BlockState::Damaged {
+        recovery.rotten_here += 1;
+    } else {
+        note_lost(shared, incident(space, row, (column, block), IncidentKind::Lost), recovery);
+    }
+    state
+}
+
+fn incident(space: &Space, row: &Row, (column, block): (usize, u32), kind: IncidentKind) -> Incident {
+    let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
+    Incident { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind }
+}
+
+fn note_lost(shared: &Shared, incident: Incident, recovery: &mut Recovery) {
+    recovery.damaged += 1;
+    shared.count(|counters| counters.lost_blocks += 1);
+    shared.note_incident(incident);
 }
 
 /// Whether no copy can tell anything because the disks do not answer: then nothing may be concluded from silence.

@@ -263,7 +263,7 @@ impl Space {
             Ok(()) => {}
             // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
             Err(SpaceError::Unreadable {
-                why: UnreadableReason::NoGoodCopy | UnreadableReason::Damaged,
+                why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
                 ..
             }) => {
                 result.lost_blocks += 1;

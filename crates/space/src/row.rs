@@ -246,9 +246,14 @@ impl Row {
         })
     }
 
-    /// Whether a slab, stale or not, is on a disk that is not here.
-    pub(crate) fn has_a_slab_away(&self, column: usize, pool: &Pool) -> bool {
-        self.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.present(pool).is_none()))
+    /// Whether a slab is on a disk that is not here and has held something: even where it misses other writes, it may have a
+    /// good copy of a block.
+    pub(crate) fn may_be_good_elsewhere(&self, column: usize, pool: &Pool) -> bool {
+        self.with_slabs(column, |slabs| {
+            slabs
+                .iter()
+                .any(|slab| slab.stale.is_none_or(|since| since.0 > 0) && slab.present(pool).is_none())
+        })
     }
 
     /// Does something with every slab.

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::{Pool, PoolState, keys};
+use dolmen_pool::{Pool, PoolError, PoolState, keys};
 use dolmen_store::Key;
-use dolmen_units::{Bytes, Epoch, Name, RowId, SpaceId};
+use dolmen_units::{Bytes, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::carry::Undecided;
@@ -122,7 +122,11 @@ pub(crate) struct Shared {
     covered_interval: Cell<Option<u64>>,
     pub(crate) frozen: Cell<Option<Ticket>>,
     flush_turn: Turn,
-    covered: Cell<Ticket>,
+    /// What the last flush covered: writes with an earlier ticket whose records have a lower LSN. A record may come to the log
+    /// late, behind the cut of a flush that waited for its write.
+    covered: Cell<(Ticket, Lsn)>,
+    /// Behind the last record of blocks that has been written.
+    recorded: Cell<Lsn>,
     unsettled: RefCell<VecDeque<Unsettled>>,
     unsettled_blocks: Cell<u64>,
     /// The epoch up to which unsettled blocks have stamps that tell what an excluded disk missed.
@@ -190,6 +194,7 @@ impl Shared {
             frozen: Cell::new(None),
             flush_turn: Turn::default(),
             covered: Cell::default(),
+            recorded: Cell::default(),
             unsettled: RefCell::default(),
             unsettled_blocks: Cell::new(0),
             stamped,
@@ -350,6 +355,13 @@ impl Shared {
         })
     }
 
+    /// Appends a record of blocks to the log.
+    pub(crate) async fn record(&self, body: &[u8], wait: Wait) -> Result<(), PoolError> {
+        let lsn = self.pool.append_blocks(body, wait).await?;
+        self.recorded.set(self.recorded.get().max(lsn.next()));
+        Ok(())
+    }
+
     /// Notes a write that no flush has covered.
     pub(crate) fn note_unsettled(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
         self.unsettled_blocks.set(self.unsettled_blocks.get() + u64::from(range.count));
@@ -368,9 +380,11 @@ impl Shared {
 
     /// Makes every write that was acknowledged before this call durable.
     pub(crate) async fn flush(&self) -> Result<(), SpaceError> {
-        let mine = self.tickets.next();
+        let mine = (self.tickets.next(), self.recorded.get());
         let _turn = self.flush_turn.take().await;
-        if self.covered.get() >= mine {
+        let covered = self.covered.get();
+        let is_marked = covered.1 >= mine.1 || is_planted(Bug::LateRecordUnmarked);
+        if covered.0 >= mine.0 && is_marked {
             self.count(|counters| counters.shared_flushes += 1);
             return Ok(());
         }
@@ -395,7 +409,7 @@ impl Shared {
                 self.pool.settle(cut).await?;
             }
             self.forget_settled(limit);
-            self.covered.set(limit);
+            self.covered.set((limit, cut));
             self.covered_interval.set(Some(interval));
             self.count(|counters| counters.flushes += 1);
             return Ok(());
@@ -466,7 +480,7 @@ impl Shared {
             for (column, block, ticket) in blocks.values() {
                 self.restate(row, *column, *block, *ticket, &mut body).await?;
                 if body.len() > RECORD_BYTES_MAX {
-                    self.pool.append_blocks(&body, Wait::Written).await?;
+                    self.record(&body, Wait::Written).await?;
                     body.clear();
                 }
             }
@@ -477,7 +491,7 @@ impl Shared {
             }
         }
         if !body.is_empty() {
-            self.pool.append_blocks(&body, Wait::Written).await?;
+            self.record(&body, Wait::Written).await?;
         }
         Ok(())
     }
@@ -514,7 +528,7 @@ impl Shared {
             self.restate(row, column, block, ticket, &mut body).await?;
         }
         self.note_dirty(row);
-        self.pool.append_blocks(&body, Wait::Written).await?;
+        self.record(&body, Wait::Written).await?;
         Ok(())
     }
 
@@ -531,7 +545,7 @@ impl Shared {
             self.restate(row, column, *block, ticket, &mut body).await?;
         }
         self.note_dirty(row);
-        self.pool.append_blocks(&body, Wait::Written).await?;
+        self.record(&body, Wait::Written).await?;
         Ok(())
     }
 

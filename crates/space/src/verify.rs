@@ -83,7 +83,9 @@ impl RowVerdict {
     fn note(&mut self, at: u64, error: SpaceError) -> Result<(), SpaceError> {
         match error {
             // Nothing may be concluded from the silence of a disk that has just left.
-            SpaceError::Unreadable { why: UnreadableReason::Absent, .. } => self.out_of_reach.push(at),
+            SpaceError::Unreadable {
+                why: UnreadableReason::Absent | UnreadableReason::RottenHere, ..
+            } => self.out_of_reach.push(at),
             SpaceError::Unreadable { why: UnreadableReason::Device(error), .. } if is_silence(error) => {
                 self.out_of_reach.push(at);
             }

@@ -195,8 +195,7 @@ impl Space {
         class: WriteClass,
     ) -> Result<Written, SpaceError> {
         let body = self.body(row, parts, pages, class);
-        let pool = &self.shared.pool;
-        let append = |wait| pool.append_blocks(&body, wait);
+        let append = |wait| self.shared.record(&body, wait);
         match class {
             WriteClass::Fresh => {
                 self.shared.count(|counters| counters.fresh_writes += 1);
@@ -249,7 +248,7 @@ impl Space {
         row: &Rc<Row>,
         parts: &Parts,
         data: &Bytes_,
-        record: Option<impl Future<Output = Result<dolmen_units::Lsn, dolmen_pool::PoolError>>>,
+        record: Option<impl Future<Output = Result<(), dolmen_pool::PoolError>>>,
     ) -> Result<Written, SpaceError> {
         let mut writes: SmallVec<[_; 4]> = SmallVec::new();
         let mut failed: SmallVec<[(DiskSlot, DeviceError); 2]> = SmallVec::new();

@@ -141,13 +141,14 @@ impl Store {
         if !failed.is_empty() {
             return Err(Attempt::Pages(self.failed(failed)));
         }
+        let is_whole = merged.rest.is_none() || is_planted(Bug::PartAnchoredAsWhole);
         let checkpoint = Checkpoint {
             sequence,
             root: merged.root,
             entries: merged.entries,
             used_pages: merged.allocation.next().used(),
             bitmaps: merged.bitmaps.clone(),
-            anchor: if merged.rest.is_none() { anchor } else { self.tree.borrow().anchor },
+            anchor: if is_whole { anchor } else { self.tree.borrow().anchor },
         };
         let mut failed = port.write_block(to, &checkpoint).await;
         if failed.is_empty() {
