@@ -456,7 +456,8 @@ fn a_flush_covers_what_came_late_to_the_log() {
                 let (first, second): (Task<'_>, Task<'_>) = (Box::pin(first), Box::pin(second));
                 beside(vec![first, second, Box::pin(promised), Box::pin(checkpoint), Box::pin(other)])
                     .await?;
-                Ok(std::mem::forget((spaces, space.clone())))
+                std::mem::forget((spaces, space));
+                Ok(())
             })
             .unwrap();
         let rotten = harness::places_of(&bench.disks[0], 12..13, 1);
