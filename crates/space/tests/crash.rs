@@ -381,7 +381,7 @@ fn crash_again(
 }
 
 /// The daemon is killed: what completed stays, what was under way lands, is lost, or lands just before the next daemon gets
-/// the locks, in any order; what was acknowledged is there without any flush.
+/// the locks, in any order; what was acknowledged is there without any flush. Or a client flushes then, and power fails.
 #[test]
 fn a_killed_daemon_loses_nothing_acknowledged() {
     let begun = Clock::now();
@@ -441,8 +441,13 @@ fn judge_the_killed(
         // The locks on members are held until the last command is over; see docs/fault_model.md, Late writes.
         disk.outlast_the_dead();
     }
+    let end = tape.end();
+    if random.coin() {
+        let devices = attach(&disks.iter().cloned().map(Some).collect::<Vec<_>>(), &BTreeSet::new(), world);
+        flush_and_fail(world, devices, Rc::clone(&arbiter) as Rc<dyn Arbiter>)?;
+    }
     let case = Case {
-        expected: Expected::at(tape, tape.end(), Death::Kill),
+        expected: Expected::at(tape, end, Death::Kill),
         copies: resiliency.copies(),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
@@ -454,6 +459,24 @@ fn judge_the_killed(
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
     let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
     judge_in(world, case, devices, arbiter)
+}
+
+/// A client finds the next daemon and flushes, and power fails as that is acknowledged: what the first daemon acknowledged has
+/// been made durable.
+fn flush_and_fail(
+    world: &World,
+    devices: Vec<Rc<dyn dolmen_block_io::BlockDevice>>,
+    arbiter: Rc<dyn Arbiter>,
+) -> Result<(), String> {
+    let seams = world.seams();
+    let flushing = async move {
+        // What cannot be opened is judged behind this.
+        let Ok(spaces) = open_pool(&seams, &devices, arbiter, OpenMode::Write).await else { return Ok(()) };
+        spaces.flush().await.map_err(|error| format!("the next daemon cannot flush: {error}"))
+    };
+    world.run(flushing).map_err(|stuck| stuck.to_string())??;
+    world.power_cut();
+    Ok(())
 }
 
 /// The daemon is killed after each command of writes over blocks that no flush has covered, several times each: a block is
