@@ -809,6 +809,38 @@ fn claims_on_a_map_with_room_wait_for_no_checkpoint() {
         .unwrap();
 }
 
+/// A claim costs as many writes and flushes on a map with 5,000 rows as on an empty one: one batch of the log on each voter.
+#[test]
+fn a_claim_costs_the_same_on_any_map() {
+    let bench = Rc::new(Bench::new(104, 2, Bytes::mib(2048)));
+    bench.world.set_steps_max(20_000_000);
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let pool = Rc::clone(spaces.pool());
+            let mut costs = Vec::new();
+            for rows in [0, 5000] {
+                for first in (0..rows).step_by(100) {
+                    let mut change = pool.change(Purpose::Claim).await;
+                    (first..first + 100).for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+                    change.commit().await?;
+                }
+                pool.checkpoint().await?;
+                let before = outside.world.change_count();
+                let mut change = pool.change(Purpose::Claim).await;
+                change.put(keys::row(FILLER, rows), vec![7; 200]);
+                change.commit().await?;
+                costs.push(outside.world.change_count() - before);
+            }
+            assert_eq!(costs[0], costs[1], "writes and flushes of a claim");
+            assert!(costs[0] <= 4, "{} writes and flushes on two voters", costs[0]);
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Burden {
     Delete { every: u64 },

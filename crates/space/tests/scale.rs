@@ -174,9 +174,9 @@ fn opening_after(load: Load, seek: Duration) -> Result<Opening, Box<dyn std::err
 }
 
 fn assert_in_time(opening: &Opening) {
+    // Disks and processor work beside each other; one after the other they would take this long.
     let Opening { worked, on_disks } = opening;
-    assert!(*worked < LIMIT, "opening was {worked:?} of work");
-    assert!(*on_disks < LIMIT, "opening took {on_disks:?} on the disks");
+    assert!(*worked + *on_disks < LIMIT, "opening was {worked:?} of work and took {on_disks:?} on the disks");
 }
 
 /// Many blocks for each byte of the log.
