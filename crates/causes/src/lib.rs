@@ -3,14 +3,15 @@
 use std::error::Error;
 use std::iter::successors;
 
-/// What the causes of an error say, the nearest first. A transparent error repeats its cause; that is said once.
+/// What the causes of an error say, the nearest first. A transparent error repeats its cause, and one whose message goes on
+/// behind it ("opening X: no such file; load the module") has it in its midst; either is said once.
 #[must_use]
 pub fn causes_of(error: &dyn Error) -> Vec<String> {
     let mut said = error.to_string();
     let mut causes = Vec::new();
     for cause in successors(error.source(), |cause| (*cause).source()) {
         let text = cause.to_string();
-        if text != said {
+        if !said.contains(&text) {
             causes.push(text.clone());
             said = text;
         }
@@ -50,5 +51,8 @@ mod tests {
         let error = Told("nothing was flushed", Some(Box::new(transparent)));
         assert_eq!(in_one_line(&error), "nothing was flushed: the disk is gone");
         assert_eq!(causes_of(&error), ["the disk is gone"]);
+        let cause = Told("the disk is gone", None);
+        let error = Told("writing: the disk is gone; attach it", Some(Box::new(cause)));
+        assert_eq!(in_one_line(&error), "writing: the disk is gone; attach it");
     }
 }
