@@ -3,8 +3,9 @@
 #
 # Short lives of a pool are recorded, and power is cut, or the daemon killed, after every write and flush, with the engine
 # built as for users. Of what each cut may leave, N states of each life and way of crashing (500) are opened and judged, or
-# all: every subset of up to ten unflushed writes; of more every prefix, every single loss and 256 drawn subsets. All are some
-# millions, which takes hours. Prints what was tried, and what failed.
+# all: every subset of up to ten unflushed writes; of more every prefix, every single loss and 256 drawn subsets. Which disks
+# are gone, which bit has turned and where a second crash comes is drawn for each of them. All are some millions, which takes
+# hours. Prints what was tried, and what failed.
 #
 # DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -112,15 +112,17 @@ impl Engine {
     }
 
     /// Where members of pools may be: all disks of the system that nobody uses, what was configured, and the hints, with
-    /// the folders of those that are files, because files are renamed.
+    /// the folders of those that are files, because files are renamed. Of what was configured nothing else is looked at.
     pub(crate) fn places(&self, hints: &[PathBuf]) -> Vec<PathBuf> {
         let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
-        for hint in hints.iter().chain(&self.config.look_in) {
+        for hint in hints {
             places.add(hint);
-            if let Some(folder) = hint.parent().filter(|folder| !folder.starts_with("/dev")) {
+            let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
+            if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
                 places.add_folder(folder);
             }
         }
+        self.config.look_in.iter().for_each(|place| places.add(place));
         if self.config.scan == Scan::System {
             places.add_disks();
         }

@@ -50,6 +50,16 @@ impl Engine {
         if let Some((one, other)) = begun {
             let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
             if one.slot() == old.slot() && !jobs.iter().any(|job| job.kind == JobKind::Replace) {
+                if !Self::find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
+                    let message = format!(
+                        "{} is being replaced by {} already, not by {}; nothing was changed",
+                        old.name(),
+                        other.name(),
+                        request.with
+                    );
+                    let hint = format!("name {} to go on with that replacement", other.name());
+                    return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(hint));
+                }
                 // Its job ended because of something that may be over.
                 return Ok(self.go_on_with(&pool, one, other, request.dry_run));
             }

@@ -75,6 +75,12 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
         return None;
     }
     let name = format!("{pool}/{}", spec.name);
+    if open.lacks_disks_for(space) {
+        return Some(format!(
+            "thin space {name} needs more disks than pool {pool} has in use: what was never written cannot be written until \
+             the absent ones are back or replaced, all else can"
+        ));
+    }
     if usable.0 < space.row_bytes() {
         return Some(format!(
             "thin space {name} has met the end of pool {pool}: what was never written cannot be written now, all else can"
@@ -198,12 +204,15 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
     for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
         let slot = disk.slot().0;
+        let begun = open.spaces.pool().replacements().into_iter().find(|(old, _)| old.slot() == disk.slot());
+        let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
         todo.push(format!(
-            "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} NEW`",
+            "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",
             disk.name()
         ));
     }
-    if open.spaces.list().iter().any(|space| short_of_room(open, space).is_some()) {
+    let is_short = |space: &Rc<Space>| !open.lacks_disks_for(space) && short_of_room(open, space).is_some();
+    if open.spaces.list().iter().any(is_short) {
         todo.push(format!(
             "add a disk to pool {name}, or delete or trim something; `dolmen df` shows what fits"
         ));

@@ -4,7 +4,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
 use dolmen_pool::Purpose;
-use dolmen_space::{Resiliency, SpaceSpec};
+use dolmen_space::{Resiliency, Space, SpaceSpec};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::caller::Answer;
@@ -60,6 +60,15 @@ pub(crate) fn usual_room(offers: &[Offer]) -> u64 {
 impl OpenPool {
     pub(crate) fn offers(&self) -> Vec<Offer> {
         self.spaces.pool().offers(Purpose::Claim)
+    }
+
+    /// Whether a new row of a space finds too few disks in use, or too few fault domains, while others are absent: no deleting
+    /// and no trimming helps then.
+    pub(crate) fn lacks_disks_for(&self, space: &Space) -> bool {
+        let is_absent = self.spaces.pool().disks().iter().any(|disk| !disk.is_present());
+        let emptied = |offer: Offer| Offer { free_grains: u64::from(u32::MAX), ..offer };
+        let offers: Vec<Offer> = self.offers().into_iter().map(emptied).collect();
+        is_absent && usable_for(&offers, &space.spec()).0 == 0
     }
 
     /// A plan that leaves the room as it is.

@@ -282,8 +282,9 @@ impl Engine {
         }
         let spaces = Rc::clone(&pool.spaces);
         let job = self.start_job(&pool, JobKind::Scrub, format!("pool {name}"), move |progress| async move {
+            let before = spaces.counters().healed_blocks;
             let seen = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
-            scrubbed(&seen)
+            scrubbed(&seen, spaces.counters().healed_blocks - before)
         });
         let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
         change.job = Some(job);
@@ -308,11 +309,19 @@ impl Engine {
 /// Ranges that a scrub names, of each kind.
 const RANGES_TOLD: usize = 20;
 
-/// What a scrub says when it has ended.
-fn scrubbed(seen: &Verification) -> Answer<String> {
-    let verified = format!("{} blocks verified", seen.blocks);
+/// What a scrub says when it has ended; `healed` copies of blocks were bad meanwhile, and are good now.
+fn scrubbed(seen: &Verification, healed: u64) -> Answer<String> {
+    let verified = match healed {
+        0 => format!("{} blocks verified", seen.blocks),
+        1 => format!("{} blocks verified, 1 copy of a block healed", seen.blocks),
+        _ => format!("{} blocks verified, {healed} copies of blocks healed", seen.blocks),
+    };
     if seen.is_sound() {
-        return Ok(format!("{verified}, all sound"));
+        return Ok(if healed == 0 {
+            format!("{verified}, all sound")
+        } else {
+            format!("{verified}; all sound now")
+        });
     }
     let told = |what: &str, ranges: &[SpaceRange]| {
         let places: Vec<String> = ranges.iter().take(RANGES_TOLD).map(ToString::to_string).collect();

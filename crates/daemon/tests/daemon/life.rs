@@ -132,6 +132,9 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     let health = world.get("/v1/pools/tank/spaces/m")["health"].clone();
     let stale = world.get("/v1/status")["why"].to_string();
     assert!(!stale.contains("tank/m has"), "{health} {stale}");
+    let other = world.make_disk("other", 300 << 20);
+    let error = world.refused("/v1/pools/tank/disks/1/replace", &json!({"with": other}));
+    assert!(error["code"] == "busy" && error["hint"].to_string().contains(&new), "{error}");
     world.post("/v1/pools/tank/disks/1/replace", &request);
     assert_eq!(world.last_job()["state"], "failed");
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"destroy": "s"}));
@@ -241,4 +244,39 @@ fn discards_give_room_back() {
     client.trim(0, 4 << 20);
     client.flush();
     assert_eq!(used(), 0);
+}
+
+#[test]
+fn too_few_disks_for_new_rows_are_no_lack_of_room() {
+    // Scenario: of three disks two are gone. A thin mirror can take no new row, and what is said of it names the disks.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    world.kill();
+    fs::remove_file(world.disk("d1")).unwrap();
+    fs::remove_file(world.disk("d2")).unwrap();
+    world.start();
+    let status = world.get("/v1/status").to_string();
+    assert!(status.contains("tank/m needs more disks than pool tank has in use"), "{status}");
+    assert!(!status.contains("delete or trim"), "{status}");
+}
+
+#[test]
+fn a_scrub_says_what_it_has_healed() {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(7, 1 << 20);
+    let mut client = world.nbd();
+    client.write(0, &content);
+    client.flush();
+    world.kill();
+    let mut image = fs::read(world.disk("d0")).unwrap();
+    let at = image.windows(4096).step_by(4096).position(|block| block == &content[..4096]).unwrap() * 4096;
+    image[at + 100] ^= 1;
+    fs::write(world.disk("d0"), image).unwrap();
+    world.start();
+    for said in ["1 copy of a block healed; all sound now", "blocks verified, all sound"] {
+        world.post("/v1/pools/tank/scrub", &json!({}));
+        let job = world.last_job();
+        assert!(job["result"].as_str().unwrap().ends_with(said), "{job}");
+    }
 }
