@@ -170,6 +170,7 @@ impl Log {
             tail: Place::FIRST,
             next: Place::FIRST,
             completed: Lsn(0),
+            last_cached: Lsn(0),
             last_durable: Lsn(0),
             settled: Lsn(0),
             holes: Vec::new(),
@@ -261,6 +262,13 @@ impl Log {
         let mut state = self.core.state.borrow_mut();
         assert!(upto <= state.completed, "{upto} is settled, but only {} is complete", state.completed);
         state.settled = state.settled.max(upto);
+    }
+
+    /// The last batch that every copy has, and that was not written as a durable one: it may be in the disks' caches. Where
+    /// this has grown since they were last flushed, they need it again.
+    #[must_use]
+    pub fn last_cached(&self) -> Lsn {
+        self.core.state.borrow().last_cached
     }
 
     /// Waits until the batch with this LSN is written on every copy. With [`cut`](Self::cut), which gives the first

@@ -103,6 +103,8 @@ pub(crate) struct State {
     pub(crate) next: Place,
     pub(crate) completed: Lsn,
     pub(crate) last_durable: Lsn,
+    /// The last batch that is complete and was not written as a durable one.
+    pub(crate) last_cached: Lsn,
     pub(crate) settled: Lsn,
     /// Holes that no batch lists yet, last one first, so that they are taken from the end.
     pub(crate) holes: Vec<RangeInclusive<Lsn>>,
@@ -297,9 +299,8 @@ impl State {
         let done = self.under_way.take()?;
         self.flights.clear();
         self.completed = done.live.lsn;
-        if done.durable {
-            self.last_durable = done.live.lsn;
-        }
+        let last = if done.durable { &mut self.last_durable } else { &mut self.last_cached };
+        *last = done.live.lsn;
         // A device that was excluded may still read from the buffer; then another is taken from the arena.
         if let Ok(buffer) = done.bytes.thaw() {
             self.spare = Some(buffer);

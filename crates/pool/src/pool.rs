@@ -151,8 +151,8 @@ pub struct Pool {
     pub(crate) told_small: RefCell<Vec<DiskSlot>>,
     pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
     pub(crate) state: RefCell<PoolState>,
-    /// Whether a batch that nobody needed durable went to the log since its voters were last flushed.
-    pub(crate) log_rests: Cell<bool>,
+    /// The last batch that may have been in the voters' caches when they were last flushed.
+    pub(crate) log_flushed: Cell<Option<Lsn>>,
     pub(crate) turn_number: Cell<u64>,
     pub(crate) changed: Notify,
     pub(crate) stopping: Cell<bool>,
@@ -429,9 +429,6 @@ impl Pool {
     /// When the pool cannot be written.
     pub async fn append_blocks(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
         let log = self.writable_log()?;
-        if matches!(wait, Wait::Written) {
-            self.log_rests.set(true);
-        }
         let result = log.append(RECORD_BLOCKS, &[body], Class::Reserved, wait).await;
         self.ring_if_filling(log);
         result.map_err(|error| self.log_failed(error))
@@ -473,12 +470,14 @@ impl Pool {
     /// # Errors
     /// When the pool cannot be written.
     pub async fn flush_disks(self: &Rc<Self>) -> Result<(), PoolError> {
-        self.writable_log()?;
+        let log = self.writable_log()?;
         let mut disks: Vec<Rc<Disk>> = self.disks().into_iter().filter(|disk| disk.is_present()).collect();
         if is_planted(Bug::FlushSkipsADisk) {
             disks.pop();
         }
-        if self.log_rests.replace(false) {
+        // What is complete now, and not what was asked for: a flush covers no batch that is still under way.
+        let cached = Some(log.last_cached());
+        if self.log_flushed.replace(cached) != cached {
             let voters = self.voters();
             disks.iter().filter(|disk| voters.contains(&disk.id())).for_each(|disk| disk.note_other_write());
         }

@@ -479,3 +479,58 @@ fn a_flush_covers_what_came_late_to_the_log() {
         judged.unwrap_or_else(|error| panic!("flush at {} ms: {error}", 4 + offset));
     }
 }
+
+/// Scenario: a discard is recorded while the flush of another client is under way, so that its record reaches the disks' caches
+/// behind that flush; then its own client flushes. Power fails as that is acknowledged, and the caches are lost: the pool
+/// opens, and what was discarded reads zeros. Whenever the discard comes.
+#[test]
+fn a_flush_covers_a_record_that_was_under_way_in_the_flush_before() {
+    for offset in 0..40 {
+        let bench = Bench::with_profile(613, 2, || Slow::WRITES.profile());
+        let recorder = Rc::new(bench.world.record());
+        let acked = Rc::new(Cell::new(None));
+        let (tape, told) = (Rc::clone(&recorder), Rc::clone(&acked));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+                for row in 0..3 {
+                    lab.write(&space, row << 20, 8192, 1).await?;
+                }
+                spaces.flush().await?;
+                let other = async {
+                    lab.write(&space, (1 << 20) + 8192, 4096, 1).await.map_err(text)?;
+                    spaces.flush().await.map_err(text)
+                };
+                let discarded = async {
+                    pause(&lab, offset).await;
+                    space.discard(4096, 4096).await.map_err(text)?;
+                    spaces.flush().await.map_err(text)?;
+                    told.set(Some(tape.now()));
+                    Ok(())
+                };
+                let third = async {
+                    pause(&lab, 5).await;
+                    lab.write(&space, (2 << 20) + 8192, 4096, 1).await.map_err(text)
+                };
+                beside(vec![Box::pin(other), Box::pin(third), Box::pin(discarded)]).await?;
+                std::mem::forget((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        let state = recorder.states(acked.get().unwrap(), &StateOptions::default()).next().unwrap();
+        let left = state.reopen(1);
+        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+        let disks = left.disks.into_iter().flatten().collect();
+        let found = Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) };
+        let judged = found.run(async |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            lab.expect(&space, 0, 4096, 1).await?;
+            lab.expect(&space, 4096, 4096, 0).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("discarded after {offset} ms: {error}"));
+    }
+}
