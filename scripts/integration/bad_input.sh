@@ -124,7 +124,10 @@ same_socket() { timeout 20 "$bin" daemon --state "$second/other" --socket "$sock
 # In a namespace of mounts of its own a daemon finds no devices but these.
 alone='mount -t tmpfs -o mode=755 none "$0" && for node in $DOLMEN_NODES; do cp -a "/dev/$node" "$0/" || exit 1; done && mount --bind "$0" /dev && exec "$@"'
 
-can_unshare() { can_root && need unshare && as_root unshare -m true 2>/dev/null; }
+can_unshare() {
+    can_root && need unshare && mkdir -p "$second/probe" &&
+        as_root unshare -m sh -c 'mount -t tmpfs none "$0" && cp -a /dev/null "$0/" && : >"$0/null"' "$second/probe" 2>/dev/null
+}
 
 # start_without_others NODE...: the second daemon, where /dev has nothing but what any program needs and these nodes.
 start_without_others() {

@@ -245,7 +245,7 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
             }
             IncidentKind::TableLost => report.add(Some(name), FindingKind::TableLost { space, at, length }),
             // Listed above, joined to ranges.
-            IncidentKind::Lost => {}
+            IncidentKind::Lost | IncidentKind::RottenHere => {}
         }
     }
     Bytes(seen.blocks * BLOCK_BYTES)

@@ -59,6 +59,13 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
             "in {taken} places of space {name}, what was being written at a crash was taken as it was found"
         ));
     }
+    let rotten = of_kind(IncidentKind::RottenHere).count();
+    if rotten > 0 {
+        health = health.max(Health::Warning);
+        why.push(format!(
+            "in {rotten} places of space {name} no copy that is here is good; the disks that are absent may have one"
+        ));
+    }
     if let Some(short) = short_of_room(open, space) {
         health = health.max(Health::Warning);
         why.push(short);
@@ -78,7 +85,7 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
     if open.lacks_disks_for(space) {
         return Some(format!(
             "thin space {name} needs more disks than pool {pool} has in use: what was never written cannot be written until \
-             the absent ones are back or replaced, all else can"
+             the absent ones are back or replaced, or others are added; all else can"
         ));
     }
     if usable.0 < space.row_bytes() {
@@ -204,7 +211,12 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
     for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
         let slot = disk.slot().0;
-        let begun = open.spaces.pool().replacements().into_iter().find(|(old, _)| old.slot() == disk.slot());
+        let begun = open
+            .spaces
+            .pool()
+            .replacements()
+            .into_iter()
+            .find(|(old, new)| old.slot() == disk.slot() && new.is_present());
         let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",

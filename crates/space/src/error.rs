@@ -133,11 +133,11 @@ pub enum UnreadableReason {
     #[error("its data was lost; write it again")]
     Damaged,
     /// Found just now: no copy matches.
-    #[error("no copy matches its checksum; restore it from a backup and write it again")]
+    #[error("no copy can be read and matches its checksum; restore it from a backup and write it again")]
     NoGoodCopy,
     /// Found just now: no copy here matches, and a disk is absent that may have one which does.
     #[error(
-        "no copy that is here matches its checksum; attach the disks that are absent, one may have a good copy"
+        "no copy that is here can be read and matches its checksum; attach the disks that are absent, one may have a good copy"
     )]
     RottenHere,
     /// The disks are absent.

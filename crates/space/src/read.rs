@@ -269,7 +269,7 @@ impl Space {
             }
             BlockState::Damaged => {
                 let why = UnreadableReason::Damaged;
-                self.note_lost(row, row_block);
+                self.note(row, row_block, IncidentKind::Lost);
                 return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
             }
             BlockState::Valid(_) => {}
@@ -331,11 +331,12 @@ impl Space {
     }
 
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
-        let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
-        let failed = errors().find(|error| is_silence(*error)).or_else(|| errors().next());
+        // What a disk cannot read is as bad as what does not match; only silence says nothing.
+        let mut errors = copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
+        let silent = errors.find(|error| is_silence(*error));
         let pool = &self.shared.pool;
         let is_away = row.lacks_a_trusted_copy(column, pool);
-        let why = match (copies.iter().any(|copy| copy.trusted), failed) {
+        let why = match (copies.iter().any(|copy| copy.trusted), silent) {
             (false, _) => UnreadableReason::Absent,
             // The copy that is away may be the good one.
             (true, _) if is_away => UnreadableReason::Absent,
@@ -343,17 +344,21 @@ impl Space {
             (true, None) if row.may_be_good_elsewhere(column, pool) => UnreadableReason::RottenHere,
             (true, None) => UnreadableReason::NoGoodCopy,
         };
-        if why == UnreadableReason::NoGoodCopy {
-            self.shared.count(|counters| counters.lost_blocks += 1);
-            self.note_lost(row, row.shape.row_block(column, block));
+        let row_block = row.shape.row_block(column, block);
+        match why {
+            UnreadableReason::NoGoodCopy => {
+                self.shared.count(|counters| counters.lost_blocks += 1);
+                self.note(row, row_block, IncidentKind::Lost);
+            }
+            UnreadableReason::RottenHere => self.note(row, row_block, IncidentKind::RottenHere),
+            _ => {}
         }
         self.shared.unreadable(row, column, block as usize, why)
     }
 
-    /// Notes that a block is lost, for people to read.
-    fn note_lost(&self, row: &Row, row_block: u32) {
+    /// Notes what has come of a block, for people to read.
+    fn note(&self, row: &Row, row_block: u32, kind: IncidentKind) {
         let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
-        let kind = IncidentKind::Lost;
         self.shared.note_incident(Incident { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
     }
 }

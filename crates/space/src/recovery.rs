@@ -549,8 +549,10 @@ fn stands(
 ) -> BlockState {
     let states = open.iter().rev().map(|claim| claim.state).chain([settled]);
     let state = states.into_iter().find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged);
+    recovery.reverted += u64::from(open.last().is_some_and(|newest| newest.state != state));
     if row.may_be_good_elsewhere(column, &shared.pool) && state != BlockState::Damaged {
         recovery.rotten_here += 1;
+        shared.note_incident(incident(space, row, (column, block), IncidentKind::RottenHere));
     } else {
         note_lost(shared, incident(space, row, (column, block), IncidentKind::Lost), recovery);
     }

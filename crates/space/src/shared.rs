@@ -60,6 +60,8 @@ pub enum IncidentKind {
     TakenAsFound,
     /// No copy matched its checksum.
     Lost,
+    /// No copy that is here matched its checksum, and one on a disk that is absent may.
+    RottenHere,
     /// No copy of its table could be believed; what it held is unknown.
     TableLost,
 }
@@ -408,6 +410,7 @@ impl Shared {
             {
                 self.pool.settle(cut).await?;
             }
+            // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.
             self.forget_settled(limit);
             self.covered.set((limit, cut));
             self.covered_interval.set(Some(interval));

@@ -58,7 +58,7 @@ impl LatencyModel for Counted {
 }
 
 /// A mirror over a slow disk and a fast one, read at random with eight requests under way: the fast copy
-/// answers seven of eight at least.
+/// answers more than seven of eight.
 #[test]
 fn reads_go_to_the_copy_that_is_less_busy() {
     let world = World::new(4);

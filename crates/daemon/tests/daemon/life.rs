@@ -262,6 +262,7 @@ fn too_few_disks_for_new_rows_are_no_lack_of_room() {
 
 #[test]
 fn a_scrub_says_what_it_has_healed() {
+    // Scenario: a bit of one copy turns while the daemon is down. The first scrub heals it and says so, the next finds nothing.
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     let content = pattern(7, 1 << 20);
