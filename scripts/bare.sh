@@ -1,0 +1,67 @@
+#!/bin/sh
+# bare.sh [FOLDER]: the README's first command on a fresh Debian 12 that has git, and nothing else of ours.
+#
+# debootstrap makes the system in FOLDER (default: .demo/bare), the last commit of this checkout is cloned into it, and
+# ./demo runs there with an empty environment: it has to install Rust and what else it needs by itself, without a question.
+# Then it runs a second time, without a network. Needs root, debootstrap, unshare, the network, and 12 GB; takes a quarter of
+# an hour, most of it for building, and is not part of ./test.
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+case ${1:-} in
+-h | --help)
+    sed -n '2,/^root=/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+-*)
+    printf 'bare.sh: no option %s; see %s --help\n' "$1" "$0" >&2
+    exit 2
+    ;;
+esac
+folder=${1:-$root/.demo/bare}
+system=$folder/root
+suite=bookworm
+packages=git,ca-certificates
+
+die() {
+    printf 'bare.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# inside NETWORK COMMAND: in the system, with mounts and processes of its own, so that all of it ends with the command, and
+# with the network of this machine (yes) or none (no).
+inside() {
+    [ "$1" = yes ] && inside_network= || inside_network=--net
+    # shellcheck disable=SC2086,SC2016 # no word or one; the inner shell expands it
+    unshare --mount --pid --fork --kill-child $inside_network --propagation private sh -c '
+        mount -t proc proc "$1/proc" && mount --rbind /sys "$1/sys" && mount --rbind /dev "$1/dev" &&
+            mount --bind -o ro "$2" "$1/mnt" &&
+            exec chroot "$1" env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c "$3"
+    ' sh "$system" "$root" "$2" </dev/null
+}
+
+[ "$(id -u)" -eq 0 ] || die 'root is needed'
+for word in debootstrap unshare git; do
+    command -v "$word" >/dev/null || die "$word is missing; apt-get install debootstrap util-linux git"
+done
+[ ! -e "$system" ] || die "$system is there already; remove it first"
+mkdir -p "$folder" || exit 1
+
+printf 'a system\n'
+debootstrap --variant=minbase --include="$packages" "$suite" "$system" >"$folder/debootstrap.log" 2>&1 ||
+    die "debootstrap failed; see $folder/debootstrap.log"
+for area in "$suite-updates" "$suite-security"; do
+    [ "$area" = "$suite-updates" ] && archive=debian || archive=debian-security
+    printf 'deb http://deb.debian.org/%s %s main\n' "$archive" "$area" >>"$system/etc/apt/sources.list"
+done
+cp /etc/resolv.conf "$system/etc/resolv.conf"
+
+for network in yes no; do
+    printf '== ./demo, network: %s\n' "$network"
+    [ "$network" = yes ] && fetch='git -c safe.directory="*" clone -q file:///mnt dolmen &&' || fetch=
+    inside "$network" "cd && $fetch cd dolmen && ./demo" >"$folder/demo-$network.log" 2>&1 ||
+        die "./demo failed; see $folder/demo-$network.log"
+    tail -n 1 "$folder/demo-$network.log"
+    grep '^skipped: ' "$folder/demo-$network.log"
+    grep -q 'none missing' "$folder/demo-$network.log" || die "results are missing; see $folder/demo-$network.log"
+done
+printf 'bare: both runs went through; %s can be removed\n' "$folder"
