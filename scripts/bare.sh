@@ -47,7 +47,8 @@ done
 mkdir -p "$folder" || exit 1
 
 printf 'a system\n'
-debootstrap --variant=minbase --include="$packages" "$suite" "$system" >"$folder/debootstrap.log" 2>&1 ||
+# What debootstrap mounts in there goes with its namespace, however it ends.
+unshare --mount --propagation private debootstrap --variant=minbase --include="$packages" "$suite" "$system" >"$folder/debootstrap.log" 2>&1 ||
     die "debootstrap failed; see $folder/debootstrap.log"
 for area in "$suite-updates" "$suite-security"; do
     [ "$area" = "$suite-updates" ] && archive=debian || archive=debian-security
