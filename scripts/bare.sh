@@ -54,7 +54,9 @@ for area in "$suite-updates" "$suite-security"; do
     [ "$area" = "$suite-updates" ] && archive=debian || archive=debian-security
     printf 'deb http://deb.debian.org/%s %s main\n' "$archive" "$area" >>"$system/etc/apt/sources.list"
 done
+# Names are asked where this machine asks, and whom it trusts is trusted: its network may need both.
 cp /etc/resolv.conf "$system/etc/resolv.conf"
+cp /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/ca-certificates.crt" || die 'this machine has no list of certificates'
 
 for network in yes no; do
     printf '== ./demo, network: %s\n' "$network"
