@@ -54,9 +54,12 @@ for area in "$suite-updates" "$suite-security"; do
     [ "$area" = "$suite-updates" ] && archive=debian || archive=debian-security
     printf 'deb http://deb.debian.org/%s %s main\n' "$archive" "$area" >>"$system/etc/apt/sources.list"
 done
-# Names are asked where this machine asks, and whom it trusts is trusted: its network may need both.
+# Names are asked where this machine asks, and authorities that it was told to trust are trusted: its network may need both.
 cp /etc/resolv.conf "$system/etc/resolv.conf"
-cp /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/ca-certificates.crt" || die 'this machine has no list of certificates'
+for authority in /usr/local/share/ca-certificates/*.crt; do
+    [ ! -e "$authority" ] || cp "$authority" "$system/usr/local/share/ca-certificates/"
+done
+chroot "$system" update-ca-certificates >>"$folder/debootstrap.log" 2>&1 || die "see $folder/debootstrap.log"
 
 for network in yes no; do
     printf '== ./demo, network: %s\n' "$network"
