@@ -5,6 +5,8 @@
 # ./demo runs there with an empty environment: it has to install Rust and what else it needs by itself, without a question.
 # Then it runs a second time, without a network. Needs root, debootstrap, unshare, the network, and 12 GB; takes a quarter of
 # an hour, most of it for building, and is not part of ./test.
+# Run nothing else of Dolmen meanwhile: its namespaces of mounts keep what was mounted on this machine when they were made,
+# so that a device with a file system stays busy until they end.
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 case ${1:-} in
