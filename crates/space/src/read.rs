@@ -331,12 +331,11 @@ impl Space {
     }
 
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
-        // What a disk cannot read is as bad as what does not match; only silence says nothing.
-        let mut errors = copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
-        let silent = errors.find(|error| is_silence(*error));
+        let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
+        let failed = errors().find(|error| is_silence(*error)).or_else(|| errors().next());
         let pool = &self.shared.pool;
         let is_away = row.lacks_a_trusted_copy(column, pool);
-        let why = match (copies.iter().any(|copy| copy.trusted), silent) {
+        let why = match (copies.iter().any(|copy| copy.trusted), failed) {
             (false, _) => UnreadableReason::Absent,
             // The copy that is away may be the good one.
             (true, _) if is_away => UnreadableReason::Absent,
