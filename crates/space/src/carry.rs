@@ -4,7 +4,7 @@
 //! It is said in the order in which the log names it, a part at a time, and the log is trimmed behind each part. So a log
 //! that is full of it needs room for one part, not for all of it once more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_journal::Wait;
@@ -35,7 +35,35 @@ struct Named {
 }
 
 /// Rows with columns whose tables have no home but the log, and those columns.
-type Homeless = BTreeMap<RowKey, (Rc<Row>, Vec<usize>)>;
+#[derive(Default)]
+pub(crate) struct Homeless(BTreeMap<RowKey, (Rc<Row>, BTreeSet<usize>)>);
+
+impl Homeless {
+    /// Notes a column.
+    pub(crate) fn add(&mut self, row: &Rc<Row>, column: usize) {
+        self.0.entry(key_of(row)).or_insert_with(|| (Rc::clone(row), BTreeSet::new())).1.insert(column);
+    }
+
+    /// Notes all columns of those rows that are noted already and that `is_meant` means.
+    pub(crate) fn take_all_of(&mut self, is_meant: impl Fn(&Row) -> bool) {
+        let meant = self.0.values_mut().filter(|(row, _)| is_meant(row));
+        meant.for_each(|(row, columns)| columns.extend(0..row.shape.columns()));
+    }
+
+    /// Whether a column of a row is noted.
+    pub(crate) fn has(&self, row: &Row) -> bool {
+        self.0.contains_key(&key_of(row))
+    }
+
+    /// The row of this name, if this column of it is noted.
+    fn row_of(&self, key: &RowKey, column: usize) -> Option<&Rc<Row>> {
+        self.0.get(key).filter(|(_, columns)| columns.contains(&column)).map(|(row, _)| row)
+    }
+}
+
+fn key_of(row: &Row) -> RowKey {
+    (row.space, row.index, row.id)
+}
 
 /// What nobody could decide when the checkpoint began. What is decided meanwhile is not durable before the next one, so the
 /// log still has to have the claims.
@@ -95,30 +123,24 @@ impl Saying<'_> {
 }
 
 impl Shared {
-    /// Says again what the log has to keep although it is trimmed before `cut`: of these rows, and what is undecided. Never
-    /// called with a table turn: whoever holds a row's lock may wait for that.
+    /// Says again what the log has to keep although it is trimmed before `cut`: of these columns, and what is undecided.
+    /// Never called with a table turn: whoever holds a row's lock may wait for that.
     pub(crate) async fn carry(
         &self,
-        rows: &[Rc<Row>],
+        homeless: &Homeless,
         undecided: &Undecided,
         cut: Lsn,
     ) -> Result<(), SpaceError> {
-        let homeless: Homeless = rows
-            .iter()
-            .filter(|row| !row.gone.get())
-            .map(|row| ((row.space, row.index, row.id), (Rc::clone(row), self.columns_of_log(row))))
-            .filter(|(_, (_, columns))| !columns.is_empty())
-            .collect();
-        if homeless.is_empty() && undecided.is_empty() {
+        if homeless.0.is_empty() && undecided.is_empty() {
             return Ok(());
         }
-        let named = self.named_below(cut, &homeless, undecided).await?;
+        let named = self.named_below(cut, homeless, undecided).await?;
         let mut said = Said::default();
         let mut rest = named.as_slice();
         while !rest.is_empty() {
-            let (part, behind) = rest.split_at(self.length_of_part(rest, &homeless, undecided, &said));
+            let (part, behind) = rest.split_at(self.length_of_part(rest, homeless, undecided, &said));
             self.say_undecided(part, undecided, &mut said).await?;
-            self.say_tables(part, &homeless, &mut said).await?;
+            self.say_tables(part, homeless, &mut said).await?;
             // What was flushed is settled again, or else a damaged block would be taken for one in flight.
             self.force_flush().await?;
             if let Some(next) = behind.first() {
@@ -127,17 +149,6 @@ impl Shared {
             rest = behind;
         }
         Ok(())
-    }
-
-    /// Columns of a row whose tables have no home but the log. Tables are believed once a commit says that all of a row's
-    /// are there; until then none are.
-    pub(crate) fn columns_of_log(&self, row: &Row) -> Vec<usize> {
-        let withheld =
-            |column| (0..row.map(column).pages()).any(|index| self.is_withheld(row, column, index));
-        let away: Vec<usize> = (0..row.shape.columns())
-            .filter(|column| !self.is_in_reach(row, *column) || withheld(*column))
-            .collect();
-        if away.is_empty() || row.is_formatted() { away } else { (0..row.shape.columns()).collect() }
     }
 
     /// What the log names of blocks that have no other home, in its order.
@@ -157,7 +168,7 @@ impl Shared {
                 let key = (stretch.space, stretch.row_index, stretch.row);
                 let column = usize::from(stretch.column);
                 let range = Range { first: stretch.first, count: stretch.count };
-                let kept = homeless.get(&key).is_some_and(|(_, columns)| columns.contains(&column))
+                let kept = homeless.row_of(&key, column).is_some()
                     || undecided.contains_key(&(stretch.space, stretch.row_index));
                 if kept {
                     named.push(Named { lsn: record.lsn, key, column, range });
@@ -230,7 +241,7 @@ impl Shared {
         let covered = if self.recovering.get() { Covered::Before } else { Covered::ByTheNextFlush };
         let mut saying = Saying::default();
         for (key, stretches) in wanted {
-            let Some((row, columns)) = homeless.get(&key) else { continue };
+            let Some((row, columns)) = homeless.0.get(&key) else { continue };
             saying.guards.push(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
             if row.gone.get() {
                 continue;
@@ -268,7 +279,7 @@ impl Shared {
 fn bytes_to_say(one: &Named, homeless: &Homeless, undecided: &Undecided, said: &Said) -> u64 {
     let (space, index, _) = one.key;
     let undecided = undecided.get(&(space, index));
-    let row = homeless.get(&one.key).filter(|(_, columns)| columns.contains(&one.column)).map(|(row, _)| row);
+    let row = homeless.row_of(&one.key, one.column);
     let mut bytes = 0;
     let mut before: Option<Claim> = None;
     for block in (one.range.first..).take(one.range.count as usize) {

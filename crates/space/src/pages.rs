@@ -13,6 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use dolmen_checksum::crc64;
 
+use crate::carry::Homeless;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::read::is_silence;
@@ -30,8 +31,22 @@ const TABLE_ROWS: usize = 64;
 /// Dirty rows above which tables are written back although the log has room.
 const DIRTY_ROWS_MAX: usize = 512;
 
-/// Pages that were given to their disks, with row and column.
-type Given = Vec<(Rc<Row>, usize, Rc<Page>)>;
+/// What became of the tables of rows in a write-back.
+#[derive(Default)]
+struct Written {
+    /// Pages that were given to their disks, with row and column.
+    given: Vec<(Rc<Row>, usize, Rc<Page>)>,
+    /// Columns with pages that stay in memory.
+    kept_back: Vec<(Rc<Row>, usize)>,
+}
+
+impl Written {
+    fn extend(&mut self, other: Self) {
+        let Self { given, kept_back } = other;
+        self.given.extend(given);
+        self.kept_back.extend(kept_back);
+    }
+}
 
 /// A copy of a page as it was found on a disk.
 struct FoundPage {
@@ -367,24 +382,24 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the tables of rows beside each other; the pages that were given to their disks.
-    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<Given, SpaceError> {
-        let mut written = Given::new();
+    /// Writes the tables of rows beside each other.
+    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<Written, SpaceError> {
+        let mut written = Written::default();
         for together in rows.chunks(TABLE_ROWS) {
             let _turn = self.table_turn.take().await;
             let here = together.iter().filter(|row| !row.gone.get());
-            for given in join_all(here.map(|row| self.write_row_tables(row))).await {
-                written.extend(given?);
+            for of_row in join_all(here.map(|row| self.write_row_tables(row))).await {
+                written.extend(of_row?);
             }
         }
         Ok(written)
     }
 
     /// Writes every dirty page of a row; of a row without tables on its disks, every page and the slabs' headers.
-    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<Given, SpaceError> {
+    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<Written, SpaceError> {
         // Taken in one go: rows that each hold a part and wait for more would wait for each other.
         let _frames = self.frames.take(frames_of_tables(row)).await;
-        let mut written = Given::new();
+        let mut written = Written::default();
         let formatting = !row.is_formatted();
         if formatting {
             for column in 0..row.shape.columns() {
@@ -399,6 +414,7 @@ impl Shared {
             let kept_back = !self.is_in_reach(row, column) || self.is_withheld(row, column, index);
             if kept_back {
                 page.keep_back();
+                written.kept_back.push((Rc::clone(row), column));
                 continue;
             }
             if !page.is_dirty() && !formatting {
@@ -424,7 +440,7 @@ impl Shared {
             if page.is_dirty() {
                 self.note_dirty(row);
             }
-            written.push((Rc::clone(row), column, page));
+            written.given.push((Rc::clone(row), column, page));
         }
         self.finish_writes(&mut writes).await?;
         Ok(written)
@@ -511,8 +527,19 @@ impl Shared {
         if !is_planted(Bug::TableNotFlushed) {
             self.pool.flush_disks().await?;
         }
-        for (row, column, page) in &written {
-            if self.is_held_by(row, *column, &seats) { page.note_durable() } else { page.note_unwritten() }
+        // What became of the pages when they were written decides, and not where their disks are now: one that came back
+        // since does not have them.
+        let mut homeless = Homeless::default();
+        for (row, column) in &written.kept_back {
+            homeless.add(row, *column);
+        }
+        for (row, column, page) in &written.given {
+            if self.is_held_by(row, *column, &seats) {
+                page.note_durable();
+            } else {
+                page.note_unwritten();
+                homeless.add(row, *column);
+            }
         }
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
@@ -520,12 +547,10 @@ impl Shared {
         self.settle_missed_pages(&rows, &seats).await?;
         let unformatted: Vec<_> =
             rows.iter().filter(|row| !row.gone.get() && !row.is_formatted()).cloned().collect();
-        let is_whole = |row: &Rc<Row>| {
-            self.columns_of_log(row).is_empty()
-                && (0..row.shape.columns()).all(|column| self.is_held_by(row, column, &seats))
-        };
-        self.commit_formatted(&unformatted, is_whole).await?;
-        self.carry(&rows, &undecided, below).await
+        self.commit_formatted(&unformatted, |row| !homeless.has(row)).await?;
+        // Tables are believed once a commit says that all of a row's are there; until then none are.
+        homeless.take_all_of(|row| !row.is_formatted());
+        self.carry(&homeless, &undecided, below).await
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.

@@ -16,7 +16,7 @@ use dolmen_pool::{
 use dolmen_sim::{
     BitFlip, CommandKind, DiskIndex, DiskProfile, LatencyModel, Random, Request, SimpleLatency, StateOptions,
 };
-use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, Spaces, UnreadableReason};
+use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
 use harness::{Bench, Lab, check};
 
@@ -350,6 +350,49 @@ fn a_replacement_that_dies_is_replaced() {
             Ok(())
         })
         .unwrap();
+}
+
+/// Scenario: the disk of one of two columns is away when a write-back of tables begins, and comes back at every stage of it.
+/// Then the daemon is killed: what was flushed is there, whether or not the row had tables on its disks before.
+#[test]
+fn a_disk_that_is_back_within_a_write_back_lacks_no_table() {
+    for (offset, has_tables) in (0..50).flat_map(|offset| [(offset, false), (offset, true)]) {
+        let bench = Rc::new(Bench::with_profile(271 + offset, 2, || Slow::WRITES.profile()));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(4), Resiliency::Simple);
+                (spec.row, spec.columns, spec.interleave) = (Some(Bytes::mib(1)), Some(2), Bytes::kib(64));
+                let space = spaces.create(spec).await?;
+                lab.write(&space, 0, 256 * 1024, 1).await?;
+                spaces.flush().await?;
+                if has_tables {
+                    spaces.pool().checkpoint().await?;
+                    lab.write(&space, 256 * 1024, 256 * 1024, 1).await?;
+                    spaces.flush().await?;
+                }
+                spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+                let (device, back) = (outside.disks[0].attach(&outside.world), Rc::clone(&spaces));
+                lab.seams.spawner.spawn("back", Box::pin(async move { drop(back.rejoin(device).await) }));
+                pause(&lab, 10 * offset).await;
+                spaces.pool().checkpoint().await?;
+                std::mem::forget((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        bench.world.kill();
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            lab.expect(&space, 0, if has_tables { 512 } else { 256 } * 1024, 1).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| {
+            panic!("written back after {} ms, tables {has_tables}: {error}", 10 * offset)
+        });
+    }
 }
 
 /// Scenario: a disk of three comes back and is resynced, which records blocks once more that nobody writes over; the daemon is
