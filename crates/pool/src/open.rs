@@ -454,7 +454,6 @@ impl Opening<'_> {
             told_small: RefCell::default(),
             table_owner: RefCell::new(None),
             state: RefCell::new(state),
-            log_rests: Cell::new(true),
             log_flushed: Cell::default(),
             turn_number: Cell::new(0),
             changed: Notify::new(),

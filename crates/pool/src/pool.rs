@@ -151,8 +151,6 @@ pub struct Pool {
     pub(crate) told_small: RefCell<Vec<DiskSlot>>,
     pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
     pub(crate) state: RefCell<PoolState>,
-    /// Whether a record that nobody needed durable was given to the log since its voters were last flushed.
-    pub(crate) log_rests: Cell<bool>,
     /// The last batch that may have been in the voters' caches when they were last flushed.
     pub(crate) log_flushed: Cell<Option<Lsn>>,
     pub(crate) turn_number: Cell<u64>,
@@ -431,9 +429,6 @@ impl Pool {
     /// When the pool cannot be written.
     pub async fn append_blocks(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
         let log = self.writable_log()?;
-        if matches!(wait, Wait::Written) {
-            self.log_rests.set(true);
-        }
         let result = log.append(RECORD_BLOCKS, &[body], Class::Reserved, wait).await;
         self.ring_if_filling(log);
         result.map_err(|error| self.log_failed(error))
@@ -482,8 +477,7 @@ impl Pool {
         }
         // What is complete now, and not what was asked for: a flush covers no batch that is still under way.
         let cached = Some(log.last_cached());
-        let has_grown = self.log_flushed.replace(cached) != cached;
-        if self.log_rests.replace(false) || has_grown {
+        if self.log_flushed.replace(cached) != cached {
             let voters = self.voters();
             disks.iter().filter(|disk| voters.contains(&disk.id())).for_each(|disk| disk.note_other_write());
         }
