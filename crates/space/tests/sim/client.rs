@@ -269,6 +269,8 @@ pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
         }
         Err(SpaceError::TooFewDisks { .. } | SpaceError::Size { .. } | SpaceError::Request(_)) => Ok(()),
         Err(SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })) => Ok(()),
+        // A file system below is full: then there is no such space.
+        Err(SpaceError::NoSpaceBelow { .. }) if life.spaces.find(name.as_str()).is_err() => Ok(()),
         Err(error) => Err(format!("making {name}: {}", in_one_line(&error))),
     }
 }
