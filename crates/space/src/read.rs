@@ -356,7 +356,7 @@ impl Space {
     }
 
     /// Notes what has come of a block, for people to read.
-    fn note(&self, row: &Row, row_block: u32, kind: IncidentKind) {
+    pub(crate) fn note(&self, row: &Row, row_block: u32, kind: IncidentKind) {
         let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
         self.shared.note_incident(Incident { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::Durability;
+use dolmen_block_io::{DeviceError, Durability};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
@@ -13,11 +13,17 @@ use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
 use crate::row::{Row, SLABS_MAX, Slab};
-use crate::shared::{Shared, place_in_page};
+use crate::shared::{IncidentKind, Shared, place_in_page};
 use crate::space::Space;
 
 /// Blocks that are copied or verified at once: a frame of 64 KiB.
 pub(crate) const RUN_BLOCKS: u32 = 16;
+
+/// Blocks of a slab that are given up at once because the only copy of them cannot be read, at most: sectors have gone bad.
+/// Where there are more, the disk or the way to it has a fault that may pass, and the slab waits.
+const UNREADABLE_MAX: usize = 256;
+/// The same in blocks of the slab: one of so many.
+const UNREADABLE_SHARE: usize = 16;
 
 /// What a resync did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,44 +79,12 @@ impl Space {
                 continue;
             };
             let seating = disk.seating();
-            self.refill_slab(&row, column, &slab, result).await?;
+            Refill { space: self, row: &row, column, slab: &slab, result, unreadable: Vec::new() }
+                .all()
+                .await?;
             slabs.push(RefilledSlab { column, slab, seating });
         }
         Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
-    }
-
-    async fn refill_slab(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        slab: &Slab,
-        result: &mut Resynced,
-    ) -> Result<(), SpaceError> {
-        // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
-        self.shared.tickets.wait_below(self.shared.tickets.next()).await;
-        let now = self.shared.pool.epoch().number;
-        let since = slab.stale.unwrap_or_default();
-        let mut run = Range { first: 0, count: 0 };
-        for block in 0..row.shape.column_blocks(column) {
-            let (index, entry) = place_in_page(block);
-            let page = self.shared.page(row, column, index).await?;
-            let stamp = page.stamp(entry);
-            let skipped =
-                is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
-            let missed =
-                matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped;
-            if !missed || run.count == RUN_BLOCKS {
-                self.resync_run(row, column, run, slab, result).await?;
-                run = Range { first: block, count: 0 };
-            }
-            if missed {
-                run = if run.count == 0 { Range { first: block, count: 1 } } else { run };
-                run.count = block - run.first + 1;
-            }
-        }
-        self.resync_run(row, column, run, slab, result).await?;
-        self.pair_slots(row, column, slab).await?;
-        self.announce_pages(row, column).await
     }
 
     /// Gives the slab its tables as they are on the other copies. The next generation goes to the other slot, so that both
@@ -153,35 +127,6 @@ impl Space {
         for first in firsts {
             self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
         }
-        Ok(())
-    }
-
-    /// Copies blocks that follow each other, under their lock, from one verified copy; block by block where that fails.
-    async fn resync_run(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        run: Range,
-        slab: &Slab,
-        result: &mut Resynced,
-    ) -> Result<(), SpaceError> {
-        if run.count == 0 {
-            return Ok(());
-        }
-        let _guard = row.locks.lock(hull(row, column, run)).await;
-        if row.gone.get() {
-            return Ok(());
-        }
-        let whole = self.read_verified(row, column, run).await?;
-        let Some(content) = whole else {
-            for block in run.first..run.first + run.count {
-                self.resync_block(row, column, block, slab, result).await?;
-            }
-            return Ok(());
-        };
-        self.write_to_slab(slab, u64::from(run.first) * BLOCK_BYTES, content).await?;
-        result.blocks += u64::from(run.count);
-        self.shared.count(|counters| counters.resynced_blocks += u64::from(run.count));
         Ok(())
     }
 
@@ -245,35 +190,6 @@ impl Space {
                 self.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?;
             }
         }
-        Ok(())
-    }
-
-    /// Copies one block from whichever copy verifies. The caller holds its lock.
-    async fn resync_block(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        block: u32,
-        slab: &Slab,
-        result: &mut Resynced,
-    ) -> Result<(), SpaceError> {
-        let row_block = row.shape.row_block(column, block);
-        let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-        match self.read_block_locked(row, row_block, &mut buffer).await {
-            Ok(()) => {}
-            // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
-            Err(SpaceError::Unreadable {
-                why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
-                ..
-            }) => {
-                result.lost_blocks += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        }
-        self.write_to_slab(slab, u64::from(block) * BLOCK_BYTES, buffer.freeze()).await?;
-        result.blocks += 1;
-        self.shared.count(|counters| counters.resynced_blocks += 1);
         Ok(())
     }
 
@@ -389,6 +305,107 @@ impl Space {
             row.adopt(record);
         }
         Ok(!left)
+    }
+}
+
+/// A slab that is being given what it misses.
+struct Refill<'a> {
+    space: &'a Space,
+    row: &'a Rc<Row>,
+    column: usize,
+    slab: &'a Slab,
+    result: &'a mut Resynced,
+    /// Blocks that are given up, by their place in the row, if there are not too many.
+    unreadable: Vec<u32>,
+}
+
+impl Refill<'_> {
+    async fn all(mut self) -> Result<(), SpaceError> {
+        let shared = &self.space.shared;
+        // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
+        shared.tickets.wait_below(shared.tickets.next()).await;
+        let now = shared.pool.epoch().number;
+        let since = self.slab.stale.unwrap_or_default();
+        let mut run = Range { first: 0, count: 0 };
+        for block in 0..self.row.shape.column_blocks(self.column) {
+            let (index, entry) = place_in_page(block);
+            let page = shared.page(self.row, self.column, index).await?;
+            let stamp = page.stamp(entry);
+            let skipped =
+                is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
+            let missed =
+                matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped;
+            if !missed || run.count == RUN_BLOCKS {
+                self.run(run).await?;
+                run = Range { first: block, count: 0 };
+            }
+            if missed {
+                run = if run.count == 0 { Range { first: block, count: 1 } } else { run };
+                run.count = block - run.first + 1;
+            }
+        }
+        self.run(run).await?;
+        self.result.lost_blocks += self.unreadable.len() as u64;
+        self.unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
+        self.space.pair_slots(self.row, self.column, self.slab).await?;
+        self.space.announce_pages(self.row, self.column).await
+    }
+
+    /// Copies blocks that follow each other, under their lock, from one verified copy; block by block where that fails.
+    async fn run(&mut self, run: Range) -> Result<(), SpaceError> {
+        if run.count == 0 {
+            return Ok(());
+        }
+        let Self { space, row, column, .. } = *self;
+        let _guard = row.locks.lock(hull(row, column, run)).await;
+        if row.gone.get() {
+            return Ok(());
+        }
+        let whole = space.read_verified(row, column, run).await?;
+        let Some(content) = whole else {
+            for block in run.first..run.first + run.count {
+                self.block(block).await?;
+            }
+            return Ok(());
+        };
+        self.give(run, content).await
+    }
+
+    /// Copies one block from whichever copy verifies. The caller holds its lock.
+    async fn block(&mut self, block: u32) -> Result<(), SpaceError> {
+        let Self { space, row, column, .. } = *self;
+        let row_block = row.shape.row_block(column, block);
+        let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
+        match space.read_block_locked(row, row_block, &mut buffer).await {
+            Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,
+            // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
+            Err(SpaceError::Unreadable {
+                why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
+                ..
+            }) => {
+                self.result.lost_blocks += 1;
+                Ok(())
+            }
+            Err(SpaceError::Unreadable {
+                why: UnreadableReason::Device(DeviceError::Medium { .. }), ..
+            }) if self.may_give_up() => {
+                self.unreadable.push(row_block);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn may_give_up(&self) -> bool {
+        let blocks = self.row.shape.column_blocks(self.column) as usize;
+        self.unreadable.len() < (blocks / UNREADABLE_SHARE).clamp(1, UNREADABLE_MAX)
+    }
+
+    async fn give(&mut self, run: Range, content: dolmen_buffer::Shared) -> Result<(), SpaceError> {
+        self.space.write_to_slab(self.slab, u64::from(run.first) * BLOCK_BYTES, content).await?;
+        self.result.blocks += u64::from(run.count);
+        self.space.shared.count(|counters| counters.resynced_blocks += u64::from(run.count));
+        Ok(())
     }
 }
 

@@ -108,6 +108,40 @@ fn a_disk_that_was_away_over_a_restart_is_resynced() {
         .unwrap();
 }
 
+/// A disk with bad sectors is replaced where nothing else has what is on them: the replacement ends, those blocks are known as
+/// lost, and everything else is there. Where a disk can read next to nothing, the replacement waits, and nothing is given up.
+#[test]
+fn bad_sectors_keep_no_replacement_waiting() {
+    for (bad, ends) in [(3, true), (30, false)] {
+        let bench = Rc::new(Bench::new(77, 1, Bytes::mib(96)));
+        let spare = bench.world.add_disk("spare", harness::file(Bytes::mib(96)));
+        let (device, inside) = (spare.attach(&bench.world), Rc::clone(&bench));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
+                for row in 0..2 {
+                    lab.write(&space, row << 20, 1 << 20, 1).await?;
+                }
+                spaces.flush().await?;
+                for at in harness::places_of(&inside.disks[0], 0..bad, 1) {
+                    inside.disks[0].make_unreadable(at);
+                }
+                let old = spaces.pool().find_disk("disk0")?;
+                spaces.replace(&old, device, &[], &Progress::default()).await?;
+                assert_eq!(spaces.pool().replacements().is_empty(), ends, "{bad} bad sectors");
+                assert_eq!(spaces.incidents().len() as u64, if ends { bad } else { 0 });
+                for block in 0..512 {
+                    let found = lab.expect(&space, block << 12, 4096, 1).await;
+                    assert_eq!(found.is_ok(), block >= bad, "block {block}: {found:?}");
+                }
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
 /// A disk is replaced by a larger one while it is there, and another after it has vanished: everything is on the new
 /// ones afterwards, the old ones are no members any more.
 #[test]
