@@ -14,7 +14,8 @@ use dolmen_pool::{
     Arbiter, ArbiterError, CreateOptions, ExcludeReason, LocalFuture, MemoryArbiter, PoolState,
 };
 use dolmen_sim::{
-    BitFlip, CommandKind, DiskIndex, DiskProfile, LatencyModel, Random, Request, SimpleLatency, StateOptions,
+    BitFlip, CommandKind, Cut, DiskIndex, DiskProfile, LatencyModel, Random, Recorder, Request,
+    SimpleLatency, StateOptions,
 };
 use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
@@ -58,6 +59,33 @@ fn text(error: impl ToString) -> String {
 
 async fn pause(lab: &Lab, millis: u64) {
     sleep(lab.seams.clock.as_ref(), Duration::from_millis(millis)).await;
+}
+
+/// Power that fails while a pool is in use, and what that leaves on the disks.
+struct PowerCut {
+    recorder: Rc<Recorder>,
+    at: Cell<Option<Cut>>,
+}
+
+impl PowerCut {
+    fn of(bench: &Bench) -> Rc<Self> {
+        Rc::new(Self { recorder: Rc::new(bench.world.record()), at: Cell::new(None) })
+    }
+
+    /// Power fails now.
+    fn now(&self) {
+        self.at.set(Some(self.recorder.now()));
+    }
+
+    /// What is left, with a bit flipped in it or not, for whoever opens it next.
+    fn left(&self, bench: &Bench, flip: Option<BitFlip>) -> Bench {
+        let options = StateOptions { flip, ..StateOptions::default() };
+        let state = self.recorder.states(self.at.get().unwrap(), &options).next().unwrap();
+        let left = state.reopen(1);
+        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+        let disks = left.disks.into_iter().flatten().collect();
+        Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) }
+    }
 }
 
 async fn beside(tasks: Vec<Task<'_>>) -> Result<(), String> {
@@ -470,9 +498,8 @@ fn a_rotten_block_that_the_log_names_may_be_good_on_a_disk_that_is_away() {
 fn a_flush_covers_what_came_late_to_the_log() {
     for offset in 0..12 {
         let bench = Bench::with_profile(611, 1, || Slow::WRITES.profile());
-        let recorder = Rc::new(bench.world.record());
-        let acked = Rc::new(Cell::new(None));
-        let (tape, told) = (Rc::clone(&recorder), Rc::clone(&acked));
+        let cut = PowerCut::of(&bench);
+        let acked = Rc::clone(&cut);
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -486,7 +513,7 @@ fn a_flush_covers_what_came_late_to_the_log() {
                 let promised = async {
                     write(12, 3).await?;
                     spaces.flush().await.map_err(text)?;
-                    told.set(Some(tape.now()));
+                    acked.now();
                     Ok(())
                 };
                 let checkpoint = async {
@@ -508,13 +535,7 @@ fn a_flush_covers_what_came_late_to_the_log() {
         let rotten = harness::places_of(&bench.disks[0], 12..13, 1);
         assert_eq!(rotten.len(), 1, "the block is once on the disk");
         let flip = BitFlip { disk: DiskIndex(0), at: rotten[0] + 77, bit: 3 };
-        let options = StateOptions { flip: Some(flip), ..StateOptions::default() };
-        let state = recorder.states(acked.get().unwrap(), &options).next().unwrap();
-        let left = state.reopen(1);
-        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
-        let disks = left.disks.into_iter().flatten().collect();
-        let found = Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) };
-        let judged = found.run(async |lab| {
+        let judged = cut.left(&bench, Some(flip)).run(async |lab| {
             let spaces = lab.open().await?;
             match spaces.find("data")?.read(12 * 4096, 4096).await {
                 Ok(_) => Err("promised, rotten, and read".into()),
@@ -532,9 +553,8 @@ fn a_flush_covers_what_came_late_to_the_log() {
 fn a_flush_covers_a_record_that_was_under_way_in_the_flush_before() {
     for offset in 0..40 {
         let bench = Bench::with_profile(613, 2, || Slow::WRITES.profile());
-        let recorder = Rc::new(bench.world.record());
-        let acked = Rc::new(Cell::new(None));
-        let (tape, told) = (Rc::clone(&recorder), Rc::clone(&acked));
+        let cut = PowerCut::of(&bench);
+        let acked = Rc::clone(&cut);
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -551,7 +571,7 @@ fn a_flush_covers_a_record_that_was_under_way_in_the_flush_before() {
                     pause(&lab, offset).await;
                     space.discard(4096, 4096).await.map_err(text)?;
                     spaces.flush().await.map_err(text)?;
-                    told.set(Some(tape.now()));
+                    acked.now();
                     Ok(())
                 };
                 let third = async {
@@ -563,12 +583,7 @@ fn a_flush_covers_a_record_that_was_under_way_in_the_flush_before() {
                 Ok(())
             })
             .unwrap();
-        let state = recorder.states(acked.get().unwrap(), &StateOptions::default()).next().unwrap();
-        let left = state.reopen(1);
-        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
-        let disks = left.disks.into_iter().flatten().collect();
-        let found = Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) };
-        let judged = found.run(async |lab| {
+        let judged = cut.left(&bench, None).run(async |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 0, 4096, 1).await?;
