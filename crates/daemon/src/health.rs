@@ -9,7 +9,6 @@ use dolmen_units::Bytes;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::plan::usable_for;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
@@ -77,7 +76,7 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
 fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
     let (spec, pool) = (space.spec(), open.name());
     let unclaimed = spec.size.0.saturating_sub(space.claimed().0);
-    let usable = usable_for(&open.offers(), &spec);
+    let usable = open.room_for(&spec);
     if unclaimed == 0 || usable.0 >= unclaimed || open.spaces.pool().state() != PoolState::Writable {
         return None;
     }

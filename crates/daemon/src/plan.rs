@@ -67,8 +67,28 @@ impl OpenPool {
     pub(crate) fn lacks_disks_for(&self, space: &Space) -> bool {
         let is_absent = self.spaces.pool().disks().iter().any(|disk| !disk.is_present());
         let emptied = |offer: Offer| Offer { free_grains: u64::from(u32::MAX), ..offer };
-        let offers: Vec<Offer> = self.offers().into_iter().map(emptied).collect();
-        is_absent && usable_for(&offers, &space.spec()).0 == 0
+        is_absent && self.room_with(&space.spec(), emptied).0 == 0
+    }
+
+    /// What a space can take still: in rows with all of their copies on disks that are here or, where there is no place for
+    /// those, with some on absent disks.
+    pub(crate) fn room_for(&self, spec: &SpaceSpec) -> Bytes {
+        self.room_with(spec, |offer| offer)
+    }
+
+    fn room_with(&self, spec: &SpaceSpec, offered: impl Fn(Offer) -> Offer + Copy) -> Bytes {
+        let pool = self.spaces.pool();
+        let here: Vec<Offer> = self.offers().into_iter().map(offered).collect();
+        let whole = usable_for(&here, spec);
+        let Resiliency::Mirror { copies } = spec.resiliency else { return whole };
+        if whole.0 > 0 {
+            return whole;
+        }
+        let with = |resiliency| usable_for(&here, &SpaceSpec { resiliency, ..spec.clone() });
+        let fewer = (2..copies).map(|copies| with(Resiliency::Mirror { copies })).max();
+        let with_absent = pool.offers_with_absent(Purpose::Claim).into_iter().map(offered);
+        let all = usable_for(&with_absent.collect::<Vec<Offer>>(), spec);
+        all.min(fewer.unwrap_or_default().max(with(Resiliency::Simple)))
     }
 
     /// A plan that leaves the room as it is.

@@ -5,13 +5,12 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Permit;
 use dolmen_journal::{Class, Wait};
-use dolmen_placement::{Offer, Placement, Placer, Request};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_store::Key;
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Lsn};
+use dolmen_units::{Bytes, DiskSlot, Lsn};
 
 use crate::error::PoolError;
-use crate::free::{Edit, RUNS_MAX, Run};
+use crate::free::{Edit, Run};
 use crate::pool::{Pool, RECORD_META};
 
 /// Bytes of one change in the log, at most.
@@ -40,10 +39,10 @@ pub struct Claim {
 /// A change that is being put together. Dropped without [`commit`](Self::commit), it leaves no trace. Changes are made
 /// one at a time: whoever holds one keeps others waiting.
 pub struct Change<'a> {
-    pool: &'a Rc<Pool>,
-    purpose: Purpose,
+    pub(crate) pool: &'a Rc<Pool>,
+    pub(crate) purpose: Purpose,
     edits: BTreeMap<Key, Option<Vec<u8>>>,
-    taken: Vec<(DiskSlot, Run)>,
+    pub(crate) taken: Vec<(DiskSlot, Run)>,
     given: Vec<(DiskSlot, Run)>,
     done: bool,
     _turn: Permit<'a>,
@@ -113,74 +112,6 @@ impl Change<'_> {
         let after = before.saturating_add_signed(difference);
         self.put(key, after.to_le_bytes().to_vec());
         Ok(after)
-    }
-
-    /// Chooses disks for a row and takes their grains. `slab_grains` tells how many grains a slab of so many bytes needs;
-    /// `own` tells how many rows of the space lie on a disk already, which matters for `span`.
-    ///
-    /// # Errors
-    /// [`PoolError::NoSpace`], and nothing is taken.
-    pub fn place(
-        &mut self,
-        request: &Request,
-        slab_grains: impl Fn(Bytes) -> u64,
-        own: impl Fn(DiskSlot) -> u64,
-    ) -> Result<(Placement, Vec<Claim>), PoolError> {
-        let turn = self.pool.turn_number.get();
-        self.pool.turn_number.set(turn + 1);
-        // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
-        let mut left_out: Vec<DiskSlot> = Vec::new();
-        loop {
-            let offers = self.offers(&left_out, &own);
-            let placer = Placer::new(*request, &slab_grains);
-            let placement = placer.place(&offers, turn);
-            let placement =
-                placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
-            let mut claims = Vec::with_capacity(placement.slabs.len());
-            for slab in &placement.slabs {
-                match self.take(slab.slot, slab.grains) {
-                    Ok(claim) => claims.push(claim),
-                    Err(_) => {
-                        left_out.push(slab.slot);
-                        break;
-                    }
-                }
-            }
-            if claims.len() == placement.slabs.len() {
-                return Ok((placement, claims));
-            }
-            for claim in claims {
-                self.untake(&claim);
-            }
-        }
-    }
-
-    fn offers(&self, left_out: &[DiskSlot], own: &impl Fn(DiskSlot) -> u64) -> Vec<Offer> {
-        let mut offers = self.pool.offers(self.purpose);
-        offers.retain(|offer| !left_out.contains(&offer.slot));
-        offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
-        offers
-    }
-
-    /// Takes grains of one disk.
-    ///
-    /// # Errors
-    /// [`PoolError::Fragmented`] when up to [`RUNS_MAX`] runs do not hold as many.
-    pub fn take(&mut self, slot: DiskSlot, grains: u64) -> Result<Claim, PoolError> {
-        let runs = self.pool.free.borrow_mut().get_mut(&slot).and_then(|map| map.take(grains));
-        let runs = runs.ok_or(PoolError::Fragmented {
-            name: self.pool.name.clone(),
-            slot,
-            wanted: Bytes(grains * GRAIN_BYTES),
-            runs_max: RUNS_MAX,
-        })?;
-        self.taken.extend(runs.iter().map(|run| (slot, *run)));
-        Ok(Claim { slot, runs })
-    }
-
-    fn untake(&mut self, claim: &Claim) {
-        self.taken.retain(|(slot, run)| *slot != claim.slot || !claim.runs.contains(run));
-        give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));
     }
 
     /// Gives grains back. They can be taken again once the change is durable.
@@ -318,7 +249,7 @@ impl Pool {
     }
 }
 
-fn give(pool: &Pool, runs: impl Iterator<Item = (DiskSlot, Run)>) {
+pub(crate) fn give(pool: &Pool, runs: impl Iterator<Item = (DiskSlot, Run)>) {
     let mut free = pool.free.borrow_mut();
     for (slot, run) in runs {
         // Grains of a disk that was forgotten belong to nobody.

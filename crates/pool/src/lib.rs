@@ -17,6 +17,7 @@
 mod arbiter;
 mod change;
 mod checkpoint;
+mod claim;
 mod create;
 mod discover;
 mod disk;

@@ -10,13 +10,12 @@ use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
-use dolmen_placement::{DomainId, Offer, Standing};
+use dolmen_placement::DomainId;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Key, Store};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
 
 use crate::arbiter::Arbiter;
-use crate::change::Purpose;
 use crate::checkpoint::TableOwner;
 use crate::disk::{Disk, DiskState};
 use crate::error::PoolError;
@@ -267,21 +266,6 @@ impl Pool {
     /// Grains that ordinary claims leave on a disk.
     pub(crate) fn reserve_of(&self, disk: &Disk) -> u64 {
         RESERVE_GRAINS.min(disk.data_bytes().0 / GRAIN_BYTES / 16)
-    }
-
-    /// What each disk that takes new slabs has to offer.
-    #[must_use]
-    pub fn offers(&self, purpose: Purpose) -> Vec<Offer> {
-        let free = self.free.borrow();
-        let offer = |disk: &Rc<Disk>| Offer {
-            slot: disk.slot(),
-            domain: domain_of(&disk.member()),
-            free_grains: free.get(&disk.slot()).map_or(0, FreeMap::total),
-            reserve_grains: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
-            standing: Standing::Claimable,
-            space_rows: 0,
-        };
-        self.claimable().iter().map(offer).collect()
     }
 
     /// Free runs of a disk, in order of address.

@@ -79,12 +79,36 @@ impl Space {
                 continue;
             };
             let seating = disk.seating();
+            if slab.stale == Some(Epoch(0)) && !self.make_table_room(&row, column, &slab).await? {
+                result.waiting += 1;
+                continue;
+            }
             Refill { space: self, row: &row, column, slab: &slab, result, unreadable: Vec::new() }
                 .all()
                 .await?;
             slabs.push(RefilledSlab { column, slab, seating });
         }
         Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
+    }
+
+    /// Takes the room for the tables of a slab that was claimed while its disk was absent; whether there is any.
+    async fn make_table_room(&self, row: &Rc<Row>, column: usize, slab: &Slab) -> Result<bool, SpaceError> {
+        // What a write-back has put there goes, and comes again before the slab is trusted.
+        let _turn = self.shared.table_turn.take().await;
+        if row.gone.get() {
+            return Ok(true);
+        }
+        match self.take_table_room(&row.shape, &[(column, slab.clone())]).await {
+            Ok(failed) if failed.is_empty() => Ok(true),
+            Ok(failed) => {
+                for slot in failed {
+                    self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+                }
+                Ok(false)
+            }
+            Err(SpaceError::NoSpaceBelow { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives the slab its tables as they are on the other copies. The next generation goes to the other slot, so that both

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::Turn;
 use dolmen_placement::Request;
 use dolmen_pool::{Claim, ExcludeReason, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, RowId, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
@@ -219,7 +219,12 @@ impl Space {
         let shape = Shape::new(Bytes(self.row_bytes), interleave, placement.columns);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
         let placed = placement.slabs.iter().zip(&claims).map(|(slab, claim)| {
-            let new = Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None };
+            let mut new = Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None };
+            // One that is absent misses all that will be written.
+            if new.present(&self.shared.pool).is_none() {
+                new.stale = Some(Epoch(0));
+                change.put(keys::stale(new.disk, self.id, index), Vec::new());
+            }
             (slab.column as usize, new)
         });
         let slabs: Vec<(usize, Slab)> = placed.collect();

@@ -336,6 +336,10 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
     pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
+        // A claim that began while a disk was absent may have left it a stale slab.
+        for space in self.list() {
+            space.claims_end().await;
+        }
         let rows = self.stale_rows().await?;
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();

@@ -1,0 +1,245 @@
+//! Which disks a row gets, and which of their grains.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_disk::MemberState;
+use dolmen_placement::{
+    Code, DomainId, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width,
+};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+
+use crate::change::{Change, Claim, Purpose, give};
+use crate::disk::Disk;
+use crate::error::PoolError;
+use crate::free::{FreeMap, RUNS_MAX};
+use crate::pool::{Pool, domain_of};
+
+/// A row's slabs and, in the same order, their grains.
+type Placed = (Placement, Vec<Claim>);
+
+impl Change<'_> {
+    /// Chooses disks for a row and takes their grains: of absent disks as well, where those that are here do not do for all
+    /// copies (docs/design/0002). Every column has a slab that is here. `slab_grains` tells how many grains a slab of so many
+    /// bytes needs; `own` tells how many rows of the space lie on a disk already, which matters for `span`.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSpace`], and nothing is taken.
+    pub fn place(
+        &mut self,
+        request: &Request,
+        slab_grains: impl Fn(Bytes) -> u64,
+        own: impl Fn(DiskSlot) -> u64,
+    ) -> Result<Placed, PoolError> {
+        let turn = self.pool.turn_number.get();
+        self.pool.turn_number.set(turn + 1);
+        let lacks_domains = self.lacks_domains(request.resiliency());
+        // Fault domains that are absent come back, and a row with all copies in one would stay so.
+        if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_grains, turn) {
+            return Ok(placed);
+        }
+        match self.place_here(&Placer::new(*request, &slab_grains), &own, turn) {
+            Err(refused @ PoolError::NoSpace { .. }) if !lacks_domains => {
+                self.place_degraded(request, &slab_grains, turn).ok_or(refused)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the members have fault domains enough to keep the copies of a column apart by them, and those here do not.
+    fn lacks_domains(&self, resiliency: Resiliency) -> bool {
+        let Resiliency::Striped { copies } = resiliency else { return false };
+        self.keeps_domains_apart(copies) && self.pool.domains(|disk| disk.is_present()) < copies
+    }
+
+    fn keeps_domains_apart(&self, copies: u32) -> bool {
+        self.pool.domains(|_| true) >= copies
+    }
+
+    /// A row on disks that are here.
+    fn place_here(
+        &mut self,
+        placer: &Placer,
+        own: &impl Fn(DiskSlot) -> u64,
+        turn: u64,
+    ) -> Result<Placed, PoolError> {
+        // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
+        let mut left_out: Vec<DiskSlot> = Vec::new();
+        loop {
+            let mut offers = self.pool.offers(self.purpose);
+            offers.retain(|offer| !left_out.contains(&offer.slot));
+            offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
+            let placement = placer.place(&offers, turn);
+            let placement =
+                placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
+            let mut claims = Vec::with_capacity(placement.slabs.len());
+            for slab in &placement.slabs {
+                match self.take(slab.slot, slab.grains) {
+                    Ok(claim) => claims.push(claim),
+                    Err(_) => {
+                        left_out.push(slab.slot);
+                        break;
+                    }
+                }
+            }
+            if claims.len() == placement.slabs.len() {
+                return Ok((placement, claims));
+            }
+            self.untake_all(&claims);
+        }
+    }
+
+    /// A row with as many copies here as possible, and the others on members that are absent.
+    fn place_degraded(
+        &mut self,
+        request: &Request,
+        slab_grains: &impl Fn(Bytes) -> u64,
+        turn: u64,
+    ) -> Option<Placed> {
+        let Resiliency::Striped { copies } = request.resiliency() else { return None };
+        if !self.pool.disks().iter().any(|disk| is_active(disk) && !disk.is_present()) {
+            return None;
+        }
+        // As wide as can be, or else as narrow: that one fits wherever any does.
+        let narrow = Width::Columns(1);
+        let widths = [Some(request.width()), (request.width() == Width::Auto).then_some(narrow)];
+        let domains = self.pool.domains(|disk| disk.is_present());
+        let here_max = if self.keeps_domains_apart(copies) { domains.min(copies - 1) } else { copies - 1 };
+        for here in (1..=here_max).rev() {
+            for width in widths.into_iter().flatten() {
+                let striped = Resiliency::Striped { copies: here };
+                let fewer = Request::new(striped, width, request.row(), request.interleave()).ok()?;
+                let placed = self.place_here(&Placer::new(fewer, slab_grains), &|_| 0, turn);
+                let Ok((placement, claims)) = placed else { continue };
+                match self.take_further(&placement.slabs, here, copies) {
+                    Some(further) => return Some(with_further((placement, claims), further, copies)),
+                    None => self.untake_all(&claims),
+                }
+            }
+        }
+        None
+    }
+
+    /// Slabs for the copies that the columns of a row have not, on disks that are here or absent.
+    fn take_further(
+        &mut self,
+        placed: &[SlabPlace],
+        here: u32,
+        copies: u32,
+    ) -> Option<Vec<(SlabPlace, Claim)>> {
+        let domains = self.keeps_domains_apart(copies);
+        let mut used: BTreeSet<DiskSlot> = placed.iter().map(|slab| slab.slot).collect();
+        let mut taken: Vec<(SlabPlace, Claim)> = Vec::new();
+        for column in placed.chunk_by(|one, next| one.column == next.column) {
+            let Some(first) = column.first() else { continue };
+            let mut of_column: Vec<DiskSlot> = column.iter().map(|slab| slab.slot).collect();
+            for copy in here..copies {
+                let Some(claim) = self.take_beside(&of_column, first.grains, &used, domains) else {
+                    let claims: Vec<Claim> = taken.into_iter().map(|(_, claim)| claim).collect();
+                    self.untake_all(&claims);
+                    return None;
+                };
+                of_column.push(claim.slot);
+                used.insert(claim.slot);
+                taken.push((SlabPlace { slot: claim.slot, copy, ..*first }, claim));
+            }
+        }
+        Some(taken)
+    }
+
+    /// Grains of one more disk for a column: one that is here if possible, and that the row does not use yet.
+    fn take_beside(
+        &mut self,
+        of_column: &[DiskSlot],
+        grains: u64,
+        used: &BTreeSet<DiskSlot>,
+        domains_apart: bool,
+    ) -> Option<Claim> {
+        let domain = |slot: DiskSlot| self.pool.disk(slot).map(|disk| domain_of(&disk.member()));
+        let others: Vec<Option<DomainId>> = of_column.iter().map(|slot| domain(*slot)).collect();
+        let is_apart = |offer: &Offer| !domains_apart || !others.contains(&Some(offer.domain));
+        let mut fit: Vec<(bool, bool, u64, DiskSlot)> = self
+            .pool
+            .offers_of(is_active, self.purpose)
+            .into_iter()
+            .filter(|offer| !of_column.contains(&offer.slot) && is_apart(offer))
+            .filter(|offer| offer.claimable_grains() >= grains)
+            .map(|offer| {
+                let is_here = self.pool.disk(offer.slot).is_some_and(|disk| disk.is_present());
+                (is_here, !used.contains(&offer.slot), offer.claimable_grains(), offer.slot)
+            })
+            .collect();
+        fit.sort_unstable();
+        fit.into_iter().rev().find_map(|(.., slot)| self.take(slot, grains).ok())
+    }
+
+    /// Takes grains of one disk.
+    ///
+    /// # Errors
+    /// [`PoolError::Fragmented`] when up to [`RUNS_MAX`] runs do not hold as many.
+    pub fn take(&mut self, slot: DiskSlot, grains: u64) -> Result<Claim, PoolError> {
+        let runs = self.pool.free.borrow_mut().get_mut(&slot).and_then(|map| map.take(grains));
+        let runs = runs.ok_or(PoolError::Fragmented {
+            name: self.pool.name.clone(),
+            slot,
+            wanted: Bytes(grains * GRAIN_BYTES),
+            runs_max: RUNS_MAX,
+        })?;
+        self.taken.extend(runs.iter().map(|run| (slot, *run)));
+        Ok(Claim { slot, runs })
+    }
+
+    fn untake_all(&mut self, claims: &[Claim]) {
+        for claim in claims {
+            self.taken.retain(|(slot, run)| *slot != claim.slot || !claim.runs.contains(run));
+            give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));
+        }
+    }
+}
+
+/// A row with further slabs, in the order of columns, and of copies within each.
+fn with_further((placement, claims): Placed, further: Vec<(SlabPlace, Claim)>, copies: u32) -> Placed {
+    let mut all: Vec<(SlabPlace, Claim)> = placement.slabs.into_iter().zip(claims).chain(further).collect();
+    all.sort_by_key(|(slab, _)| (slab.column, slab.copy));
+    let (slabs, claims) = all.into_iter().unzip();
+    (Placement { code: Code::Striped { copies }, columns: placement.columns, slabs }, claims)
+}
+
+/// Whether a member takes new slabs, if it is here.
+fn is_active(disk: &Rc<Disk>) -> bool {
+    disk.member().state == MemberState::Active
+}
+
+impl Pool {
+    /// What each disk that takes new slabs has to offer.
+    #[must_use]
+    pub fn offers(&self, purpose: Purpose) -> Vec<Offer> {
+        self.offers_of(|disk| is_active(disk) && disk.is_present(), purpose)
+    }
+
+    /// The same, absent disks included: what a row with copies may have on them, as long as it has one here.
+    #[must_use]
+    pub fn offers_with_absent(&self, purpose: Purpose) -> Vec<Offer> {
+        self.offers_of(is_active, purpose)
+    }
+
+    /// Fault domains of the members that take new slabs, if they are here, and that `is_meant` means.
+    fn domains(&self, is_meant: impl Fn(&Disk) -> bool) -> u32 {
+        let members = self.disks().into_iter().filter(|disk| is_active(disk) && is_meant(disk));
+        let domains: BTreeSet<DomainId> = members.map(|disk| domain_of(&disk.member())).collect();
+        u32::try_from(domains.len()).unwrap_or(u32::MAX)
+    }
+
+    fn offers_of(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose) -> Vec<Offer> {
+        let free = self.free.borrow();
+        let offer = |disk: &Rc<Disk>| Offer {
+            slot: disk.slot(),
+            domain: domain_of(&disk.member()),
+            free_grains: free.get(&disk.slot()).map_or(0, FreeMap::total),
+            reserve_grains: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
+            standing: Standing::Claimable,
+            space_rows: 0,
+        };
+        self.disks().iter().filter(|disk| is_meant(disk)).map(offer).collect()
+    }
+}

@@ -1,0 +1,116 @@
+//! Rows that are placed while disks are absent.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_block_io::BlockDevice;
+use dolmen_buffer::ArenaConfig;
+use dolmen_placement::{DomainId, Offer, Request, Resiliency, Width};
+use dolmen_pool::{CreateOptions, ExcludeReason, MemoryArbiter, Pool, Purpose, create};
+use dolmen_sim::{DiskProfile, Random, World};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, HostId};
+
+const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
+const SEEDS: u64 = 150;
+/// Rows of two mebibytes, and of a disk no more than some fifty.
+const ROW: Bytes = Bytes::mib(2);
+const CAPACITY_MAX: u64 = 128;
+
+fn slab_grains(data: Bytes) -> u64 {
+    data.0.div_ceil(GRAIN_BYTES) + 1
+}
+
+fn is_here(pool: &Pool, slot: DiskSlot) -> bool {
+    pool.disk(slot).is_some_and(|disk| disk.is_present())
+}
+
+/// Whether a mirror of two has a disk here with room, and another one, in another fault domain if there are two of those.
+fn could_place(offers: &[Offer], pool: &Pool, grains: u64) -> bool {
+    let domains: BTreeSet<DomainId> = offers.iter().map(|offer| offer.domain).collect();
+    let has_room = |offer: &&Offer| offer.claimable_grains() >= grains;
+    offers.iter().filter(has_room).filter(|one| is_here(pool, one.slot)).any(|one| {
+        let others = offers.iter().filter(has_room).filter(|other| other.slot != one.slot);
+        others.into_iter().any(|other| domains.len() < 2 || other.domain != one.domain)
+    })
+}
+
+/// Fills a pool of drawn disks, some of which are absent, with rows; how many of them have a slab on one of those.
+async fn fill(pool: Rc<Pool>, mut random: Random) -> usize {
+    let copies = 2 + u32::try_from(random.below(2)).unwrap();
+    let width = if random.below(2) == 0 { Width::Auto } else { Width::Columns(1) };
+    let request = Request::new(Resiliency::Striped { copies }, width, ROW, Bytes::kib(64)).unwrap();
+    let members = pool.offers_with_absent(Purpose::Claim);
+    let domains: BTreeSet<DomainId> = members.iter().map(|offer| offer.domain).collect();
+    let domain = |slot: DiskSlot| members.iter().find(|offer| offer.slot == slot).unwrap().domain;
+    let grains = slab_grains(ROW);
+    let mut degraded = 0;
+    loop {
+        let before = pool.offers_with_absent(Purpose::Claim);
+        let mut change = pool.change(Purpose::Claim).await;
+        let Ok((placement, claims)) = change.place(&request, slab_grains, |_| 0) else { break };
+        assert_eq!(placement.slabs.len(), claims.len());
+        assert_eq!(placement.slabs.len(), (placement.columns * copies) as usize);
+        let columns: Vec<_> = placement.slabs.chunk_by(|one, next| one.column == next.column).collect();
+        assert_eq!(columns.len(), placement.columns as usize);
+        for column in columns {
+            let slots: BTreeSet<DiskSlot> = column.iter().map(|slab| slab.slot).collect();
+            assert_eq!(slots.len(), copies as usize, "copies on different disks");
+            assert!(slots.iter().any(|slot| is_here(&pool, *slot)), "a copy is here");
+            let apart: BTreeSet<DomainId> = slots.iter().map(|slot| domain(*slot)).collect();
+            let is_apart = apart.len() > 1 || domains.len() < 2 || !could_place(&before, &pool, grains);
+            assert!(copies > 2 || is_apart, "{slots:?} are of one domain");
+            let copies: Vec<u32> = column.iter().map(|slab| slab.copy).collect();
+            assert!(copies.iter().zip(0..).all(|(copy, number)| *copy == number), "{copies:?}");
+        }
+        for (slab, claim) in placement.slabs.iter().zip(&claims) {
+            assert_eq!(slab.slot, claim.slot);
+            assert_eq!(claim.runs.iter().map(|run| run.count).sum::<u64>(), slab.grains);
+        }
+        let taken: u64 = placement.slabs.iter().map(|slab| slab.grains).sum();
+        let free = |offers: &[Offer]| offers.iter().map(|offer| offer.free_grains).sum::<u64>();
+        assert_eq!(free(&before) - free(&pool.offers_with_absent(Purpose::Claim)), taken);
+        degraded += usize::from(placement.slabs.iter().any(|slab| !is_here(&pool, slab.slot)));
+        change.commit().await.unwrap();
+    }
+    let left = pool.offers_with_absent(Purpose::Claim);
+    assert!(copies > 2 || !could_place(&left, &pool, grains), "refused, with room: {left:?}");
+    degraded
+}
+
+/// Pools of two to five disks of any size and fault domain, of which one or two are absent, are filled with rows of mirrors.
+/// Copies lie apart, one of each column is on a disk that is here, and nothing is refused that could be placed.
+#[test]
+fn a_row_has_a_copy_here_and_the_others_apart() {
+    let mut degraded = 0;
+    for seed in 0..SEEDS {
+        let world = World::new(seed);
+        world.set_arenas(ARENAS, ARENAS);
+        let mut random = world.workload();
+        let count = 2 + random.below(4);
+        let capacity = |random: &mut Random| Bytes::mib(64 + random.below(CAPACITY_MAX - 64));
+        let disks: Vec<_> = (0..count)
+            .map(|number| world.add_disk(&format!("disk{number}"), DiskProfile::new(capacity(&mut random))))
+            .collect();
+        let attached: Vec<Rc<dyn BlockDevice>> = disks.iter().map(|disk| disk.attach(&world)).collect();
+        let fault_domains = match random.below(2) {
+            0 => Vec::new(),
+            _ => (0..count).map(|_| 1 + u32::try_from(random.below(3)).unwrap()).collect(),
+        };
+        let absent = 1 + random.below(count / 2);
+        let seams = world.seams();
+        let filled = world.run(async move {
+            let options =
+                CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains };
+            let arbiter = MemoryArbiter::new(HostId([1; 16]));
+            let pool = create(&seams, arbiter, &attached, &options).await.unwrap().pool;
+            for slot in 0..absent {
+                let slot = DiskSlot(u16::try_from(slot).unwrap());
+                pool.exclude(slot, ExcludeReason::Asked).await.unwrap();
+            }
+            fill(pool, random).await
+        });
+        degraded += filled.unwrap();
+    }
+    assert!(degraded > 1000, "only {degraded} rows were placed without a disk");
+}
