@@ -80,7 +80,8 @@ impl PowerCut {
     /// What is left, with a bit flipped in it or not, for whoever opens it next.
     fn left(&self, bench: &Bench, flip: Option<BitFlip>) -> Bench {
         let options = StateOptions { flip, ..StateOptions::default() };
-        let state = self.recorder.states(self.at.get().unwrap(), &options).next().unwrap();
+        let state = self.at.get().and_then(|at| self.recorder.states(at, &options).next());
+        let Some(state) = state else { panic!("nobody said when power fails") };
         let left = state.reopen(1);
         left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
         let disks = left.disks.into_iter().flatten().collect();
