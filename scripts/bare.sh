@@ -52,10 +52,10 @@ printf 'a system\n'
 # What debootstrap mounts in there goes with its namespace, however it ends.
 unshare --mount --propagation private debootstrap --variant=minbase --include="$packages" "$suite" "$system" >"$folder/debootstrap.log" 2>&1 ||
     die "debootstrap failed; see $folder/debootstrap.log"
-for area in "$suite-updates" "$suite-security"; do
-    [ "$area" = "$suite-updates" ] && archive=debian || archive=debian-security
-    printf 'deb http://deb.debian.org/%s %s main\n' "$archive" "$area" >>"$system/etc/apt/sources.list"
-done
+# The mirror that debootstrap took has updates and what mends security beside the release.
+mirror=$(awk '$1 == "deb" { print $2; exit }' "$system/etc/apt/sources.list")
+[ -n "$mirror" ] || die "no mirror stands in $system/etc/apt/sources.list"
+printf 'deb %s %s main\n' "$mirror" "$suite-updates" "$mirror-security" "$suite-security" >>"$system/etc/apt/sources.list"
 # Names are asked where this machine asks, and authorities that it was told to trust are trusted: its network may need both.
 cp /etc/resolv.conf "$system/etc/resolv.conf"
 for authority in /usr/local/share/ca-certificates/*.crt; do
