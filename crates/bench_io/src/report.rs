@@ -10,7 +10,7 @@ use crate::run::{Measured, Setting};
 use crate::tally::Tally;
 
 /// Headings and widths of the table; docs/bench_io.md says what each means.
-const COLUMNS: [(&str, usize); 24] = [
+const COLUMNS: [(&str, usize); 25] = [
     ("what", 9),
     ("size", 5),
     ("depth", 5),
@@ -26,6 +26,7 @@ const COLUMNS: [(&str, usize); 24] = [
     ("alloc B", 8),
     ("copied B", 8),
     ("polls", 6),
+    ("locks", 6),
     ("enters", 6),
     ("msgs", 5),
     ("reads", 6),
@@ -83,6 +84,7 @@ fn line(one: &Measured) -> String {
         whole(engine.allocated_bytes),
         whole(engine.copied_bytes),
         per(engine.polls),
+        per(engine.locks),
         per(engine.enters),
         per(engine.messages + engine.unparks),
         per(engine.disk_reads),

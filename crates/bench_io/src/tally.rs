@@ -45,6 +45,8 @@ tally! {
     buffers,
     buffer_waits,
     polls,
+    /// Of the list of ready tasks, the one lock on the path of an I/O.
+    locks,
     enters,
     submissions,
     /// Messages from other threads, and times that one had to wake the runtime.
@@ -78,6 +80,7 @@ pub(crate) fn now(handle: &Handle, seams: &Seams) -> Tally {
         buffers: data.takes + metadata.takes,
         buffer_waits: data.waits + metadata.waits,
         polls: runtime.polls,
+        locks: runtime.locks,
         enters: runtime.driver.enters,
         submissions: runtime.driver.submissions,
         messages: runtime.messages,

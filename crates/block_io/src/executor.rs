@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// The seam to tasks.
@@ -25,8 +25,22 @@ type Unpark = Box<dyn Fn() + Send + Sync>;
 /// Tasks that were woken. Wakers must be `Send`, so this is the one place here with a lock; on the path of an I/O it is
 /// taken by its own thread alone.
 struct Ready {
-    queue: Mutex<VecDeque<usize>>,
+    queue: Mutex<Queue>,
     unpark: Option<Unpark>,
+}
+
+struct Queue {
+    tasks: VecDeque<usize>,
+    /// Times that it was locked.
+    locks: u64,
+}
+
+impl Ready {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.locks += 1;
+        queue
+    }
 }
 
 struct TaskWaker {
@@ -45,9 +59,9 @@ impl Wake for TaskWaker {
             return;
         }
         let was_empty = {
-            let mut queue = self.ready.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            queue.push_back(self.index);
-            queue.len() == 1
+            let mut queue = self.ready.lock();
+            queue.tasks.push_back(self.index);
+            queue.tasks.len() == 1
         };
         if let Some(unpark) = self.ready.unpark.as_ref().filter(|_| was_empty) {
             unpark();
@@ -87,7 +101,8 @@ impl Executor {
     /// An empty set that calls `unpark`, from whatever thread, when a task becomes ready while none was.
     #[must_use]
     pub fn with_unpark(unpark: Option<Unpark>) -> Rc<Self> {
-        let ready = Arc::new(Ready { queue: Mutex::new(VecDeque::with_capacity(256)), unpark });
+        let queue = Queue { tasks: VecDeque::with_capacity(256), locks: 0 };
+        let ready = Arc::new(Ready { queue: Mutex::new(queue), unpark });
         Rc::new(Self { tasks: RefCell::default(), free: RefCell::default(), ready, polls: Cell::new(0) })
     }
 
@@ -95,7 +110,7 @@ impl Executor {
     /// means the first. Returns whether there was one.
     pub fn run_one(&self, pick: impl FnOnce(usize) -> usize) -> bool {
         let index = {
-            let mut queue = self.ready.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let queue = &mut self.ready.lock().tasks;
             match queue.len() {
                 0 => return false,
                 1 => queue.pop_front(),
@@ -148,7 +163,7 @@ impl Executor {
     /// Whether some task could run now.
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        !self.ready.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.ready.lock().tasks.is_empty()
     }
 
     /// Names of the tasks that have not ended, for finding out why nothing moves.
@@ -167,11 +182,17 @@ impl Executor {
         self.polls.get()
     }
 
+    /// How often the list of ready tasks was locked: at each wake-up, and each time that somebody looks for a task to run.
+    #[must_use]
+    pub fn lock_count(&self) -> u64 {
+        self.ready.lock().locks
+    }
+
     /// Drops every task, as the death of a process does. Commands under way stay with their devices.
     pub fn abandon(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         self.free.borrow_mut().clear();
-        self.ready.queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.ready.lock().tasks.clear();
         drop(tasks);
     }
 

@@ -108,6 +108,9 @@ pub struct RuntimeCounters {
     pub unparks: u64,
     /// Times that a task was polled.
     pub polls: u64,
+    /// Times that the list of ready tasks was locked. A message is locked once more by whoever sends it, and once by the
+    /// runtime.
+    pub locks: u64,
 }
 
 /// The runtime of one core. Dropping it drops its tasks and waits, within a limit, for the kernel to let go of their
@@ -219,6 +222,7 @@ impl Handle {
             messages: self.parker.messages(),
             unparks: self.parker.unparks(),
             polls: self.executor.poll_count(),
+            locks: self.executor.lock_count(),
         }
     }
 
