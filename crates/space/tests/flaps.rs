@@ -3,95 +3,21 @@
 mod harness;
 
 use std::cell::Cell;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{sleep, within};
-use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{
     Arbiter, ArbiterError, CreateOptions, ExcludeReason, LocalFuture, MemoryArbiter, PoolState,
 };
-use dolmen_sim::{
-    BitFlip, CommandKind, Cut, DiskIndex, DiskProfile, LatencyModel, Random, Recorder, Request,
-    SimpleLatency, StateOptions,
-};
+use dolmen_sim::{BitFlip, DiskIndex};
 use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
+use harness::pace::{CAPACITY, PowerCut, Slow, Task, beside, pause, text};
 use harness::{Bench, Lab, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
-const CAPACITY: Bytes = Bytes::mib(96);
-
-/// Something that is done beside something else.
-type Task<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
-
-/// How fast a disk is that takes long to make anything durable.
-struct Slow {
-    write: Duration,
-    flush: Duration,
-}
-
-impl Slow {
-    const FLUSHES: Self = Self { write: Duration::ZERO, flush: Duration::from_millis(20) };
-    const WRITES: Self = Self { write: Duration::from_millis(10), flush: Duration::from_millis(20) };
-
-    fn profile(self) -> DiskProfile {
-        DiskProfile { latency: Rc::new(self), ..harness::file(CAPACITY) }
-    }
-}
-
-impl LatencyModel for Slow {
-    fn latency(&self, request: Request, random: &mut Random) -> Duration {
-        match request.kind {
-            CommandKind::Flush => self.flush,
-            CommandKind::Read => SimpleLatency::FAST.latency(request, random),
-            _ if self.write > Duration::ZERO => self.write,
-            _ => SimpleLatency::FAST.latency(request, random),
-        }
-    }
-}
-
-fn text(error: impl ToString) -> String {
-    error.to_string()
-}
-
-async fn pause(lab: &Lab, millis: u64) {
-    sleep(lab.seams.clock.as_ref(), Duration::from_millis(millis)).await;
-}
-
-/// Power that fails while a pool is in use, and what that leaves on the disks.
-struct PowerCut {
-    recorder: Rc<Recorder>,
-    at: Cell<Option<Cut>>,
-}
-
-impl PowerCut {
-    fn of(bench: &Bench) -> Rc<Self> {
-        Rc::new(Self { recorder: Rc::new(bench.world.record()), at: Cell::new(None) })
-    }
-
-    /// Power fails now.
-    fn now(&self) {
-        self.at.set(Some(self.recorder.now()));
-    }
-
-    /// What is left, with a bit flipped in it or not, for whoever opens it next.
-    fn left(&self, bench: &Bench, flip: Option<BitFlip>) -> Bench {
-        let options = StateOptions { flip, ..StateOptions::default() };
-        let state = self.at.get().and_then(|at| self.recorder.states(at, &options).next());
-        let Some(state) = state else { panic!("nobody said when power fails") };
-        let left = state.reopen(1);
-        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
-        let disks = left.disks.into_iter().flatten().collect();
-        Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) }
-    }
-}
-
-async fn beside(tasks: Vec<Task<'_>>) -> Result<(), String> {
-    join_all(tasks).await.into_iter().collect()
-}
 
 /// Scenario: a disk comes back and is being resynced; it goes again, misses writes, and comes back, at every stage of that.
 /// After the next resync it holds everything, and the other copy may go.
@@ -287,7 +213,7 @@ fn a_pool_that_stops_leaves_nobody_waiting() {
 #[test]
 fn a_row_that_could_not_be_freed_keeps_nobody_busy() {
     for tenth in 10..60 {
-        let slow = || Slow { write: Duration::from_millis(1), flush: Duration::from_millis(1) }.profile();
+        let slow = || Slow::BRIEFLY.profile();
         let bench = Bench::with_profile(88, 2, slow);
         let disks = bench.disks.clone();
         bench

@@ -22,6 +22,8 @@ use dolmen_sim::{DiskProfile, SimDisk, World};
 use dolmen_space::{Resiliency, Segment, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, HostId};
 
+pub mod pace;
+
 /// What a test's body returns.
 pub type Outcome = Result<(), Box<dyn Error>>;
 

@@ -1,0 +1,97 @@
+//! Disks that take their time, and what is done beside them.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::sleep;
+use dolmen_block_io::sync::join_all;
+use dolmen_buffer::ArenaConfig;
+use dolmen_sim::{
+    BitFlip, CommandKind, Cut, DiskProfile, LatencyModel, Random, Recorder, Request, SimpleLatency,
+    StateOptions,
+};
+use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Lab, file};
+
+/// The size of disks in tests of moments.
+pub const CAPACITY: Bytes = Bytes::mib(96);
+
+/// Something that is done beside something else.
+pub type Task<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+
+/// How long a disk takes; zero is as fast as any.
+pub struct Slow {
+    read: Duration,
+    write: Duration,
+    flush: Duration,
+}
+
+impl Slow {
+    pub const FLUSHES: Self =
+        Self { read: Duration::ZERO, write: Duration::ZERO, flush: Duration::from_millis(20) };
+    pub const WRITES: Self =
+        Self { read: Duration::ZERO, write: Duration::from_millis(10), flush: Duration::from_millis(20) };
+    pub const READS: Self =
+        Self { read: Duration::from_millis(40), write: Duration::ZERO, flush: Duration::ZERO };
+
+    pub const BRIEFLY: Self =
+        Self { read: Duration::ZERO, write: Duration::from_millis(1), flush: Duration::from_millis(1) };
+
+    pub fn profile(self) -> DiskProfile {
+        DiskProfile { latency: Rc::new(self), ..file(CAPACITY) }
+    }
+}
+
+impl LatencyModel for Slow {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        let fixed = match request.kind {
+            CommandKind::Flush => self.flush,
+            CommandKind::Read => self.read,
+            _ => self.write,
+        };
+        if fixed > Duration::ZERO { fixed } else { SimpleLatency::FAST.latency(request, random) }
+    }
+}
+
+pub fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+pub async fn pause(lab: &Lab, millis: u64) {
+    sleep(lab.seams.clock.as_ref(), Duration::from_millis(millis)).await;
+}
+
+/// Power that fails while a pool is in use, and what that leaves on the disks.
+pub struct PowerCut {
+    pub recorder: Rc<Recorder>,
+    at: Cell<Option<Cut>>,
+}
+
+impl PowerCut {
+    pub fn of(bench: &Bench) -> Rc<Self> {
+        Rc::new(Self { recorder: Rc::new(bench.world.record()), at: Cell::new(None) })
+    }
+
+    /// Power fails now.
+    pub fn now(&self) {
+        self.at.set(Some(self.recorder.now()));
+    }
+
+    /// What is left, with a bit flipped in it or not, for whoever opens it next.
+    pub fn left(&self, bench: &Bench, flip: Option<BitFlip>) -> Bench {
+        let options = StateOptions { flip, ..StateOptions::default() };
+        let state = self.at.get().and_then(|at| self.recorder.states(at, &options).next());
+        let Some(state) = state else { panic!("nobody said when power fails") };
+        let left = state.reopen(1);
+        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+        let disks = left.disks.into_iter().flatten().collect();
+        Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) }
+    }
+}
+
+pub async fn beside(tasks: Vec<Task<'_>>) -> Result<(), String> {
+    join_all(tasks).await.into_iter().collect()
+}
