@@ -58,8 +58,9 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
             "in {taken} places of space {name}, what was being written at a crash was taken as it was found"
         ));
     }
+    // Once they are all back, whoever reads such a block finds out.
     let rotten = of_kind(IncidentKind::RottenHere).count();
-    if rotten > 0 {
+    if rotten > 0 && absent > 0 {
         health = health.max(Health::Warning);
         why.push(format!(
             "in {rotten} places of space {name} no copy that is here is good; the disks that are absent may have one"

@@ -19,6 +19,8 @@ use crate::space::Space;
 /// Blocks that are copied or verified at once: a frame of 64 KiB.
 pub(crate) const RUN_BLOCKS: u32 = 16;
 
+/// Blocks that one resync gives up because the disks with the only copies cannot read them, at most.
+const GIVEN_UP_MAX: u64 = 4096;
 /// Blocks of a slab that are given up at once because the only copy of them cannot be read, at most: sectors have gone bad.
 /// Where there are more, the disk or the way to it has a fault that may pass, and the slab waits.
 const UNREADABLE_MAX: usize = 256;
@@ -32,8 +34,10 @@ pub struct Resynced {
     pub slabs: u64,
     /// Blocks that were copied.
     pub blocks: u64,
-    /// Blocks that no trusted copy could give; they read as damaged.
+    /// Blocks that no copy could give: reading them is an error.
     pub lost_blocks: u64,
+    /// Of them, blocks that a disk is there for and cannot read.
+    pub unreadable: u64,
     /// Slabs that stay stale, because their disk or all sources are absent.
     pub waiting: u64,
 }
@@ -299,13 +303,14 @@ impl Space {
         Ok(true)
     }
 
-    /// Drops the slab on `from` wherever the column has enough others that hold everything. Whether none is left there.
+    /// Drops the slab on `from` wherever the column has enough others here that hold everything. Whether none is left there.
     pub(crate) async fn drop_slab(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
         // Nobody may be writing to the slab when its grains are given away; whoever reads it verifies what was read.
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let _tables = self.shared.table_turn.take().await;
         let copies = usize::from(self.spec().resiliency.copies());
-        let mut change = self.shared.pool.change(Purpose::Release).await;
+        let pool = &self.shared.pool;
+        let mut change = pool.change(Purpose::Release).await;
         if row.gone.get() {
             return Ok(true);
         }
@@ -313,8 +318,9 @@ impl Space {
         let (mut changed, mut left) = (false, false);
         for slabs in &mut record.columns {
             let Some(at) = slabs.iter().position(|slab| slab.disk == from) else { continue };
-            let trusted = slabs.iter().filter(|slab| slab.disk != from && slab.stale.is_none()).count();
-            if trusted < copies {
+            // A copy that has left since it was trusted may never come back.
+            let others = slabs.iter().filter(|slab| slab.disk != from && slab.readable(pool).is_some());
+            if others.count() < copies {
                 left = true;
                 continue;
             }
@@ -370,6 +376,7 @@ impl Refill<'_> {
         }
         self.run(run).await?;
         self.result.lost_blocks += self.unreadable.len() as u64;
+        self.result.unreadable += self.unreadable.len() as u64;
         self.unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
         self.space.pair_slots(self.row, self.column, self.slab).await?;
         self.space.announce_pages(self.row, self.column).await
@@ -423,6 +430,7 @@ impl Refill<'_> {
     fn may_give_up(&self) -> bool {
         let blocks = self.row.shape.column_blocks(self.column) as usize;
         self.unreadable.len() < (blocks / UNREADABLE_SHARE).clamp(1, UNREADABLE_MAX)
+            && self.result.unreadable < GIVEN_UP_MAX
     }
 
     async fn give(&mut self, run: Range, content: dolmen_buffer::Shared) -> Result<(), SpaceError> {
