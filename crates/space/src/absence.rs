@@ -1,6 +1,6 @@
 //! Slabs that miss something: their rows say so, durably, before anybody could believe them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_planted::{Bug, is_planted};
@@ -33,20 +33,17 @@ impl Shared {
         self.mark_slabs(rows, |slab| slab.present(&self.pool).is_some()).await
     }
 
-    /// Commits that slabs are stale whose disks were not here for all of a write-back, one way or another: with the pages
-    /// that they have, they would be believed once they are the only ones.
+    /// Commits that slabs are stale whose disks did not stay for all of a write-back: with the pages that they have, they
+    /// would be believed once they are the only ones. Where the disks are by now does not matter.
     pub(crate) async fn settle_missed_pages(
         &self,
         rows: &[Rc<Row>],
-        seats: &BTreeMap<DiskSlot, u64>,
+        stayed: &BTreeSet<DiskSlot>,
     ) -> Result<(), SpaceError> {
         if is_planted(Bug::MissedTables) {
             return Ok(());
         }
-        let is_held = |slab: &Slab| {
-            slab.present(&self.pool).is_some_and(|disk| seats.get(&disk.slot()) == Some(&disk.seating()))
-        };
-        self.mark_slabs(rows.iter(), is_held).await
+        self.mark_slabs(rows.iter(), |slab| stayed.contains(&slab.disk)).await
     }
 
     /// Marks slabs stale that are not as they should be, in as few changes as will do.

@@ -50,6 +50,11 @@ impl Homeless {
         meant.for_each(|(row, columns)| columns.extend(0..row.shape.columns()));
     }
 
+    /// The rows, but for those that are gone.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Rc<Row>> {
+        self.0.values().map(|(row, _)| row).filter(|row| !row.gone.get())
+    }
+
     /// Whether a column of a row is noted.
     pub(crate) fn has(&self, row: &Row) -> bool {
         self.0.contains_key(&key_of(row))
@@ -253,7 +258,6 @@ impl Shared {
             for body in encode_claims(row.space, row.index, &claims, (Restating::Again, covered)) {
                 saying.say(self, &body).await?;
             }
-            self.note_dirty(row);
             if saying.body.is_empty() {
                 saying.guards.clear();
             }

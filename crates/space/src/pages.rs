@@ -1,6 +1,6 @@
 //! Table pages: read when needed, written back before the log is trimmed.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
@@ -33,14 +33,14 @@ const DIRTY_ROWS_MAX: usize = 512;
 
 /// What became of the tables of rows in a write-back.
 #[derive(Default)]
-struct Written {
+struct TablesWritten {
     /// Pages that were given to their disks, with row and column.
     given: Vec<(Rc<Row>, usize, Rc<Page>)>,
     /// Columns with pages that stay in memory.
     kept_back: Vec<(Rc<Row>, usize)>,
 }
 
-impl Written {
+impl TablesWritten {
     fn extend(&mut self, other: Self) {
         let Self { given, kept_back } = other;
         self.given.extend(given);
@@ -247,8 +247,9 @@ impl Shared {
         index: usize,
         found: &[FoundPage],
     ) -> Result<Rc<Page>, SpaceError> {
-        // A copy that is away and holds everything may be the one that is sound.
-        let is_away = row.lacks_a_trusted_copy(column, &self.pool);
+        // A copy that was not looked at and holds everything may be the one that is sound.
+        let was_read = |slot| found.iter().any(|copy| copy.slab.disk == slot);
+        let is_away = row.has_trusted_beside(column, was_read);
         if row.gone.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
             return Err(self.unreadable(
                 row,
@@ -383,8 +384,8 @@ impl Shared {
     }
 
     /// Writes the tables of rows beside each other.
-    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<Written, SpaceError> {
-        let mut written = Written::default();
+    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<TablesWritten, SpaceError> {
+        let mut written = TablesWritten::default();
         for together in rows.chunks(TABLE_ROWS) {
             let _turn = self.table_turn.take().await;
             let here = together.iter().filter(|row| !row.gone.get());
@@ -395,18 +396,12 @@ impl Shared {
         Ok(written)
     }
 
-    /// Writes every dirty page of a row; of a row without tables on its disks, every page and the slabs' headers.
-    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<Written, SpaceError> {
+    /// Writes the pages of a row that wait for it; of a row without tables on its disks the slabs' headers too.
+    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<TablesWritten, SpaceError> {
         // Taken in one go: rows that each hold a part and wait for more would wait for each other.
         let _frames = self.frames.take(frames_of_tables(row)).await;
-        let mut written = Written::default();
-        let formatting = !row.is_formatted();
-        if formatting {
-            for column in 0..row.shape.columns() {
-                for index in 0..row.map(column).pages() {
-                    self.page(row, column, index).await?.await_seal();
-                }
-            }
+        let mut written = TablesWritten::default();
+        if !row.is_formatted() {
             self.write_headers(row).await?;
         }
         let mut writes = Vec::new();
@@ -417,7 +412,8 @@ impl Shared {
                 written.kept_back.push((Rc::clone(row), column));
                 continue;
             }
-            if !page.is_dirty() && !formatting {
+            // One that has become dirty since says what no flush has covered.
+            if !page.is_awaiting_seal() {
                 continue;
             }
             if writes.len() > TABLE_WRITES_MAX {
@@ -453,14 +449,10 @@ impl Shared {
         })
     }
 
-    /// Whether some slab of a column that holds everything is on a disk that was here all the time since `seats`: one that
-    /// left and came back may have lost what it was given.
-    fn is_held_by(&self, row: &Row, column: usize, seats: &BTreeMap<DiskSlot, u64>) -> bool {
+    /// Whether some slab of a column that holds everything is on one of these disks.
+    fn is_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
         row.with_slabs(column, |slabs| {
-            slabs.iter().any(|slab| {
-                let here = slab.present(&self.pool).filter(|_| slab.stale.is_none());
-                here.is_some_and(|disk| seats.get(&disk.slot()) == Some(&disk.seating()))
-            })
+            slabs.iter().any(|slab| slab.stale.is_none() && disks.contains(&slab.disk))
         })
     }
 
@@ -502,6 +494,20 @@ impl Shared {
         Ok(())
     }
 
+    /// Says which pages of a row a write-back takes, with what they say now: those that are dirty; of a row without tables on
+    /// its disks, all.
+    fn gather_pages(&self, row: &Rc<Row>) {
+        row.dirty.set(false);
+        let formatting = !row.is_formatted();
+        for (column, index) in row.places_of_pages().filter(|_| formatting) {
+            if row.page(column, index).is_none() {
+                self.keep(row, column, index, Page::blank());
+            }
+        }
+        let taken = row.pages().into_iter().filter(|(_, _, page)| formatting || page.is_dirty());
+        taken.for_each(|(_, _, page)| page.await_seal());
+    }
+
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     async fn write_back_all(&self, below: Lsn) -> Result<(), SpaceError> {
         self.write_backs.set(self.write_backs.get() + 1);
@@ -514,27 +520,24 @@ impl Shared {
             return Err(error);
         }
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
-        for row in &rows {
-            row.dirty.set(false);
-            row.pages()
-                .iter()
-                .filter(|(_, _, page)| page.is_dirty())
-                .for_each(|(_, _, page)| page.await_seal());
-        }
+        rows.iter().for_each(|row| self.gather_pages(row));
         self.frozen.set(None);
         let seats = self.pool.seats();
         let written = self.write_tables(&rows).await?;
         if !is_planted(Bug::TableNotFlushed) {
             self.pool.flush_disks().await?;
         }
-        // What became of the pages when they were written decides, and not where their disks are now: one that came back
-        // since does not have them.
+        // One that left and came back may have lost what it was given. What became of the pages is decided here, once, and
+        // not by where the disks are when something is made of it: one that came back since does not have them.
+        let mut stayed = self.pool.seats();
+        stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
+        let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
         let mut homeless = Homeless::default();
         for (row, column) in &written.kept_back {
             homeless.add(row, *column);
         }
         for (row, column, page) in &written.given {
-            if self.is_held_by(row, *column, &seats) {
+            if Self::is_held_by(row, *column, &stayed) {
                 page.note_durable();
             } else {
                 page.note_unwritten();
@@ -544,12 +547,14 @@ impl Shared {
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
         // Whatever slab did not get the pages would be believed with what it has, once it is the only one.
-        self.settle_missed_pages(&rows, &seats).await?;
+        self.settle_missed_pages(&rows, &stayed).await?;
         let unformatted: Vec<_> =
             rows.iter().filter(|row| !row.gone.get() && !row.is_formatted()).cloned().collect();
         self.commit_formatted(&unformatted, |row| !homeless.has(row)).await?;
         // Tables are believed once a commit says that all of a row's are there; until then none are.
         homeless.take_all_of(|row| !row.is_formatted());
+        // The next one has to look at them again, also where all of their pages are clean, and where this one ends half-way.
+        homeless.rows().for_each(|row| self.note_dirty(row));
         self.carry(&homeless, &undecided, below).await
     }
 

@@ -332,16 +332,17 @@ impl Space {
 
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
         let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
-        let failed = errors().find(|error| is_silence(*error)).or_else(|| errors().next());
-        let pool = &self.shared.pool;
-        let is_away = row.lacks_a_trusted_copy(column, pool);
-        let why = match (copies.iter().any(|copy| copy.trusted), failed) {
-            (false, _) => UnreadableReason::Absent,
-            // The copy that is away may be the good one.
-            (true, _) if is_away => UnreadableReason::Absent,
-            (true, Some(error)) => UnreadableReason::Device(error),
-            (true, None) if row.may_be_good_elsewhere(column, pool) => UnreadableReason::RottenHere,
-            (true, None) => UnreadableReason::NoGoodCopy,
+        let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
+        let is_away = row.has_trusted_beside(column, was_read);
+        // The copy that is away may be the good one.
+        let why = if is_away || !copies.iter().any(|copy| copy.trusted) {
+            UnreadableReason::Absent
+        } else if let Some(silence) = errors().find(|error| is_silence(*error)) {
+            UnreadableReason::Device(silence)
+        } else if row.may_be_good_beside(column, was_read) {
+            UnreadableReason::RottenHere
+        } else {
+            errors().next().map_or(UnreadableReason::NoGoodCopy, UnreadableReason::Device)
         };
         let row_block = row.shape.row_block(column, block);
         match why {

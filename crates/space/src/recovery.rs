@@ -516,7 +516,10 @@ async fn decide(
         }
     }
     if !open.iter().any(|claim| claim.intent) {
-        return Ok(Some(stands(shared, space, row, (column, block), settled, open, recovery)));
+        let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
+        let is_elsewhere = row.may_be_good_beside(column, was_read);
+        let at = |kind| incident(space, row, (column, block), kind);
+        return Ok(Some(stands(shared, at, is_elsewhere, settled, open, recovery)));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.spec().integrity == Integrity::Relaxed;
@@ -540,9 +543,8 @@ async fn decide(
 /// is known. The copies here have rotted, and one that is away may be good.
 fn stands(
     shared: &Shared,
-    space: &Space,
-    row: &Row,
-    (column, block): (usize, u32),
+    incident: impl Fn(IncidentKind) -> Incident,
+    is_elsewhere: bool,
     settled: BlockState,
     open: &[Claim],
     recovery: &mut Recovery,
@@ -550,11 +552,11 @@ fn stands(
     let states = open.iter().rev().map(|claim| claim.state).chain([settled]);
     let state = states.into_iter().find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged);
     recovery.reverted += u64::from(open.last().is_some_and(|newest| newest.state != state));
-    if row.may_be_good_elsewhere(column, &shared.pool) && state != BlockState::Damaged {
+    if is_elsewhere && state != BlockState::Damaged {
         recovery.rotten_here += 1;
-        shared.note_incident(incident(space, row, (column, block), IncidentKind::RottenHere));
+        shared.note_incident(incident(IncidentKind::RottenHere));
     } else {
-        note_lost(shared, incident(space, row, (column, block), IncidentKind::Lost), recovery);
+        note_lost(shared, incident(IncidentKind::Lost), recovery);
     }
     state
 }

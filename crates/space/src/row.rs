@@ -239,21 +239,16 @@ impl Row {
         action(self.columns.borrow().get(column).map_or(&[], |slabs| slabs.as_slice()))
     }
 
-    /// Whether a slab that holds everything is on a disk that is not here.
-    pub(crate) fn lacks_a_trusted_copy(&self, column: usize, pool: &Pool) -> bool {
-        self.with_slabs(column, |slabs| {
-            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(pool).is_none())
-        })
+    /// Whether a slab that holds everything is on a disk other than those whose copy was read.
+    pub(crate) fn has_trusted_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
+        self.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.stale.is_none() && !was_read(slab.disk)))
     }
 
-    /// Whether a slab is on a disk that is not here and has held something: even where it misses other writes, it may have a
-    /// good copy of a block.
-    pub(crate) fn may_be_good_elsewhere(&self, column: usize, pool: &Pool) -> bool {
-        self.with_slabs(column, |slabs| {
-            slabs
-                .iter()
-                .any(|slab| slab.stale.is_none_or(|since| since.0 > 0) && slab.present(pool).is_none())
-        })
+    /// Whether a slab that has held something is on a disk other than those whose copy was read: even where it misses other
+    /// writes, it may have a good copy of a block.
+    pub(crate) fn may_be_good_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
+        let has_held = |slab: &Slab| slab.stale.is_none_or(|since| since.0 > 0);
+        self.with_slabs(column, |slabs| slabs.iter().any(|slab| has_held(slab) && !was_read(slab.disk)))
     }
 
     /// Does something with every slab.
@@ -280,6 +275,12 @@ impl Row {
             }
             None => (fresh, false),
         }
+    }
+
+    /// Column and index of every page that its tables have.
+    pub(crate) fn places_of_pages(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.shape.columns())
+            .flat_map(|column| (0..self.map(column).pages()).map(move |index| (column, index)))
     }
 
     /// Pages in memory, with column and index.

@@ -152,6 +152,11 @@ impl Page {
         self.awaiting_seal.set(true);
     }
 
+    /// Whether a write-back that is under way takes it.
+    pub(crate) fn is_awaiting_seal(&self) -> bool {
+        self.awaiting_seal.get()
+    }
+
     /// Notes that the page stays in memory this time: the next write-back takes all that it says.
     pub(crate) fn keep_back(&self) {
         self.awaiting_seal.set(false);

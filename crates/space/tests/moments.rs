@@ -1,0 +1,348 @@
+//! What happens between two looks at the same thing: disks that leave or come back, and writes that come, while somebody
+//! acts on what was so a moment ago.
+
+mod harness;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_buffer::ArenaConfig;
+use dolmen_pool::{ExcludeReason, Pool, PoolError, Purpose, keys};
+use dolmen_sim::{Cut, StateOptions};
+use dolmen_space::{Progress, Resiliency, SpaceSpec};
+use dolmen_units::{Bytes, DiskSlot, SpaceId};
+use harness::Bench;
+use harness::pace::{CAPACITY, Slow, beside, pause, text};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+
+/// Scenario: a disk that is here and sound is being replaced, and the new one dies at every stage of that. The old one has
+/// everything, so everything is read, unless the replacement had ended.
+#[test]
+fn a_new_disk_that_dies_within_a_replacement_takes_nothing_along() {
+    let mut failed = Vec::new();
+    for offset in 0..40 {
+        let bench = Bench::with_profile(131 + offset, 1, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let device = spare.attach(&bench.world);
+        let told = Rc::new(Cell::new(None));
+        let tell = Rc::clone(&told);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(48), Resiliency::Simple).await?;
+                for row in 0..40 {
+                    lab.write(&space, row << 20, 8192, 1).await?;
+                }
+                spaces.flush().await?;
+                let old = spaces.pool().find_disk("disk0")?;
+                let ended = Cell::new(false);
+                let progress = Progress::default();
+                let replace = async {
+                    let _ = spaces.replace(&old, device, &[], &progress).await;
+                    ended.set(true);
+                    Ok(())
+                };
+                let dies = async {
+                    pause(&lab, 100 * offset).await;
+                    if !ended.get() {
+                        tell.set(Some(0));
+                        spare.vanish();
+                    }
+                    Ok(())
+                };
+                beside(vec![Box::pin(replace), Box::pin(dies)]).await?;
+                let was_within = tell.get().is_some();
+                let mut lost = 0;
+                for row in 0..40 {
+                    lost += u64::from(lab.expect(&space, row << 20, 8192, 1).await.is_err());
+                }
+                if was_within {
+                    tell.set(Some(lost));
+                }
+                std::mem::forget((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        if let Some(lost) = told.get().filter(|lost| *lost > 0) {
+            failed.push((100 * offset, lost));
+        }
+    }
+    assert!(failed.is_empty(), "(new disk dies after ms, rows that cannot be read): {failed:?}");
+}
+
+/// Scenario: the table of a mirror's row goes to one disk, because the other one is away and misses nothing but that. When the
+/// write-back has flushed it, and waits for its turn to say that the other one lacks it, this disk leaves too. The other one
+/// comes back, and the daemon is killed: what was flushed is there, or an error.
+#[test]
+fn a_disk_that_leaves_behind_a_write_back_leaves_no_older_table_to_be_believed() {
+    let bench = Bench::new(17, 3, CAPACITY);
+    let disks = bench.disks.clone();
+    let others: Vec<_> = bench.disks.iter().map(|disk| disk.attach(&bench.world)).collect();
+    let left = Rc::new(Cell::new(0));
+    let leaves = Rc::clone(&left);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+            lab.write(&space, 0, 4096, 1).await?;
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            lab.write(&space, 4096, 4096, 1).await?;
+            spaces.flush().await?;
+            let holders: Vec<usize> =
+                (0..3).filter(|disk| !harness::places_of(&disks[*disk], 1..2, 1).is_empty()).collect();
+            assert_eq!(holders.len(), 2);
+            let slot = |disk: usize| DiskSlot(u16::try_from(disk).unwrap());
+            spaces.pool().exclude(slot(holders[1]), ExcludeReason::Asked).await?;
+            // Somebody changes the map while the tables are written back.
+            let change = spaces.pool().change(Purpose::Release).await;
+            let write_back = async { spaces.pool().checkpoint().await.map_err(text) };
+            let leave = async {
+                pause(&lab, 1000).await;
+                spaces.pool().exclude(slot(holders[0]), ExcludeReason::Asked).await.map_err(text)?;
+                drop(change);
+                Ok(())
+            };
+            beside(vec![Box::pin(write_back), Box::pin(leave)]).await?;
+            spaces.rejoin(Rc::clone(&others[holders[1]])).await?;
+            leaves.set(holders[0]);
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    bench.world.kill();
+    let gone = left.get();
+    let judged = bench.run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        for at in [0, 4096] {
+            match harness::read(&space, at, 4096).await {
+                Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => {
+                    return Err("flushed data reads as zeros".into());
+                }
+                Ok(_) => lab.expect(&space, at, 4096, 1).await?,
+                Err(error) => println!("an error, which is right while its disk is away: {error}"),
+            }
+        }
+        drop(space);
+        spaces.close().await?;
+        Ok(())
+    });
+    judged.unwrap();
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        lab.expect(&*spaces.find("data")?, 0, 8192, 1).await?;
+        lab.check_and_close(spaces).await
+    });
+    judged.unwrap();
+}
+
+/// Scenario: a write-back has flushed and waits for the turn of those who write tables (a row is being given back), when a
+/// block is written for the first time whose page nothing had changed before. Then power fails at every stage: the block reads
+/// zeros or what was written.
+#[test]
+fn a_write_back_takes_no_page_that_was_changed_behind_its_flush() {
+    let bench = Bench::with_profile(23, 1, || Slow::WRITES.profile());
+    let recorder = Rc::new(bench.world.record());
+    let (from, to) = (Rc::new(Cell::new(Cut(0))), Rc::new(Cell::new(Cut(0))));
+    let (inside, begin, end) = (Rc::clone(&recorder), Rc::clone(&from), Rc::clone(&to));
+    const LATE: u64 = 600 * 4096;
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(16), Resiliency::Simple);
+            (spec.row, spec.interleave) = (Some(Bytes::mib(4)), Bytes::kib(64));
+            let space = spaces.create(spec).await?;
+            lab.write(&space, 0, 4096, 1).await?;
+            lab.write(&space, 4 << 20, 4096, 1).await?;
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            lab.write(&space, 0, 4096, 2).await?;
+            spaces.flush().await?;
+            // Somebody changes the map, so that the row that is given back waits, with the turn for tables in hand.
+            let change = spaces.pool().change(Purpose::Release).await;
+            let discard = async { space.discard(4 << 20, 4 << 20).await.map_err(text) };
+            let write_back = async {
+                pause(&lab, 200).await;
+                spaces.pool().checkpoint().await.map_err(text)
+            };
+            let write = async {
+                pause(&lab, 1000).await;
+                lab.write(&space, LATE, 4096, 3).await.map_err(text)?;
+                begin.set(inside.now());
+                drop(change);
+                Ok(())
+            };
+            beside(vec![Box::pin(discard), Box::pin(write_back), Box::pin(write)]).await?;
+            end.set(inside.now());
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    let arbiter = bench.arbiter.snapshot();
+    let (mut states, mut wrong) = (0, Vec::new());
+    for cut in recorder.cuts().into_iter().filter(|cut| *cut >= from.get() && *cut <= to.get()) {
+        for state in recorder.states(cut, &StateOptions::default()).take(600) {
+            let reopened = state.reopen(1);
+            reopened.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+            let disks = reopened.disks.into_iter().flatten().collect();
+            let left = Bench { world: reopened.world, disks, arbiter: arbiter.snapshot() };
+            let judged = left.run(async |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, 4096, 2).await?;
+                if lab.expect(&space, LATE, 4096, 3).await.is_err() {
+                    lab.expect(&space, LATE, 4096, 0).await?;
+                }
+                drop(space);
+                spaces.close().await?;
+                Ok(())
+            });
+            states += 1;
+            if let Err(error) = judged {
+                wrong.push(format!("{cut:?}: {error}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {states} states: {}", wrong.len(), wrong[0]);
+}
+
+/// Scenario: the table of a row has rotted on the only disk that is here; the other copy comes back while the table is being
+/// read. It is sound, so the table is not lost.
+#[test]
+fn a_table_is_not_lost_with_a_copy_that_came_back_while_it_was_looked_for() {
+    let mut failed = Vec::new();
+    for offset in 0..60 {
+        let bench = Rc::new(Bench::with_profile(41, 2, || Slow::READS.profile()));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+                lab.write(&space, 0, 65536, 1).await?;
+                spaces.flush().await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        let disk = &bench.disks[1];
+        let mut found = vec![0; 4];
+        let tables: Vec<u64> = (0..CAPACITY.0)
+            .step_by(4096)
+            .filter(|at| disk.show(*at, &mut found) && found == *b"DTAB")
+            .collect();
+        assert_eq!(tables.len(), 2);
+        tables.iter().for_each(|at| disk.rot(at + 777, 1));
+        let outside = Rc::clone(&bench);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+            let device = outside.disks[0].attach(&outside.world);
+            let back = async { spaces.rejoin(device).await.map(drop).map_err(text) };
+            let look = async {
+                pause(&lab, 10 * offset).await;
+                // It is out of reach for as long as the other disk is away.
+                let _ = lab.expect(&space, 0, 4096, 1).await;
+                Ok(())
+            };
+            beside(vec![Box::pin(back), Box::pin(look)]).await?;
+            let incidents = spaces.incidents();
+            println!("{incidents:?}");
+            let seen = (spaces.counters().lost_pages, lab.expect(&space, 0, 65536, 1).await.is_ok());
+            std::mem::forget((spaces, space));
+            if seen == (0, true) { Ok(()) } else { Err(format!("pages lost, read: {seen:?}").into()) }
+        });
+        if let Err(error) = judged {
+            failed.push(format!("looked for after {} ms: {error}", 10 * offset));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+const FILLER: SpaceId = SpaceId(1 << 20);
+
+async fn fill(pool: &Rc<Pool>, rows: std::ops::Range<u64>, value: Option<u8>) -> Result<(), PoolError> {
+    let mut change = pool.change(Purpose::Release).await;
+    for row in rows {
+        match value {
+            Some(byte) => change.put(keys::row(FILLER, row), vec![byte; 200]),
+            None => change.delete(keys::row(FILLER, row)),
+        }
+    }
+    change.commit().await
+}
+
+/// Scenario: rows without tables on their disks have no home but the log while the disk of one of their columns is away, and
+/// it takes several parts to say them again. The map is full, so that a checkpoint ends after the first part; then it has room
+/// again, and the next one ends well. The daemon is killed: what was flushed is there.
+#[test]
+fn a_checkpoint_that_found_the_map_full_forgets_no_row_that_lives_in_the_log() {
+    let bench = Bench::new(57, 2, CAPACITY);
+    bench.world.set_steps_max(50_000_000);
+    let found = Rc::new(Cell::new(0));
+    let tell = Rc::clone(&found);
+    let disk = Rc::clone(&bench.disks[1]);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(64), Resiliency::Simple);
+            (spec.row, spec.columns, spec.interleave) = (Some(Bytes::mib(1)), Some(2), Bytes::kib(64));
+            let space = spaces.create(spec).await?;
+            for row in 0..47 {
+                lab.write(&space, row << 20, 128 * 1024, 1).await?;
+            }
+            for row in 0..47_u64 {
+                let some = |block: u64| lab.write(&space, (row << 20) + (32 + 2 * block) * 4096, 4096, 1);
+                let done = join_all((0..112).map(some)).await;
+                assert_eq!(done.into_iter().filter(Result::is_ok).count(), 112);
+            }
+            // Of the last row only the column of the disk that stays is ever written.
+            let mut late = 0;
+            for row in 47..52_u64 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+                if !harness::places_of(&disk, row << 8..(row << 8) + 1, 1).is_empty() {
+                    late = (row << 20) + 4096;
+                    break;
+                }
+            }
+            assert!(late > 0);
+            spaces.flush().await?;
+            spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+            lab.write(&space, late, 4096, 1).await?;
+            spaces.flush().await?;
+            tell.set(late);
+            let pool = Rc::clone(spaces.pool());
+            let mut rows = 0;
+            loop {
+                fill(&pool, rows..rows + 100, Some(7)).await?;
+                rows += 100;
+                match pool.checkpoint().await {
+                    Ok(()) => {}
+                    Err(PoolError::MetadataFull { .. }) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            println!("{rows} rows fill the map");
+            fill(&pool, rows - 100..rows, None).await?;
+            fill(&pool, rows - 200..rows - 100, None).await?;
+            pool.checkpoint().await?;
+            pool.checkpoint().await?;
+            lab.expect(&space, late, 4096, 1).await?;
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    bench.world.kill();
+    let late = found.get();
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        lab.expect(&space, late, 4096, 1).await?;
+        drop(space);
+        spaces.close().await?;
+        Ok(())
+    });
+    judged.unwrap();
+}
