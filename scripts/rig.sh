@@ -9,6 +9,8 @@ disks=$run/disks
 tree=${DOLMEN_TREE:-/usr}
 # block: spaces become block devices, which needs root. nbd: nothing does.
 way=block
+# What the daemon remembers of itself and its pools; another folder is another host.
+daemon_state=$run/daemon
 # Given to every daemon that is started here.
 daemon_options=
 started=$(now)
@@ -197,8 +199,8 @@ status_says() { grep -qiw "$1" "$logs/status.log"; }
 # daemon_begin WORD...: starts the daemon behind the words and records what it may make.
 daemon_begin() {
     # shellcheck disable=SC2046,SC2086 # lists of words
-    begin below "$run/daemon" ${links_of_pool:+link "$links_of_pool"} -- \
-        $(rights) "$@" "$bin" daemon --state "$run/daemon" --socket "$socket" $daemon_options >>"$logs/daemon.log" 2>&1
+    begin below "$daemon_state" ${links_of_pool:+link "$links_of_pool"} -- \
+        $(rights) "$@" "$bin" daemon --state "$daemon_state" --socket "$socket" $daemon_options >>"$logs/daemon.log" 2>&1
     daemon_pid=$!
     daemon_started=$(start_time "$daemon_pid")
 }

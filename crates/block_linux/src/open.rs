@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::device::{Access, COMMAND_LIMIT, Opened};
 use crate::geometry::{self, BlockAtomicity, DirectIo, Kind};
+use crate::holder::{Holder, holder};
 use crate::in_use::{InUse, in_use};
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
@@ -68,10 +69,12 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Another process holds the lock, or commands of an earlier one are still under way.
-    #[error("opening {}: in use by another process, or writes of an earlier one are still under way", path.display())]
+    #[error("opening {}: {}", path.display(), held(by.as_ref()))]
     Locked {
         /// The path.
         path: PathBuf,
+        /// The process, where one that lives can be seen.
+        by: Option<Holder>,
     },
     /// The kernel uses it.
     #[error("opening {}: {by}; release it first", path.display())]
@@ -145,7 +148,7 @@ fn open_block(path: &Path, options: OpenOptions) -> Result<OwnedFd, OpenError> {
     let opened = rustix::fs::open(path, flags(options) | OFlags::DIRECT | exclusive, Mode::empty());
     opened.map_err(|error| match (error, in_use(path)) {
         (Errno::BUSY, Ok(Some(by))) => OpenError::InUse { path: path.to_path_buf(), by },
-        (Errno::BUSY, _) => OpenError::Locked { path: path.to_path_buf() },
+        (Errno::BUSY, _) => locked(path),
         (error, _) => refused(path, error),
     })
 }
@@ -166,9 +169,20 @@ fn open_file(path: &Path, options: OpenOptions) -> Result<(OwnedFd, DirectIo), O
     }
 }
 
+fn locked(path: &Path) -> OpenError {
+    OpenError::Locked { path: path.to_path_buf(), by: holder(path) }
+}
+
+fn held(by: Option<&Holder>) -> String {
+    by.map_or_else(
+        || "in use by another process, or writes of an earlier one are still under way".to_owned(),
+        |by| format!("in use by {by}"),
+    )
+}
+
 fn lock(fd: &OwnedFd, path: &Path) -> Result<(), OpenError> {
     rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        Errno::WOULDBLOCK => OpenError::Locked { path: path.to_path_buf() },
+        Errno::WOULDBLOCK => locked(path),
         error => refused(path, error),
     })
 }

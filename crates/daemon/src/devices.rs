@@ -8,9 +8,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
+use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use, is_attached_space};
 use dolmen_disk::{Contents, Extent, look};
@@ -27,6 +29,9 @@ const BLOCK_CLASS: &str = "/sys/class/block";
 const FOLDER_FILES_MAX: usize = 4096;
 /// Smaller files cannot be disks.
 const FILE_BYTES_MIN: u64 = 64 << 20;
+
+/// How long to wait before disks that another process holds are tried again.
+const HELD_PAUSE: Duration = Duration::from_millis(100);
 
 /// The path that everybody else would call it, so that one device listed twice is seen to be one.
 pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
@@ -142,17 +147,43 @@ impl Engine {
         discover(&self.seams, &devices).await
     }
 
-    /// Opens the disks of a pool for this process alone. One that cannot be had is absent, and why is logged.
-    pub(crate) async fn take_members(&self, pool: PoolId, paths: &[PathBuf]) -> (Found, Vec<String>) {
+    /// Opens the disks of a pool for this process alone. One that cannot be had is absent, and why is logged; but one that
+    /// another process holds is no absent disk. Whoever went on without it would make a second side of the pool beside
+    /// one that is in use. So that process is given some time, and then nothing is opened.
+    pub(crate) async fn take_members(
+        &self,
+        pool: PoolId,
+        name: &str,
+        paths: &[PathBuf],
+        patience: Duration,
+    ) -> Answer<(Found, Vec<String>)> {
+        let clock = self.seams.clock.as_ref();
+        let limit = clock.now() + patience;
+        loop {
+            let (found, refused) = self.try_members(pool, paths).await;
+            let held: Vec<String> =
+                refused.iter().filter(|error| is_held(error)).map(ToString::to_string).collect();
+            if held.is_empty() {
+                for error in &refused {
+                    tracing::warn!(%pool, %error, "a disk of the pool cannot be opened");
+                }
+                return Ok((found, refused.iter().map(ToString::to_string).collect()));
+            }
+            drop(found);
+            if clock.now() >= limit {
+                return Err(held_elsewhere(name, held));
+            }
+            sleep(clock, HELD_PAUSE).await;
+        }
+    }
+
+    async fn try_members(&self, pool: PoolId, paths: &[PathBuf]) -> (Found, Vec<OpenError>) {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         let mut refused = Vec::new();
         for path in paths {
             match LinuxDevice::open(&self.handle, path, OpenOptions::default()) {
                 Ok(device) => devices.push(self.members.give(device)),
-                Err(error) => {
-                    tracing::warn!(%pool, path = %path.display(), %error, "a disk of the pool cannot be opened");
-                    refused.push(error.to_string());
-                }
+                Err(error) => refused.push(error),
             }
         }
         let mut found = discover(&self.seams, &devices).await;
@@ -198,6 +229,18 @@ impl Engine {
             Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
         }
     }
+}
+
+/// Whether a process that lives holds the device.
+fn is_held(error: &OpenError) -> bool {
+    matches!(error, OpenError::Locked { by: Some(_), .. })
+}
+
+fn held_elsewhere(pool: &str, held: Vec<String>) -> ErrorBody {
+    let message = format!("pool {pool} is in other hands on this host; nothing was changed");
+    let mut error = ErrorBody::new(ErrorCode::DeviceInUse, message).on(pool);
+    error.causes = held;
+    error.hint(format!("if that is another daemon, ask it: `dolmen pool export {pool}` with its --socket; or end that process"))
 }
 
 /// What tells one device from another: the number of a block device, the file system and inode of a file.

@@ -18,7 +18,7 @@ pub(crate) fn open_device(error: &DeviceOpenError) -> ErrorBody {
         | DeviceOpenError::NotADisk { path }
         | DeviceOpenError::Zoned { path }
         | DeviceOpenError::BlockSize { path, .. } => (ErrorCode::UnfitDevice, path),
-        DeviceOpenError::Locked { path } | DeviceOpenError::InUse { path, .. } => {
+        DeviceOpenError::Locked { path, .. } | DeviceOpenError::InUse { path, .. } => {
             (ErrorCode::DeviceInUse, path)
         }
         DeviceOpenError::System { path, .. } => (ErrorCode::Io, path),
@@ -64,7 +64,7 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
     match error {
         OpenError::ReadOnly { name, .. } => found
             .on(name.to_string())
-            .hint("attach the disks that are missing; or import it with mode read; or, when the rest of it lives on nowhere else, with mode confirmed"),
+            .hint("attach the disks that are missing; or look at it with --read-only; or, if you know that those disks are in use nowhere else, say --confirmed"),
         OpenError::NoMetadata { name } => found.on(name.to_string()).hint("attach more of its disks"),
         _ => found,
     }
@@ -97,10 +97,15 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
             found.hint("add a disk, or delete or trim something; `dolmen df` shows what fits")
         }
         PoolError::Latched { .. } => found.hint("attach the missing disks, then restart the daemon"),
-        PoolError::ReadOnly { .. } => found.hint("import it for writing first"),
+        PoolError::ReadOnly { name } => found.on(name.to_string()).hint(to_write(name.as_str())),
         PoolError::NoSuchDisk { .. } => found.hint("`dolmen disk list` shows path, id and slot of each disk"),
         _ => found,
     }
+}
+
+/// How a pool that is open for reading only comes to be open for writing.
+pub(crate) fn to_write(pool: &str) -> String {
+    format!("`dolmen pool export {pool}`, then `dolmen pool import` with its disks and without --read-only")
 }
 
 pub(crate) fn space(error: &SpaceError) -> ErrorBody {

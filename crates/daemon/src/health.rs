@@ -2,13 +2,16 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{API_VERSION, Health, Job, JobKind, JobState, SCHEMA, Status, Version};
+use dolmen_api::{
+    API_VERSION, ErrorBody, ErrorCode, Health, Job, JobKind, JobState, SCHEMA, Status, Version,
+};
 use dolmen_pool::PoolState;
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
+use crate::fault;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
@@ -201,9 +204,7 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let mut todo = Vec::new();
     match open.spaces.pool().state() {
         PoolState::Writable => {}
-        PoolState::ReadOnly(_) => todo.push(format!(
-            "to write to pool {name}: dolmen pool export, then dolmen pool import --pool {name}"
-        )),
+        PoolState::ReadOnly(_) => todo.push(format!("to write to pool {name}: {}", fault::to_write(&name))),
         PoolState::Latched(_) => {
             todo.push(format!("attach the missing disks of pool {name}, then restart the daemon"))
         }
@@ -241,6 +242,15 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     todo
 }
 
+/// How a pool that should be open comes to be.
+fn to_open(pool: &str, cause: &ErrorBody) -> String {
+    let first = match cause.code {
+        ErrorCode::DeviceInUse => format!("end what has the disks of pool {pool} in use"),
+        _ => format!("attach the disks of pool {pool}"),
+    };
+    format!("{first}, then `dolmen pool import --pool {pool}`")
+}
+
 impl Engine {
     pub(crate) async fn status(self: Rc<Self>) -> Answer<Status> {
         let now = self.seams.clock.now();
@@ -254,13 +264,10 @@ impl Engine {
             pools.push(self.view_pool(&open).await?);
             spaces.extend(self.view_spaces(&open).await?);
         }
-        for closed in self.view_closed() {
-            to_do.push(format!(
-                "attach the disks of pool {0}, then `dolmen pool import --pool {0}`",
-                closed.name
-            ));
-            pools.push(closed);
-        }
+        to_do.extend(
+            self.closed.borrow().values().map(|closed| to_open(&closed.remembered.name, &closed.cause)),
+        );
+        pools.extend(self.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy);
         let why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();

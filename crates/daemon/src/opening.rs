@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool, Plan};
 use dolmen_block_linux::Listener;
@@ -18,6 +19,12 @@ use crate::fault;
 use crate::ledger::{Remembered, ServedSpace};
 use crate::nbd::NbdServer;
 use crate::plan::{made, planned, usual_room};
+
+/// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
+/// or one that looks at all disks that appear.
+const REOPEN_PATIENCE: Duration = Duration::from_secs(10);
+/// The same while a person waits for the answer.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(1);
 
 fn open_mode(mode: ImportMode) -> OpenMode {
     match mode {
@@ -85,7 +92,7 @@ impl Engine {
             error.causes = unusable(&found);
             return Err(error);
         }
-        let pool = self.open_pool(id, &paths, mode).await?;
+        let pool = self.open_pool(id, &remembered.name, &paths, mode, REOPEN_PATIENCE).await?;
         self.serve_again(&pool, &remembered.served);
         self.remember(&pool).await;
         Ok(())
@@ -104,16 +111,20 @@ impl Engine {
     async fn open_pool(
         self: &Rc<Self>,
         id: PoolId,
+        name: &str,
         paths: &[PathBuf],
         mode: ImportMode,
+        patience: Duration,
     ) -> Answer<Rc<OpenPool>> {
-        let (mut found, refused) = self.take_members(id, paths).await;
+        let (mut found, refused) = self.take_members(id, name, paths, patience).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         if candidates.is_empty() {
-            let mut error =
-                ErrorBody::new(ErrorCode::DeviceInUse, "none of the pool's disks could be opened");
+            let mut error = ErrorBody::new(
+                ErrorCode::DeviceInUse,
+                format!("none of the disks of pool {name} could be opened"),
+            );
             error.causes = refused;
-            return Err(error.on(id.to_string()));
+            return Err(error.on(name));
         }
         let options = OpenOptions { mode: open_mode(mode) };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await;
@@ -198,10 +209,16 @@ impl Engine {
             ));
         }
         drop(found);
-        let pool = self.open_pool(id, &paths, request.mode).await?;
+        let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
         self.remember(&pool).await;
         let room = usual_room(&pool.offers());
         let mut change = made(plan_of(0, room, steps), format!("pool {name} is open"));
+        let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
+        if away > 0 {
+            change.warnings.push(format!(
+                "{away} of its {members} disks are not here; `dolmen` says what that means, and what to do"
+            ));
+        }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
@@ -219,10 +236,9 @@ impl Engine {
         let matching: Vec<_> = found.pools.iter().filter(named).collect();
         let wanted = request.pool.clone().unwrap_or_else(|| "that is not open already".to_owned());
         match matching.as_slice() {
-            [(id, _)] if is_open(id) => {
-                Err(ErrorBody::new(ErrorCode::NameTaken, format!("pool {wanted} is open already")).on(wanted))
-            }
+            [(id, _)] if is_open(id) => Err(self.all_open(found)),
             [(id, candidates)] => Ok((**id, candidates.as_slice())),
+            [] if request.pool.is_none() && found.pools.keys().any(is_open) => Err(self.all_open(found)),
             [] => {
                 let message = format!("no disk of a pool {wanted} was found");
                 let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message).on(wanted);
@@ -235,6 +251,24 @@ impl Engine {
                 Err(ErrorBody::new(ErrorCode::BadRequest, message).hint("name one by its identity"))
             }
         }
+    }
+}
+
+impl Engine {
+    /// The error for disks whose pools are open here already.
+    fn all_open(&self, found: &Found) -> ErrorBody {
+        let pools = self.pools.borrow();
+        let open: Vec<_> = found.pools.keys().filter_map(|id| pools.get(id)).collect();
+        let names: Vec<String> = open.iter().map(|pool| pool.name()).collect();
+        let names = names.join(", ");
+        let is_read = open.iter().any(|pool| pool.mode == ImportMode::Read);
+        let (how, hint) = if is_read {
+            (", for reading only", fault::to_write(&names))
+        } else {
+            ("", "`dolmen` shows how it is".to_owned())
+        };
+        let message = format!("pool {names} is open here already{how}; nothing was changed");
+        ErrorBody::new(ErrorCode::NameTaken, message).on(names).hint(hint)
     }
 }
 

@@ -7,7 +7,7 @@ use dolmen_api::{
     AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument,
     SCHEMA, Simple,
 };
-use dolmen_pool::{CreateOptions, check_devices, create};
+use dolmen_pool::{CreateOptions, PoolError, PoolState, check_devices, create};
 use dolmen_space::{SpaceRange, Verification};
 use dolmen_units::Epoch;
 
@@ -199,6 +199,7 @@ impl Engine {
         let _changes = self.changes.take().await;
         let pool = self.pool_to_change(&name)?;
         let _turn = pool.turn.take().await;
+        check_not_read_only(&pool)?;
         if !request.dry_run {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
@@ -303,6 +304,14 @@ impl Engine {
         let mut change = made(plan, format!("pool {name} is being brought up to date, job {}", job.id));
         change.job = Some(job);
         Ok(change)
+    }
+}
+
+/// Refuses to destroy what was opened for reading only: others may have a claim on it.
+fn check_not_read_only(pool: &OpenPool) -> Answer<()> {
+    match pool.spaces.pool().state() {
+        PoolState::Writable | PoolState::Latched(_) => Ok(()),
+        PoolState::ReadOnly(_) => Err(fault::pool(&PoolError::ReadOnly { name: parse_name(&pool.name())? })),
     }
 }
 

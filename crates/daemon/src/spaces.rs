@@ -7,6 +7,7 @@ use dolmen_api::{
     SCHEMA, ServeSpace, Simple, SpaceDocument,
 };
 use dolmen_nbd::Access;
+use dolmen_pool::PoolState;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
 use dolmen_units::Bytes;
 
@@ -247,7 +248,9 @@ impl Engine {
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
-        let access = if request.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        // Clients are told at once what the first write would tell them.
+        let is_read_only = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
+        let access = if request.read_only || is_read_only { Access::ReadOnly } else { Access::ReadWrite };
         let plan = pool.plan(true, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
         if let Some(served) = self.nbd.find(pool.id(), space.id()) {
             if served.access != access {
@@ -277,6 +280,10 @@ impl Engine {
             return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
         }
         let mut change = made(plan, format!("{name} is served"));
+        change.warnings.extend(
+            (is_read_only && !request.read_only)
+                .then(|| format!("it takes no writes, because pool {} is open read-only", pool.name())),
+        );
         change.export = Some(self.view_export(&served));
         Ok(change)
     }

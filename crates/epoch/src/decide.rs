@@ -43,7 +43,7 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadOnlyReason {
     /// Another host owns the pool and some voters are not here.
-    #[error("the pool's newest epoch {epoch} belongs to host {owner}, and {} of its {voters} voters are not here; opened read-only. Attach them, or confirm; confirming risks that everything written through the absent disks since is lost here, and that both halves go on apart", absent.len())]
+    #[error("the pool's newest epoch {epoch} belongs to host {owner}, with {} of the {voters} disks that carry its metadata absent; it may only be read. Attach them, or confirm; confirming risks that everything written through the absent disks since is lost here, and that both halves go on apart", absent.len())]
     Foreign {
         /// The newest epoch.
         epoch: EpochId,
@@ -56,7 +56,7 @@ pub enum ReadOnlyReason {
     },
     /// This host's arbiter names another epoch: the pool went on without these disks.
     #[error(
-        "this host's record names epoch {arbiter}, and the disks here know only epoch {epoch}; opened read-only. Attach the disks of epoch {arbiter}, or confirm; confirming loses everything written in epoch {arbiter} and since"
+        "this host's record names epoch {arbiter}, and the disks here know only epoch {epoch}; it may only be read. Attach the disks of epoch {arbiter}, or confirm; confirming loses everything written in epoch {arbiter} and since"
     )]
     ArbiterElsewhere {
         /// The newest epoch here.
@@ -65,7 +65,7 @@ pub enum ReadOnlyReason {
         arbiter: EpochId,
     },
     /// This host owns the pool, its record is gone, and some voters are not here.
-    #[error("this host owns the pool's newest epoch {epoch} but its record is missing, and {} voters are not here; opened read-only. Attach them, or confirm; confirming risks that writes made through the absent disks since are lost", absent.len())]
+    #[error("this host owns the pool's newest epoch {epoch} but its record is missing, with {} of the disks that carry its metadata absent; it may only be read. Attach them, or confirm; confirming risks that writes made through the absent disks since are lost", absent.len())]
     ArbiterSilent {
         /// The newest epoch here.
         epoch: EpochId,
@@ -73,7 +73,7 @@ pub enum ReadOnlyReason {
         absent: Vec<DiskId>,
     },
     /// The pool was exported and half or more of its voters are not here.
-    #[error("the pool was exported in epoch {epoch}, and {} of its {voters} voters are not here, so another host may have opened it with those; opened read-only. Attach a majority, or confirm; confirming risks that both halves go on apart", absent.len())]
+    #[error("the pool was exported in epoch {epoch}, with {} of the {voters} disks that carry its metadata absent, so another host may have opened it with those; it may only be read. Attach a majority, or confirm; confirming risks that both halves go on apart", absent.len())]
     ExportedWithoutMajority {
         /// The exported epoch.
         epoch: EpochId,
@@ -84,7 +84,7 @@ pub enum ReadOnlyReason {
     },
     /// Disks here know an epoch, and none of them carries its log.
     #[error(
-        "epoch {epoch} is carried by {voters} voters, none of which is here; opened without its log, read-only. Attach one of them; without, nothing written since the last checkpoint can be read"
+        "epoch {epoch} is carried by {voters} voters, none of which is here; it may only be read, and without its log. Attach one of them; without, nothing written since the last checkpoint can be read"
     )]
     NoVoterPresent {
         /// The newest epoch here.
@@ -94,7 +94,7 @@ pub enum ReadOnlyReason {
     },
     /// A voter does not know an epoch that was in force.
     #[error(
-        "epoch {epoch} was in force, and its voter disk {disk} does not know it, so that disk was rolled back or lost a write; opened read-only. Detach disk {disk}, or confirm; confirming takes the log of the other voters"
+        "epoch {epoch} was in force, and its voter disk {disk} does not know it, so that disk was rolled back or lost a write; it may only be read. Detach disk {disk}, or confirm; confirming takes the log of the other voters"
     )]
     VoterBehind {
         /// The epoch in force.
@@ -104,7 +104,7 @@ pub enum ReadOnlyReason {
     },
     /// A successor is complete here, and nobody here can tell whether it came into force.
     #[error(
-        "epoch {epoch} reached all its voters, but whether it came into force only {owner} knows, who may have gone on from epoch {base} instead; opened read-only. Attach the other disks of epoch {base}, or open it there, or confirm; confirming risks that both sides go on apart"
+        "epoch {epoch} reached all its voters, but whether it came into force only {owner} knows, who may have gone on from epoch {base} instead; it may only be read. Attach the other disks of epoch {base}, or open it there, or confirm; confirming risks that both sides go on apart"
     )]
     Unsettled {
         /// The epoch that is complete here.
@@ -116,7 +116,7 @@ pub enum ReadOnlyReason {
     },
     /// Two sides of the pool were opened apart, by a confirmation, and both may have been written to.
     #[error(
-        "disk {disk} belongs to epoch {other}, which went on apart from epoch {epoch} after a confirmed opening; opened read-only from epoch {epoch}. Detach one side to open the other, or confirm; confirming keeps epoch {epoch} and loses what only the other side holds. Halves are never merged"
+        "disk {disk} belongs to epoch {other}, which went on apart from epoch {epoch} after a confirmed opening; it may only be read, from epoch {epoch}. Detach one side to open the other, or confirm; confirming keeps epoch {epoch} and loses what only the other side holds. Halves are never merged"
     )]
     Diverged {
         /// The epoch that would be kept.
