@@ -14,6 +14,13 @@ pub(crate) fn show_df(df: &Df, out: &mut Out<'_>) {
     out.line(format_args!("pool {}", df.pool));
     out.show(&bytes_table(df).render(2, paint));
     out.show(&format!("\n{}", fits_text(df, paint)));
+    if df.fits.iter().all(|fits| fits.usable_bytes == 0) {
+        out.line(format_args!(
+            "\n  Nothing more fits. `dolmen pool add {0} DISK` or `dolmen disk replace {0} OLD LARGER` make room, as does \
+             what is deleted, or discarded by its user; all that was written can be read and overwritten.",
+            df.pool
+        ));
+    }
     if !df.disks.is_empty() {
         out.show(&format!("\n{}", disks_table(df).render(2, paint)));
     }

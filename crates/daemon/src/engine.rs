@@ -178,7 +178,7 @@ impl Engine {
             let message = format!("pool {name} is not open: {}", closed.cause.message);
             let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message).on(name);
             error.causes.clone_from(&closed.cause.causes);
-            return Err(error.hint(format!("attach its disks, then `dolmen pool import --pool {name}`")));
+            return Err(error.hint(format!("attach its disks, then `dolmen pool import --pool {name}`; `dolmen pool export {name}` has it forgotten here")));
         }
         let message = format!("there is no pool {name} here");
         Err(ErrorBody::new(ErrorCode::NoSuchPool, message)

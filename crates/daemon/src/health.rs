@@ -244,11 +244,17 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
 
 /// How a pool that should be open comes to be.
 fn to_open(pool: &str, cause: &ErrorBody) -> String {
-    let first = match cause.code {
-        ErrorCode::DeviceInUse => format!("end what has the disks of pool {pool} in use"),
-        _ => format!("attach the disks of pool {pool}"),
-    };
-    format!("{first}, then `dolmen pool import --pool {pool}`")
+    let import = format!("`dolmen pool import --pool {pool}`");
+    match cause.code {
+        ErrorCode::DeviceInUse => format!("end what has the disks of pool {pool} in use, then {import}"),
+        ErrorCode::ReadOnly => format!(
+            "attach the disks of pool {pool} that are missing, or take away those of the other side, then {import}; with \
+             --read-only to look at it as it is, or with --confirmed, which risks what is said above"
+        ),
+        _ => format!(
+            "attach the disks of pool {pool}, then {import}; or, if it is gone for good, `dolmen pool export {pool}` has it forgotten"
+        ),
+    }
 }
 
 impl Engine {

@@ -37,12 +37,15 @@ pub(crate) struct Remembered {
     pub(crate) paths: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) served: Vec<ServedSpace>,
+    /// Whether its labels are being wiped: the next daemon goes on with that, and opens nothing.
+    #[serde(default)]
+    pub(crate) is_being_destroyed: bool,
 }
 
 impl Remembered {
     pub(crate) fn new(id: PoolId, name: &str, mode: ImportMode, paths: Vec<PathBuf>) -> Self {
         let (id, name) = (id.to_string(), name.to_owned());
-        Self { version: VERSION, id, name, mode, paths, served: Vec::new() }
+        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), is_being_destroyed: false }
     }
 }
 

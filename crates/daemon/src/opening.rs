@@ -79,6 +79,9 @@ impl Engine {
     }
 
     async fn reopen(self: &Rc<Self>, id: PoolId, remembered: &Remembered) -> Answer<()> {
+        if remembered.is_being_destroyed {
+            return self.go_on_destroying(id, remembered).await;
+        }
         let found = self.look_at(&self.places(&remembered.paths)).await;
         // A confirmation was for once: from then on this host owns the pool, and the rule of epochs decides again.
         let mode = match remembered.mode {
@@ -95,6 +98,21 @@ impl Engine {
         let pool = self.open_pool(id, &remembered.name, &paths, mode, REOPEN_PATIENCE).await?;
         self.serve_again(&pool, &remembered.served);
         self.remember(&pool).await;
+        Ok(())
+    }
+
+    /// Wipes what a daemon that ended in the middle of it has left of a pool's labels.
+    async fn go_on_destroying(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
+        let found = self.look_at(&self.places(&remembered.paths)).await;
+        let paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
+        drop(found);
+        let (mut found, _) = self.take_members(id, &remembered.name, &paths, REOPEN_PATIENCE).await?;
+        let candidates = found.pools.remove(&id).unwrap_or_default();
+        let devices: Vec<_> = candidates.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
+        for warning in self.wipe_and_forget(id, &devices).await {
+            tracing::warn!(pool = remembered.name, warning, "not all of the pool could be destroyed");
+        }
+        tracing::info!(pool = remembered.name, "the pool is destroyed, which the last daemon had begun");
         Ok(())
     }
 
@@ -162,6 +180,10 @@ impl Engine {
     }
 
     pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {
+        self.ledger.put(pool.id(), &self.remembered(pool)).await
+    }
+
+    pub(crate) fn remembered(&self, pool: &OpenPool) -> Remembered {
         let disks = pool.spaces.pool().disks();
         // Where absent disks were stays a hint for as long as they are members: also a pool that has lost all of them, and
         // stopped, is looked for there by the next daemon.
@@ -181,7 +203,7 @@ impl Engine {
                 read_only: served.access == Access::ReadOnly,
             })
             .collect();
-        self.ledger.put(pool.id(), &what).await
+        what
     }
 
     /// Opens a pool that a person names.

@@ -7,9 +7,10 @@ use dolmen_api::{
     AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument,
     SCHEMA, Simple,
 };
+use dolmen_block_io::BlockDevice;
 use dolmen_pool::{CreateOptions, PoolError, PoolState, check_devices, create};
 use dolmen_space::{SpaceRange, Verification};
-use dolmen_units::Epoch;
+use dolmen_units::{Epoch, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
@@ -94,7 +95,9 @@ impl Engine {
         let is_known = self.closed.borrow().values().any(|closed| closed.remembered.name == name);
         if is_open || is_known {
             let message = format!("there is a pool named {name} already; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("choose another name"));
+            return Err(ErrorBody::new(ErrorCode::NameTaken, message)
+                .on(name)
+                .hint("`dolmen pool list` shows it; a new one needs another name"));
         }
         Ok(())
     }
@@ -161,6 +164,10 @@ impl Engine {
 
     pub(crate) async fn export_pool(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let _changes = self.changes.take().await;
+        self.check_running()?;
+        if let Some(forgotten) = self.forget_closed(&name, &request).await? {
+            return Ok(forgotten);
+        }
         let pool = self.pool_to_change(&name)?;
         let _turn = pool.turn.take().await;
         self.check_unused(&pool, "exported").await?;
@@ -219,22 +226,70 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be destroyed, with {count} spaces")));
         }
+        // Before the first label goes: half a pool is nobody's wish, so the next daemon ends what this one begins.
+        let mut leaving = self.remembered(&pool);
+        leaving.is_being_destroyed = true;
+        self.ledger.put(pool.id(), &leaving).await.map_err(|error| {
+            let message = format!(
+                "pool {name} cannot be put on record as being destroyed: {error}; nothing was changed"
+            );
+            ErrorBody::new(ErrorCode::Io, message).on(name.as_str())
+        })?;
         self.retire(&pool);
         let devices: Vec<_> = disks.iter().filter_map(|disk| disk.device()).collect();
         let mut warnings = Vec::new();
         warnings.extend(pool.spaces.close().await.err().map(|error| error.to_string()));
+        warnings.extend(self.wipe_and_forget(pool.id(), &devices).await);
+        self.release_disks(&pool);
+        let absent = disks.iter().filter(|disk| disk.device().is_none());
+        warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
+        let mut change = made(plan, format!("pool {name} is destroyed"));
+        change.warnings = warnings;
+        Ok(change)
+    }
+
+    /// Wipes the labels of a pool's disks and forgets the pool; returns what could not be done.
+    pub(crate) async fn wipe_and_forget(&self, id: PoolId, devices: &[Rc<dyn BlockDevice>]) -> Vec<String> {
+        let mut warnings = Vec::new();
         for device in devices {
             let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
             warnings.extend(wiped.err().map(|error| fault_text(&error)));
         }
-        self.release_disks(&pool);
-        let absent = disks.iter().filter(|disk| disk.device().is_none());
-        warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
-        warnings.extend(self.arbiter.withdraw(pool.id()).await.err().map(|error| error.to_string()));
-        warnings.extend(self.ledger.remove(pool.id()).await.err().map(|error| error.to_string()));
-        let mut change = made(plan, format!("pool {name} is destroyed"));
-        change.warnings = warnings;
-        Ok(change)
+        warnings.extend(self.arbiter.withdraw(id).await.err().map(|error| error.to_string()));
+        warnings.extend(self.ledger.remove(id).await.err().map(|error| error.to_string()));
+        warnings
+    }
+
+    /// Stops waiting for a pool that should be open here and is not, such as one whose disks are gone for good.
+    async fn forget_closed(&self, name: &str, request: &Simple) -> Answer<Option<Change>> {
+        if self.pool(name).is_ok() {
+            return Ok(None);
+        }
+        let named =
+            self.closed.borrow().iter().find(|(_, closed)| closed.remembered.name == name).map(|(id, _)| *id);
+        let Some(id) = named else { return Ok(None) };
+        let plan = Plan {
+            usable_before_bytes: 0,
+            usable_after_bytes: 0,
+            moved_bytes: 0,
+            is_reversible: true,
+            steps: vec![format!("wait no more for pool {name}; its disks stay as they are")],
+        };
+        if request.dry_run {
+            return Ok(Some(planned(
+                plan,
+                format!("pool {name}, which is not open, would be forgotten here"),
+            )));
+        }
+        self.ledger.remove(id).await.map_err(|error| {
+            let message = format!("pool {name} is still on record here: {error}");
+            ErrorBody::new(ErrorCode::Io, message).on(name)
+        })?;
+        self.closed.borrow_mut().remove(&id);
+        Ok(Some(made(
+            plan,
+            format!("pool {name}, which was not open, is forgotten here; its disks stay as they are"),
+        )))
     }
 
     pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {

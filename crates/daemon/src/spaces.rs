@@ -136,7 +136,10 @@ impl Engine {
             }
         }
         let plan = pool.plan(true, vec![format!("change the size of {name} from {before} to {after}")]);
-        if request.dry_run || after == before {
+        if after == before {
+            return Ok(planned(plan, format!("{name} has {after} already")));
+        }
+        if request.dry_run {
             return Ok(planned(plan, format!("{name} would have {after} instead of {before}")));
         }
         pool.spaces.resize(&space, after).await.map_err(|error| fault::space(&error))?;

@@ -164,6 +164,11 @@ pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> D
     if is_planted(Bug::StaleDiskWins) {
         in_force = bases().min_by_key(|record| record.id()).unwrap_or(in_force);
     }
+    // Of sides that went on apart, each host is told of its own.
+    let is_own_side = |record: &&EpochRecord| {
+        Some(record.id()) == arbiter && !record.continues(in_force) && !in_force.continues(record)
+    };
+    in_force = bases().find(is_own_side).unwrap_or(in_force);
     let judge = Judge { host, arbiter, present };
     let highest = judge.highest(in_force.number());
     let decision = |record: &EpochRecord, refusal: Option<ReadOnlyReason>| match refusal {

@@ -43,8 +43,10 @@ pub(crate) struct RawSpace {
     pub(crate) row_length: U64,
     /// Bytes written to one column before the next.
     pub(crate) interleave: U32,
+    /// 0 whole, 1 unfinished.
+    pub(crate) standing: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 36],
+    pub(crate) reserved: [u8; 35],
     /// Name, UTF-8, filled up with zeros.
     pub(crate) name: [u8; 64],
 }

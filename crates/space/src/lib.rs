@@ -18,6 +18,7 @@ mod absence;
 mod carry;
 mod discard;
 mod error;
+mod finish;
 mod format;
 mod layout;
 mod locks;

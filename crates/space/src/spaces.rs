@@ -20,7 +20,7 @@ use crate::recovery::{Recovery, recover};
 use crate::resync::{Refilled, Resynced};
 use crate::shared::{Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
-use crate::spec::{Provisioning, Resiliency, SpaceSpec};
+use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
 
 /// Rows whose tables are written in one go while slabs are refilled.
 const REFILL_ROWS: usize = 32;
@@ -56,16 +56,20 @@ impl Spaces {
     pub async fn start(opened: Opened) -> Result<Rc<Self>, SpaceError> {
         let pool = Rc::clone(&opened.pool);
         let shared = Shared::new(Rc::clone(&pool));
-        let mut spaces = BTreeMap::new();
+        let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
         for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
             let (_, id, _) = keys::parts(&key);
-            let spec = SpaceSpec::parse(&value).ok_or_else(|| dolmen_pool::PoolError::Corrupt {
-                name: pool.name().clone(),
-                what: format!("an impossible space {id}"),
-            })?;
+            let (spec, standing) =
+                SpaceSpec::parse(&value).ok_or_else(|| dolmen_pool::PoolError::Corrupt {
+                    name: pool.name().clone(),
+                    what: format!("an impossible space {id}"),
+                })?;
             let space = Space::new(Rc::clone(&shared), SpaceId(id), spec)?;
             let count = pool.get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
+            if standing == Standing::Unfinished {
+                unfinished.push(Rc::clone(&space));
+            }
             spaces.insert(SpaceId(id), space);
         }
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
@@ -73,6 +77,7 @@ impl Spaces {
             Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
         if this.shared.may_write() {
             pool.start_voter_tender();
+            this.finish(&unfinished).await;
         }
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
         Ok(this)
@@ -173,11 +178,15 @@ impl Spaces {
             return Err(SpaceError::NameTaken { name: spec.name });
         }
         let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
-        change.put(keys::space(id), spec.encode());
+        let standing = match spec.provisioning {
+            Provisioning::Thin => Standing::Whole,
+            Provisioning::Fixed => Standing::Unfinished,
+        };
+        change.put(keys::space(id), spec.encode(standing));
         change.commit().await?;
         self.spaces.borrow_mut().insert(id, Rc::clone(&space));
-        if spec.provisioning == Provisioning::Fixed
-            && let Err(error) = space.claim_all().await
+        if standing == Standing::Unfinished
+            && let Err(error) = self.claim_and_finish(&space, spec).await
         {
             self.delete(&space).await?;
             return Err(error);
@@ -185,13 +194,23 @@ impl Spaces {
         Ok(space)
     }
 
-    /// Deletes a space and gives its rows back. Killed half-way, the space is there with fewer rows, to be deleted again.
+    async fn claim_and_finish(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+        space.claim_all().await?;
+        self.put_spec(space, spec).await
+    }
+
+    /// Deletes a space and gives its rows back. Killed half-way, the rest goes at the next opening.
     ///
     /// # Errors
     /// [`SpaceError`].
     pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        // Before anything else: a space that stays must stay usable.
+        self.pool().check_writable()?;
         space.gone.set(true);
         space.claims_end().await;
+        let mut change = self.pool().change(Purpose::Release).await;
+        change.put(keys::space(space.id()), space.spec().encode(Standing::Unfinished));
+        change.commit().await?;
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
         for index in rows {
@@ -267,7 +286,7 @@ impl Spaces {
         self.free_behind(space, wanted).await
     }
 
-    async fn free_behind(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+    pub(crate) async fn free_behind(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
         let first = size.0.div_ceil(space.row_bytes());
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
@@ -298,7 +317,7 @@ impl Spaces {
 
     async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
         let mut change = self.pool().change(Purpose::Release).await;
-        change.put(keys::space(space.id()), spec.encode());
+        change.put(keys::space(space.id()), spec.encode(Standing::Whole));
         change.commit().await?;
         self.shared.note_name(space.id(), spec.name.clone());
         *space.spec.borrow_mut() = spec;

@@ -121,6 +121,15 @@ pub struct SpaceSpec {
     pub sector: Bytes,
 }
 
+/// Whether a space is one that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It may.
+    Whole,
+    /// It is being deleted, or made with all of its rows: when that is cut short, nothing is left of it.
+    Unfinished,
+}
+
 impl SpaceSpec {
     /// A thin space with everything else as usual.
     #[must_use]
@@ -199,8 +208,12 @@ impl SpaceSpec {
     }
 
     /// The value of the space's key.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self, standing: Standing) -> Vec<u8> {
         let mut raw = RawSpace::new_zeroed();
+        raw.standing = match standing {
+            Standing::Whole => 0,
+            Standing::Unfinished => 1,
+        };
         raw.version = VERSION.into();
         raw.resiliency = match self.resiliency {
             Resiliency::Simple => 1,
@@ -222,11 +235,16 @@ impl SpaceSpec {
     }
 
     /// The space in the value of its key; `None` for what no version writes.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 36] {
+        if raw.version.get() != VERSION || raw.reserved != [0; 35] {
             return None;
         }
+        let standing = match raw.standing {
+            0 => Standing::Whole,
+            1 => Standing::Unfinished,
+            _ => return None,
+        };
         let resiliency = match (raw.resiliency, raw.copies) {
             (1, 1) => Resiliency::Simple,
             (2, 1) => Resiliency::Span,
@@ -257,7 +275,7 @@ impl SpaceSpec {
                 _ => return None,
             }),
         };
-        spec.check().is_ok().then_some(spec)
+        spec.check().is_ok().then_some((spec, standing))
     }
 }
 
@@ -297,6 +315,9 @@ mod tests {
         let mut spec = SpaceSpec::usual("data".parse().unwrap(), Bytes::gib(1), Resiliency::Simple);
         spec.row = Some(Bytes::mib(2));
         assert_eq!(spec.row_bytes(), Bytes::mib(2));
-        assert_eq!(SpaceSpec::parse(&spec.encode()).and_then(|spec| spec.row), Some(Bytes::mib(2)));
+        for standing in [Standing::Whole, Standing::Unfinished] {
+            let (read, found) = SpaceSpec::parse(&spec.encode(standing)).unwrap();
+            assert_eq!((read.row, found), (Some(Bytes::mib(2)), standing));
+        }
     }
 }

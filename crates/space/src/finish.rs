@@ -1,0 +1,43 @@
+//! Changes of spaces that were cut short, finished before anything is served.
+//!
+//! A change of a space is many commits, one a row. What the daemon's end leaves of it is told by the map alone, and is made
+//! whole or nothing at the next opening:
+//!
+//! | what the map says | what was cut short | what is done |
+//! |---|---|---|
+//! | the space is unfinished | it was being deleted, or made with all of its rows | it is deleted |
+//! | rows behind its end | it was being made smaller | they are freed |
+//! | a fixed space lacks rows | it was being made larger | they are claimed |
+
+use std::rc::Rc;
+
+use dolmen_pool::keys;
+
+use crate::error::SpaceError;
+use crate::space::Space;
+use crate::spaces::Spaces;
+use crate::spec::Provisioning;
+
+impl Spaces {
+    /// Finishes what was cut short. Whatever cannot be finished stays as it is, for the next opening to try again: nothing
+    /// of it is lost, and no pool stays closed for it.
+    pub(crate) async fn finish(&self, unfinished: &[Rc<Space>]) {
+        for space in unfinished {
+            let _ = self.delete(space).await;
+        }
+        for space in self.list() {
+            let _ = self.finish_resize(&space).await;
+        }
+    }
+
+    async fn finish_resize(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        let rows = space.size().0.div_ceil(space.row_bytes());
+        if !self.pool().scan(keys::rows(space.id(), rows..u64::MAX), 1).await?.is_empty() {
+            self.free_behind(space, space.size()).await?;
+        }
+        if space.spec().provisioning == Provisioning::Fixed && space.row_count.get() < rows {
+            space.claim_all().await?;
+        }
+        Ok(())
+    }
+}
