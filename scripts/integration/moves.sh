@@ -4,7 +4,7 @@
 #
 # A host is a daemon with a state directory and an identity of its own. All of it goes over NBD, and needs no root.
 #
-# DOLMEN_MOVES_KILLS   how often the daemon is killed in the middle of each kind of change (default: 6)
+# DOLMEN_MOVES_KILLS   how often the daemon is killed in the middle of each kind of change (default: 4)
 # DOLMEN_MOVES_SEED    what the moments of these kills are drawn from (default: 1)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
@@ -12,7 +12,7 @@ cd "$root" || exit 1
 . "$root/scripts/rig.sh"
 script='moves'
 way=nbd
-kills=${DOLMEN_MOVES_KILLS:-6}
+kills=${DOLMEN_MOVES_KILLS:-4}
 seed=${DOLMEN_MOVES_SEED:-1}
 content_bytes=16777216
 
@@ -42,7 +42,7 @@ stop() { daemon_stop; }
 # Nothing stands between this script and the daemon; whoever waits for it sees the end of all its threads.
 strike() {
     kill -KILL "$daemon_pid" || return 1
-    wait "$daemon_pid"
+    wait "$daemon_pid" 2>/dev/null
     return 0
 }
 
@@ -108,6 +108,7 @@ fresh_disks() { forget_disks && make_disks "$@"; }
 make_pool() {
     dolmen pool create "$pool" "$disks"/* && dolmen space create "$pool/kept" --size "$content_bytes" --row 2M && fill kept
 }
+# shellcheck disable=SC2119,SC2120 # its options are optional
 import() { dolmen pool import "$@" "$disks"/*; }
 is_clean() { cli_check "$disks"/* >"$logs/check.log" 2>&1 || { cat "$logs/check.log" >&2; return 1; }; }
 job_ends() { dolmen jobs "$(dolmen -o json jobs | number_of id)" --wait; }
@@ -219,6 +220,7 @@ cut_pool_create() {
     # Made of all the disks, or of none: what has no label yet is nobody's.
     if ! dolmen pool create "$pool" "$disks"/* >"$logs/again.log" 2>&1 </dev/null; then
         grep -q "named $pool already\|is a disk of pool $pool" "$logs/again.log" || { cat "$logs/again.log" >&2; return 1; }
+        # shellcheck disable=SC2119
         ! grep -q 'is a disk of' "$logs/again.log" || import >"$logs/again.log" 2>&1 || { cat "$logs/again.log" >&2; return 1; }
     fi
     is "$(dolmen -o json disk list "$pool" | grep -o '"present"' | wc -l)" -eq 3 && stopped_clean && destroy
@@ -238,10 +240,11 @@ cut_space_resize() {
     cut_short 45 space resize "$pool/g" 8M && start && is_whole g && again 0 '' space resize "$pool/g" 8M && is_whole g && stopped_clean
 }
 cut_export() {
-    cut_short 60 pool export "$pool" && is_clean && start && again 2 "no pool $pool" pool export "$pool" && is_clean && import >>"$logs/cut.log" && holds kept "$run/content"
+    # shellcheck disable=SC2119
+    cut_short 30 pool export "$pool" && is_clean && start && again 2 "no pool $pool" pool export "$pool" && is_clean && import >>"$logs/cut.log" && holds kept "$run/content"
 }
 cut_destroy() {
-    make_pool >>"$logs/cut.log" 2>&1 && cut_short 60 pool destroy "$pool" --destroy="$pool" && start || return 1
+    make_pool >>"$logs/cut.log" 2>&1 && cut_short 40 pool destroy "$pool" --destroy="$pool" && start || return 1
     # Until the first label goes nothing has begun.
     if dolmen pool show "$pool" >/dev/null 2>&1; then
         holds kept "$run/content" || return 1

@@ -22,7 +22,7 @@ use crate::plan::{made, planned, usual_room};
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
 /// or one that looks at all disks that appear.
-const REOPEN_PATIENCE: Duration = Duration::from_secs(10);
+const REOPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// The same while a person waits for the answer.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(1);
 

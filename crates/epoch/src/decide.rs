@@ -391,6 +391,23 @@ mod tests {
         matches!(decision, Decision::Write { build_on, .. } if build_on == *record)
     }
 
+    /// Two sides that went on apart meet: neither is chosen by being newer, and each host is told of its own.
+    #[test]
+    fn each_host_is_told_of_its_own_side() {
+        let epoch = first();
+        let forced = after(&epoch, &[1, 2], Owner::Host(AWAY), Kind::Forced);
+        let own = after(&epoch, &[3], Owner::Host(HOME), Kind::Opening);
+        let mut present = settled(&[1, 2], &forced);
+        present.extend(settled(&[3], &own));
+        for (host, named, other) in [(HOME, &own, &forced), (AWAY, &forced, &own)] {
+            let found = reason(host, Some(named), &present);
+            assert!(
+                matches!(&found, ReadOnlyReason::Diverged { epoch, other: side, .. } if *epoch == named.id() && *side == other.id()),
+                "{found}"
+            );
+        }
+    }
+
     /// The last disk goes on alone at home; elsewhere only the whole set does.
     #[test]
     fn a_set_opens_alone_at_home_and_whole_anywhere() {

@@ -209,6 +209,47 @@ fn a_pool_that_is_open_elsewhere_is_not_touched() {
 }
 
 #[test]
+fn a_pool_of_which_another_holds_a_disk_is_not_opened_without_it() {
+    // Scenario: one of two disks is in the hands of another daemon, which took it while this one was away.
+    let mut first = World::new(2);
+    first.make_tank(&["d0", "d1"]);
+    first.kill();
+    let second = World::new(0);
+    let import = json!({"paths": [first.folder.path().join("disks")]});
+    second.post("/v1/pools/import", &import);
+    first.start();
+    let pool = first.get("/v1/pools")["pools"][0].clone();
+    assert_eq!(pool["state"], "closed", "{pool}");
+    assert!(pool["state_cause"].as_str().unwrap().contains("in other hands on this host"), "{pool}");
+    second.post("/v1/pools/tank/spaces/m/serve", &json!({}));
+    second.nbd().write(0, &pattern(7, 1 << 20));
+    // It need not wait for ever.
+    first.post("/v1/pools/tank/export", &json!({}));
+    assert_eq!(first.get("/v1/pools")["pools"], json!([]));
+}
+
+#[test]
+fn what_is_open_for_reading_only_is_neither_destroyed_nor_offered_for_writing() {
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(8, 1 << 20));
+    eventually("the client is seen to be gone", || {
+        world.get("/v1/exports")["exports"][0]["client_count"].as_u64().filter(|count| *count == 0)
+    });
+    world.post("/v1/pools/tank/export", &json!({}));
+    let folder = world.folder.path().join("disks");
+    world.post("/v1/pools/import", &json!({"paths": [folder], "mode": "read"}));
+    assert_eq!(world.refused("/v1/pools/tank/destroy", &json!({"destroy": "tank"}))["code"], "read_only");
+    assert_eq!(
+        world.refused("/v1/pools/tank/spaces/m/delete", &json!({"destroy": "m"}))["code"],
+        "read_only"
+    );
+    let export = world.post("/v1/pools/tank/spaces/m/serve", &json!({}));
+    assert_eq!(export["export"]["is_read_only"], true, "{export}");
+    assert!(world.nbd().read(0, 1 << 20) == pattern(8, 1 << 20));
+}
+
+#[test]
 fn a_thin_space_that_meets_the_end_of_its_pool_is_told_of() {
     let world = World::new(2);
     world.make_tank(&["d0", "d1"]);
