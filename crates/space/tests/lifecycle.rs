@@ -1090,7 +1090,7 @@ async fn change_a_fixed_space(lab: Lab) -> Outcome {
 #[test]
 fn a_change_of_a_space_that_was_cut_short_is_whole_or_nothing() {
     let (mut gone, mut sizes) = (0, std::collections::BTreeSet::new());
-    for steps in (0..).map(|turn| turn * 150) {
+    for steps in (0..).map(|turn| turn * 37) {
         let bench = Bench::new(steps, 3, Bytes::mib(96));
         bench.run(async move |lab| Ok(lab.create().await?.close().await?)).unwrap();
         let body = change_a_fixed_space(bench.lab());
