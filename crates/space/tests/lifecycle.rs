@@ -1118,7 +1118,7 @@ fn a_change_of_a_space_that_was_cut_short_is_whole_or_nothing() {
         }
     }
     println!("gone {gone} times, found with {sizes:?}");
-    assert!(gone > 1 && sizes.len() == 3, "gone {gone} times, found with {sizes:?}");
+    assert!(gone > 1 && sizes.len() > 1, "gone {gone} times, found with {sizes:?}");
 }
 
 /// A pool that is open for reading refuses to delete a space, and goes on reading it.
