@@ -174,19 +174,22 @@ impl Engine {
     async fn move_all(
         &self,
         owner: &OpenPool,
-        old: &Disk,
+        old: &Rc<Disk>,
         new: &Disk,
         progress: &Progress,
     ) -> Answer<String> {
         let pool = owner.spaces.pool();
         let (name, device) = (old.name(), old.device());
+        if !pool.is_member(old) {
+            return Ok(format!("{name} is no disk of the pool any more"));
+        }
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
         if !moved.map_err(|error| fault::space(&error))? {
             let message = format!("{} has what could be read; {name} still holds the rest", new.name());
             return Err(ErrorBody::new(ErrorCode::Io, message)
                 .hint("take the disks that are absent back in; it goes on by itself then"));
         }
-        pool.strike(old.slot()).await.map_err(|error| fault::pool(&error))?;
+        pool.strike(old).await.map_err(|error| fault::pool(&error))?;
         let mut text = format!("{} has taken the place of {name}", new.name());
         if let Err(error) = pool.tend_voters().await {
             text.push_str(&format!("; the metadata has too few copies: {error}"));

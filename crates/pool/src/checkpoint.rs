@@ -145,7 +145,7 @@ impl Pool {
     }
 
     /// Epochs whose stretches of the log are not trimmed: the next epoch has to name them.
-    fn spans_needed(&self) -> usize {
+    pub(crate) fn spans_needed(&self) -> usize {
         let tail = self.tail.get().lsn;
         let now = self.now.borrow();
         let spans = now.epoch.spans();

@@ -9,7 +9,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sync::join_all;
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
-use dolmen_epoch::{EpochRecord, Kind, Owner, Successor, next};
+use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
 use dolmen_journal::LogCopy;
 use dolmen_placement::DomainId;
 use dolmen_store::Replica;
@@ -25,6 +25,9 @@ use crate::pool::{ExcludeReason, Pool, domain_of};
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
 /// (four copies survive three losses), so that no loss that a space survives takes them all.
 pub(crate) const VOTERS_WANTED: usize = 4;
+
+/// Stretches of the log that an open pool leaves in its labels for openings: were all taken, it could never be opened again.
+const SPANS_FOR_OPENINGS: usize = 3;
 
 /// Free runs whose keys are removed by one change.
 const FREE_RUNS_STEP: usize = 1024;
@@ -107,8 +110,10 @@ impl Pool {
         let changed = self
             .change_epoch(|generation, _| {
                 let mut plan = plan_of(generation);
+                // What it is by now: it may have been retired since it was looked at.
+                let known = plan.members.iter().find(|other| other.disk == member.disk).copied();
                 plan.members.retain(|other| other.disk != member.disk);
-                plan.members.push(member);
+                plan.members.push(Member { left: Epoch(0), ..known.unwrap_or(member) });
                 plan.members.sort_by_key(|member| member.slot);
                 retire(&mut plan.members, retires, member.slot);
                 plan
@@ -118,7 +123,8 @@ impl Pool {
             disk.unseat(Epoch(u64::MAX));
             return Err(error);
         }
-        disk.set_member(member);
+        let entry = self.now.borrow().members.iter().find(|other| other.disk == member.disk).copied();
+        disk.set_member(entry.unwrap_or(member));
         self.disks.borrow_mut().insert(member.slot, Rc::clone(&disk));
         self.write_other_labels().await;
         drop(turn);
@@ -126,14 +132,40 @@ impl Pool {
         Ok(disk)
     }
 
-    /// Strikes a disk that holds nothing any more from the members. Its label is wiped by the caller.
+    /// Whether a disk is a member, and not only of the number of one.
+    #[must_use]
+    pub fn is_member(&self, disk: &Disk) -> bool {
+        self.disk(disk.slot()).is_some_and(|other| other.id() == disk.id())
+    }
+
+    /// Strikes a disk that holds nothing any more from the members, if it still is one. Its label is wiped by the caller.
     ///
     /// # Errors
-    /// When the pool cannot be written.
-    pub async fn strike(self: &Rc<Self>, slot: DiskSlot) -> Result<(), PoolError> {
-        self.forget_room(slot).await?;
+    /// When the pool cannot be written; [`PoolError::Full`] when the disk alone carries the metadata, and none that stays has
+    /// room for it.
+    pub async fn strike(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<(), PoolError> {
+        // Its number may be another one's by now.
+        let is_member = || self.is_member(disk);
+        let votes_alone = || self.voters() == [disk.id()];
+        if !is_member() {
+            return Ok(());
+        }
+        if votes_alone() {
+            self.tend_voters().await?;
+        }
+        let why = "no other disk has room for the metadata that the one to be struck carries";
+        let last = || PoolError::Full { name: self.name.clone(), why };
+        if votes_alone() {
+            return Err(last());
+        }
+        self.forget_room(disk).await?;
         let _turn = self.epoch_turn.take().await;
-        let Some(disk) = self.disk(slot) else { return Ok(()) };
+        if !is_member() {
+            return Ok(());
+        }
+        if votes_alone() {
+            return Err(last());
+        }
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);
             plan.voters.retain(|voter| *voter != disk.id());
@@ -142,15 +174,19 @@ impl Pool {
         })
         .await?;
         disk.unseat(Epoch(u64::MAX));
-        self.disks.borrow_mut().remove(&slot);
+        self.disks.borrow_mut().remove(&disk.slot());
         self.changed.notify_all();
         Ok(())
     }
 
     /// Forgets what is free on a disk that holds nothing any more: whoever gets its slot next has grains of its own. A crash
     /// behind this finds a member without a record of its room, all of which is free.
-    async fn forget_room(self: &Rc<Self>, slot: DiskSlot) -> Result<(), PoolError> {
+    async fn forget_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
+        if !self.is_member(disk) {
+            return Ok(());
+        }
+        let slot = disk.slot();
         self.free.borrow_mut().remove(&slot);
         loop {
             let found = self.scan(keys::free_from(slot, 0), FREE_RUNS_STEP).await?;
@@ -370,6 +406,11 @@ impl Pool {
     }
 
     fn successor(&self, current: &Generation, plan: &Plan, first: Lsn) -> Result<EpochRecord, PoolError> {
+        let found = self.spans_needed() + 1;
+        if found > SPANS_MAX - SPANS_FOR_OPENINGS {
+            let source = dolmen_epoch::ChangeError::SpansFull { found };
+            return Err(PoolError::Epoch { name: self.name.clone(), source });
+        }
         let successor = Successor {
             highest: self.highest.get(),
             owner: plan.owner,
@@ -549,6 +590,10 @@ fn plan_of(generation: &Generation) -> Plan {
 }
 
 fn retire(members: &mut [Member], slot: Option<DiskSlot>, successor: DiskSlot) {
+    // Who was to be replaced by the one that is replaced itself goes to the last of them: the number of that one is free soon.
+    for member in members.iter_mut().filter(|member| slot.is_some() && member.successor == slot) {
+        member.successor = Some(successor);
+    }
     for member in members.iter_mut().filter(|member| Some(member.slot) == slot) {
         member.state = MemberState::Retired;
         member.successor = Some(successor);

@@ -42,6 +42,8 @@ pub struct Space {
     /// Rows that were looked up; `None` for those that do not exist.
     rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
     claim_turn: Turn,
+    /// How often rows were dropped from memory.
+    drops: Cell<u64>,
     /// Grains of each disk that the space has, kept for spans, which fill one disk after another.
     own: RefCell<BTreeMap<DiskSlot, u64>>,
     pub(crate) row_count: Cell<u64>,
@@ -63,6 +65,7 @@ impl Space {
             row_bytes,
             rows: RefCell::default(),
             claim_turn: Turn::default(),
+            drops: Cell::default(),
             own: RefCell::default(),
             row_count: Cell::new(0),
             gone: Cell::new(false),
@@ -137,20 +140,30 @@ impl Space {
 
     /// The row with this index, if it exists, whatever the log says of it.
     pub(crate) async fn undecided_row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
-        if let Some(row) = self.rows.borrow().get(&index) {
-            if let Some(row) = row {
-                row.used.set(true);
+        let record = loop {
+            if let Some(row) = self.rows.borrow().get(&index) {
+                if let Some(row) = row {
+                    row.used.set(true);
+                }
+                return Ok(row.clone());
             }
-            return Ok(row.clone());
-        }
-        let value = self.shared.pool.get(&keys::row(self.id, index)).await?;
-        let record = value.map(|value| self.parse_row(index, &value)).transpose()?;
+            let drops = self.drops.get();
+            let value = self.shared.pool.get(&keys::row(self.id, index)).await?;
+            // What somebody else made of the row meanwhile is in memory, unless it was dropped again.
+            if self.drops.get() == drops {
+                break value.map(|value| self.parse_row(index, &value)).transpose()?;
+            }
+        };
         // Somebody else may have looked it up, or claimed it, meanwhile.
         let mut rows = self.rows.borrow_mut();
         let row = rows.entry(index).or_insert_with(|| record.map(|record| Row::new(self.id, index, record)));
         let row = row.clone();
         if rows.len() > ROWS_MAX {
+            let before = rows.len();
             let dropped = drop_idle(&mut rows);
+            if rows.len() < before {
+                self.drops.set(self.drops.get() + 1);
+            }
             self.shared.page_count.set(self.shared.page_count.get().saturating_sub(dropped));
         }
         Ok(row)

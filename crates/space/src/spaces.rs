@@ -472,9 +472,13 @@ impl Spaces {
         if !new.is_present() {
             return Ok(false);
         }
+        if !self.pool().is_member(old) {
+            // Ended already; its number may be another one's by now.
+            return Ok(true);
+        }
         let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
         if moved {
-            self.pool().strike(old.slot()).await?;
+            self.pool().strike(old).await?;
         }
         self.pool().tend_voters().await?;
         Ok(moved)

@@ -162,6 +162,7 @@ impl Space {
         let pages = self.pages_of(row, &parts).await?;
         let held = self.shared.tickets.begin();
         let class = self.class_of(&parts, &pages, &held);
+        let begun_in = self.shared.stamp();
         for part in &mut parts {
             let bytes = data.get(part.offset..).unwrap_or_default();
             let blocks = bytes.chunks_exact(BLOCK).take(part.range.count as usize);
@@ -172,7 +173,9 @@ impl Space {
             return self.give_up(row, &parts, &written, &held).await;
         }
         self.apply(row, &parts, &pages, &held);
-        if written.failed.is_empty() {
+        // A disk that was done with it may have left since, and a flush have recorded again, under the new epoch, what it knew
+        // of; of this it did not know yet.
+        if written.failed.is_empty() && self.shared.stamp() == begun_in {
             return Ok(());
         }
         for (slot, _) in &written.failed {

@@ -558,7 +558,7 @@ async fn replace(life: &Rc<Life>, old: usize, new: usize) {
             life.note(|tally| tally.saw(Rare::ReplacementResumed));
             let (from, to): (DiskSlot, DiskSlot) = (old_disk.slot(), new_disk.slot());
             match life.spaces.move_slabs(from, to, &progress).await {
-                Ok(true) => drop(pool.strike(from).await),
+                Ok(true) => drop(pool.strike(&old_disk).await),
                 Ok(false) => life.trouble(format!("slabs stay on disk {old}")),
                 Err(error) => life.trouble(format!("moving from disk {old}: {}", in_one_line(&error))),
             }
