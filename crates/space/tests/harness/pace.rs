@@ -56,6 +56,31 @@ impl LatencyModel for Slow {
     }
 }
 
+/// A disk whose writes or flushes take as long as is said at the moment.
+#[derive(Clone, Default)]
+pub struct Dial {
+    pub read: Rc<Cell<u64>>,
+    pub write: Rc<Cell<u64>>,
+    pub flush: Rc<Cell<u64>>,
+}
+
+impl Dial {
+    pub fn profile(&self) -> DiskProfile {
+        DiskProfile { latency: Rc::new(self.clone()), ..file(CAPACITY) }
+    }
+}
+
+impl LatencyModel for Dial {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        let millis = match request.kind {
+            CommandKind::Flush => self.flush.get(),
+            CommandKind::Read => self.read.get(),
+            _ => self.write.get(),
+        };
+        if millis > 0 { Duration::from_millis(millis) } else { SimpleLatency::FAST.latency(request, random) }
+    }
+}
+
 pub fn text(error: impl ToString) -> String {
     error.to_string()
 }

@@ -1,0 +1,407 @@
+//! Members that leave, come back and are replaced, while others write or ask for the same.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod harness;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use dolmen_pool::{DiskState, ExcludeReason};
+use dolmen_sim::DiskProfile;
+use dolmen_space::{Progress, Resiliency};
+use dolmen_units::{Bytes, DiskSlot};
+use harness::Bench;
+use harness::pace::{CAPACITY, Dial, PowerCut, Slow, beside, pause, text};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+
+/// Scenario: a write is on its way to both copies. The one is done with it and leaves, in a new epoch; a flush that began
+/// before the write records again what it has to; then the other copy is done. All is flushed, power fails, the disk that left
+/// comes back without its cache and is resynced. Then the other one dies: what was flushed is there.
+#[test]
+fn a_write_that_ends_in_a_later_epoch_than_it_began_is_resynced() {
+    let dials: Vec<Dial> = (0..6).map(|_| Dial::default()).collect();
+    let next = Cell::new(0);
+    let bench = Bench::with_profile(3, 6, || {
+        let number = next.replace(next.get() + 1);
+        dials[number].profile()
+    });
+    let cut = PowerCut::of(&bench);
+    let (acked, told) = (Rc::clone(&cut), Rc::new(Cell::new(None)));
+    let tell = Rc::clone(&told);
+    let disks = bench.disks.clone();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(32), MIRROR).await?;
+            for row in 0..24 {
+                lab.write(&space, row << 20, 8192, 1).await?;
+            }
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            let holders = |row: u64| -> Vec<usize> {
+                let has =
+                    |disk: &usize| !harness::places_of(&disks[*disk], row << 8..(row << 8) + 1, 1).is_empty();
+                (0..6).filter(has).collect()
+            };
+            // Disks 4 and 5 do not vote, so that an epoch does not wait for them.
+            let row = (0..24).find(|row| holders(*row) == [0, 4]).ok_or("no row on disks 0 and 4")?;
+            let other = (0..24).find(|row| holders(*row).contains(&5)).ok_or("no row on disk 5")?;
+            lab.write(&space, other << 20, 4096, 3).await?;
+            dials[5].flush.set(300);
+            dials[4].write.set(1000);
+            let flush = async { spaces.flush().await.map_err(text) };
+            let write = async {
+                pause(&lab, 50).await;
+                lab.write(&space, row << 20, 4096, 2).await.map_err(text)?;
+                spaces.flush().await.map_err(text)?;
+                acked.now();
+                Ok(())
+            };
+            let leave = async {
+                pause(&lab, 150).await;
+                spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await.map_err(text)
+            };
+            beside(vec![Box::pin(flush), Box::pin(write), Box::pin(leave)]).await?;
+            tell.set(Some(row));
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    let row = told.get().unwrap();
+    let wrong = [true, false].into_iter().filter_map(|is_there| left_alone(&cut, &bench, row, is_there));
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// What is wrong with a row of disks 0 and 4 after a power cut, when disk 0, there at once or taken back in, was resynced, and
+/// disk 4 has gone.
+fn left_alone(cut: &PowerCut, bench: &Bench, row: u64, is_there_at_once: bool) -> Option<String> {
+    let left = Bench { arbiter: bench.arbiter.snapshot(), ..cut.left(bench, None) };
+    let back = left.disks[0].attach(&left.world);
+    let lab = left.lab_with(|disk| disk != 0 || is_there_at_once);
+    left.run_in(lab, async move |lab| {
+        let spaces = lab.open().await?;
+        if !is_there_at_once {
+            spaces.rejoin(back).await?;
+        }
+        spaces.resync(&Progress::default()).await?;
+        assert!(spaces.stale_rows().await?.is_empty());
+        spaces.close().await?;
+        Ok(())
+    })
+    .unwrap();
+    let alone = left.run_in(left.lab_with(|disk| disk != 4), async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        lab.expect(&space, row << 20, 4096, 2).await?;
+        drop(space);
+        spaces.close().await?;
+        Ok(())
+    });
+    alone.err().map(|error| format!("there at once: {is_there_at_once}: {error}"))
+}
+
+async fn replaced_alone(
+    lab: harness::Lab,
+    device: Rc<dyn dolmen_block_io::BlockDevice>,
+    rows: u64,
+) -> harness::Outcome {
+    let spaces = lab.create().await?;
+    let space = lab.space(&spaces, "data", Bytes::mib(16), Resiliency::Simple).await?;
+    for row in 0..rows {
+        lab.write(&space, row << 20, 4096, 1).await?;
+    }
+    spaces.flush().await?;
+    let old = spaces.pool().find_disk("disk0")?;
+    // It may be refused, or wait.
+    let _ = spaces.replace(&old, device, &[], &Progress::default()).await;
+    for row in 0..rows {
+        lab.expect(&space, row << 20, 4096, 1).await?;
+    }
+    lab.write(&space, 0, 4096, 2).await?;
+    spaces.flush().await?;
+    spaces.close().await?;
+    Ok(())
+}
+
+/// Scenario: the only disk of a pool, with nothing on it yet, is replaced by one of the same size: the new one does not carry
+/// the metadata yet when the old one is to be struck.
+#[test]
+fn the_last_voter_is_not_struck_before_another_votes() {
+    for rows in [0, 1, 3] {
+        let bench = Bench::new(5, 1, CAPACITY);
+        let spare = bench.world.add_disk("spare", harness::file(CAPACITY));
+        let device = spare.attach(&bench.world);
+        let judged = bench.run(move |lab| replaced_alone(lab, device, rows));
+        judged.unwrap_or_else(|error| panic!("{rows} rows: {error}"));
+    }
+}
+
+/// Scenario: the only disk of a pool is replaced by a smaller one on which everything has room, but not the log and the pages
+/// of the map: the old one carries them alone and stays.
+#[test]
+fn the_last_voter_is_not_struck_for_one_that_cannot_vote() {
+    let bench = Bench::new(5, 1, Bytes::gib(20));
+    let spare = bench.world.add_disk("spare", harness::file(Bytes::gib(4)));
+    let all = [bench.disks[0].attach(&bench.world), spare.attach(&bench.world)];
+    let again = harness::Lab { devices: all.to_vec(), ..bench.lab() };
+    let device = spare.attach(&bench.world);
+    let judged = bench.run(move |lab| replaced_alone(lab, device, 3));
+    let after = bench.run_in(again, async move |lab| {
+        let spaces = lab.open().await?;
+        for (old, new) in spaces.pool().replacements() {
+            assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await.is_err());
+        }
+        Ok(spaces.pool().check_writable()?)
+    });
+    judged.unwrap();
+    after.unwrap();
+}
+
+/// Scenario: an enclosure with half of the disks of a pool is pulled while others write. Every write that can be made is.
+#[test]
+fn many_disks_that_leave_at_once_do_not_stop_the_pool() {
+    let bench = Bench::with_profile(7, 40, || Slow::WRITES.profile());
+    let disks = bench.disks.clone();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mirror = Resiliency::Mirror { copies: 2 };
+            let space = lab.space(&spaces, "data", Bytes::mib(64), mirror).await?;
+            for row in 0..60 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+            }
+            spaces.flush().await?;
+            // Not the voters.
+            (10..40).step_by(1).for_each(|disk| disks[disk].vanish());
+            let writes = (0..60).map(async |row: u64| {
+                for block in 0..60 {
+                    let _ = lab.write(&space, (row << 20) + block * 4096, 4096, 2).await;
+                }
+            });
+            dolmen_block_io::sync::join_all(writes).await;
+            spaces.pool().check_writable()?;
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Scenario: the same replacement is brought to its end twice, because it was asked for twice; in between, a new disk got the
+/// number of the one that was struck. The new disk, and what was written to it, stays.
+#[test]
+fn a_replacement_that_is_ended_twice_strikes_nobody_else() {
+    let bench = Bench::new(9, 1, CAPACITY);
+    let spare = bench.world.add_disk("spare", harness::file(CAPACITY));
+    let third = bench.world.add_disk("third", harness::file(Bytes::mib(512)));
+    let (device, new) = (spare.attach(&bench.world), third.attach(&bench.world));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(64), Resiliency::Simple).await?;
+            lab.write(&space, 0, 4096, 1).await?;
+            spaces.flush().await?;
+            let old = spaces.pool().find_disk("disk0")?;
+            let progress = Progress::default();
+            let with = spaces.replace(&old, device, &[], &progress).await?;
+            let third = spaces.add(new, &[]).await?;
+            assert_eq!(third.slot(), old.slot());
+            spaces.pool().tend_voters().await?;
+            for row in 1..8 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+            }
+            let again =
+                async { spaces.finish_replacing(&old, &with, &progress).await.map(drop).map_err(text) };
+            let writes = async {
+                for row in 8..40 {
+                    lab.write(&space, row << 20, 4096, 1).await.map_err(text)?;
+                }
+                spaces.flush().await.map_err(text)
+            };
+            beside(vec![Box::pin(again), Box::pin(writes)]).await?;
+            for row in 0..40 {
+                lab.expect(&space, row << 20, 4096, 1).await?;
+            }
+            assert!(spaces.pool().disk(third.slot()).is_some(), "the new disk was struck");
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Scenario: disks leave one by one while another one takes its time over a write, so that no checkpoint ends. Whether or not
+/// the pool goes on, it can be opened again, and nothing is lost.
+#[test]
+fn disks_that_leave_one_by_one_while_one_hangs_leave_a_pool_that_opens() {
+    let dials: Vec<Dial> = (0..40).map(|_| Dial::default()).collect();
+    let next = Cell::new(0);
+    let bench = Bench::with_profile(7, 40, || dials[next.replace(next.get() + 1)].profile());
+    let disks = bench.disks.clone();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(64), MIRROR).await?;
+            for row in 0..60 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+            }
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            let slow =
+                (0..60).find(|row| !harness::places_of(&disks[4], row << 8..(row << 8) + 1, 1).is_empty());
+            let slow = slow.ok_or("no row on disk 4")?;
+            dials[4].write.set(25_000);
+            let hang = async { lab.write(&space, slow << 20, 4096, 2).await.map_err(text) };
+            let leave = async {
+                for disk in 10..40_u16 {
+                    pause(&lab, 500).await;
+                    spaces.pool().exclude(DiskSlot(disk), ExcludeReason::Asked).await.map_err(text)?;
+                    let here = (0..60).rev().find(|row| {
+                        *row != slow
+                            && (0..4).any(|disk| {
+                                !harness::places_of(&disks[disk], row << 8..(row << 8) + 1, 1).is_empty()
+                            })
+                    });
+                    let here = here.ok_or("no row on the voters")?;
+                    let at = (here << 20) + u64::from(disk) * 4096;
+                    lab.write(&space, at, 4096, 2).await.map_err(|error| format!("disk {disk}: {error}"))?;
+                }
+                Ok(())
+            };
+            // So many epochs are more than a label can name; then the pool stops.
+            let _ = beside(vec![Box::pin(hang), Box::pin(leave)]).await;
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    bench.world.kill();
+    let opened = bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        lab.check_and_close(spaces).await
+    });
+    opened.unwrap();
+}
+
+/// Scenario: somebody looks for a row in the map, and the disk takes its time. Meanwhile the row is given back, its grains are
+/// given to another row, and memory is made free. What was looked up then is of the past.
+#[test]
+fn a_row_that_was_given_back_while_it_was_looked_up_is_not_there() {
+    let dial = Dial::default();
+    let large = DiskProfile { latency: Rc::new(dial.clone()), ..harness::file(Bytes::mib(1200)) };
+    let bench = Bench::with_profile(11, 1, || large.clone());
+    bench.world.set_steps_max(50_000_000);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::gib(16), Resiliency::Simple).await?;
+            for row in 0..900 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+            }
+            drop(space);
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            let (row, next) = (450 << 20, 950 << 20);
+            dial.read.set(100_000);
+            let late = async {
+                // It finds the row as it is now: gone.
+                lab.write(&space, row, 4096, 3).await.map_err(text)
+            };
+            let others = async {
+                pause(&lab, 1).await;
+                dial.read.set(0);
+                space.discard(row, 1 << 20).await.map_err(text)?;
+                for row in 1000..9500 {
+                    space.read(row << 20, 4096).await.map_err(text)?;
+                }
+                lab.write(&space, next, 256 * 1024, 6).await.map_err(text)?;
+                spaces.flush().await.map_err(text)
+            };
+            beside(vec![Box::pin(late), Box::pin(others)]).await?;
+            lab.expect(&space, next, 256 * 1024, 6).await?;
+            lab.expect(&space, row, 4096, 3).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a replacement is replaced: F is to take the place of the first disk, and before it has, T is to take the place of
+/// F. Then a disk is added. Nobody waits for ever, and the disk that was added is not drawn into it.
+#[test]
+fn a_chain_of_replacements_ends() {
+    let bench = Bench::new(13, 2, CAPACITY);
+    let spares: Vec<_> =
+        ["f", "t", "n"].map(|name| bench.world.add_disk(name, harness::file(CAPACITY))).into();
+    let devices: Vec<_> = spares.iter().map(|disk| disk.attach(&bench.world)).collect();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(64), MIRROR).await?;
+            for row in 0..8 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+            }
+            spaces.flush().await?;
+            let pool = spaces.pool();
+            let progress = Progress::default();
+            let x = pool.find_disk("disk0")?;
+            let f = pool.add_instead_of(&x, Rc::clone(&devices[0]), &[]).await?;
+            spares[0].vanish();
+            pool.exclude(f.slot(), ExcludeReason::Asked).await?;
+            let t = pool.add_instead_of(&f, Rc::clone(&devices[1]), &[]).await?;
+            for (old, new) in pool.replacements() {
+                drop(spaces.finish_replacing(&old, &new, &progress).await);
+            }
+            let n = spaces.add(Rc::clone(&devices[2]), &[]).await?;
+            let drawn: Vec<_> = pool.replacements();
+            assert!(drawn.iter().all(|(_, new)| new.slot() != n.slot()), "who was added replaces somebody");
+            assert!(
+                pool.disk(x.slot()).is_none_or(|disk| disk.id() != x.id()),
+                "the first disk waits for ever"
+            );
+            assert_eq!(t.state(), DiskState::Present);
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Scenario: a disk that was away comes back in the same moment in which it is replaced. The replacement is on record with the
+/// members, whichever comes first.
+#[test]
+fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
+    let mut forgotten = Vec::new();
+    for offset in 0..100 {
+        let bench = Bench::with_profile(700 + offset, 5, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let (device, back) = (spare.attach(&bench.world), bench.disks[4].attach(&bench.world));
+        let retired = Rc::new(Cell::new(false));
+        let tell = Rc::clone(&retired);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let pool = spaces.pool();
+                let old = pool.find_disk("disk4")?;
+                pool.exclude(old.slot(), ExcludeReason::Asked).await?;
+                let begin = async {
+                    pause(&lab, 10 * offset).await;
+                    pool.add_instead_of(&old, device, &[]).await.map(drop).map_err(text)
+                };
+                let rejoin = async {
+                    pause(&lab, 1000).await;
+                    pool.readmit(back).await.map(drop).map_err(text)
+                };
+                beside(vec![Box::pin(begin), Box::pin(rejoin)]).await?;
+                tell.set(pool.replacements().len() == 1);
+                std::mem::forget(spaces);
+                Ok(())
+            })
+            .unwrap();
+        if !retired.get() {
+            forgotten.push(10 * offset);
+        }
+    }
+    assert!(forgotten.is_empty(), "replacement begun after ms and forgotten: {forgotten:?}");
+}
