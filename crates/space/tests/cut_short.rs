@@ -1,0 +1,90 @@
+//! Changes of spaces that are cut short or refused.
+
+mod harness;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_pool::OpenMode;
+use dolmen_sim::{Ran, StopAt};
+use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
+use dolmen_units::Bytes;
+use harness::{Bench, Lab, Outcome};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+
+/// What the daemon does in a test of changes that are cut short: a fixed space is made, grown, shrunk and deleted.
+async fn change_a_fixed_space(lab: Lab) -> Outcome {
+    let spaces = lab.open().await?;
+    let mut spec = SpaceSpec::usual("fixed".parse()?, Bytes::mib(24), MIRROR);
+    (spec.row, spec.provisioning) = (Some(harness::ROW), Provisioning::Fixed);
+    let space = spaces.create(spec).await?;
+    spaces.flush().await?;
+    spaces.resize(&space, Bytes::mib(40)).await?;
+    spaces.flush().await?;
+    spaces.resize(&space, Bytes::mib(8)).await?;
+    spaces.flush().await?;
+    spaces.delete(&space).await?;
+    spaces.close().await?;
+    Ok(())
+}
+
+/// The daemon is killed in the middle of making, growing, shrinking and deleting a fixed space: after the next opening the
+/// space is there with all of its rows and no others, or not at all, and the map is sound.
+#[test]
+fn a_change_of_a_space_that_was_cut_short_is_whole_or_nothing() {
+    let (mut gone, mut sizes) = (0, BTreeSet::new());
+    for steps in (0..).map(|turn| turn * 37) {
+        let bench = Bench::new(steps, 3, Bytes::mib(96));
+        bench.run(async move |lab| Ok(lab.create().await?.close().await?)).unwrap();
+        let body = change_a_fixed_space(bench.lab());
+        let ran = bench.world.run_to(StopAt::Steps(steps), body).unwrap();
+        if let Ran::Finished(outcome) = ran {
+            outcome.unwrap();
+            break;
+        }
+        bench.world.kill();
+        let found = Rc::new(Cell::new(None));
+        let tell = Rc::clone(&found);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                if let Ok(space) = spaces.find("fixed") {
+                    assert_eq!(space.claimed(), space.size(), "killed after {steps} steps");
+                    tell.set(Some(space.size()));
+                }
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        match found.get() {
+            None => gone += 1,
+            Some(size) => drop(sizes.insert(size)),
+        }
+    }
+    assert!(gone > 1 && sizes.len() > 1, "gone {gone} times, found with {sizes:?}");
+}
+
+/// A pool that is open for reading refuses to delete a space, and goes on reading it.
+#[test]
+fn a_refused_delete_leaves_the_space_as_it_was() {
+    let bench = Bench::new(9, 2, Bytes::mib(72));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            spaces.export().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open_as(OpenMode::Read).await?;
+            let space = spaces.find("data")?;
+            let refused = spaces.delete(&space).await.unwrap_err().to_string();
+            assert!(refused.contains("read-only"), "{refused}");
+            lab.expect(&space, 0, 1 << 20, 1).await
+        })
+        .unwrap();
+}

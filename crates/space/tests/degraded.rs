@@ -1,0 +1,118 @@
+//! A pool with too few disks, or bad ones: what it still takes, and what a replacement makes of it.
+
+mod harness;
+
+use std::rc::Rc;
+
+use dolmen_space::{Progress, Resiliency};
+use dolmen_units::{Bytes, DiskSlot};
+use harness::{Bench, check};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+
+/// A disk with bad sectors is replaced where nothing else has what is on them: the replacement ends, those blocks are known as
+/// lost, and everything else is there. Where a disk can read next to nothing, the replacement waits, and nothing is given up.
+#[test]
+fn bad_sectors_keep_no_replacement_waiting() {
+    for (bad, ends) in [(3, true), (30, false)] {
+        let bench = Rc::new(Bench::new(77, 1, Bytes::mib(96)));
+        let spare = bench.world.add_disk("spare", harness::file(Bytes::mib(96)));
+        let (device, inside) = (spare.attach(&bench.world), Rc::clone(&bench));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
+                for row in 0..2 {
+                    lab.write(&space, row << 20, 1 << 20, 1).await?;
+                }
+                spaces.flush().await?;
+                for at in harness::places_of(&inside.disks[0], 0..bad, 1) {
+                    inside.disks[0].make_unreadable(at);
+                }
+                let old = spaces.pool().find_disk("disk0")?;
+                spaces.replace(&old, device, &[], &Progress::default()).await?;
+                assert_eq!(spaces.pool().replacements().is_empty(), ends, "{bad} bad sectors");
+                assert_eq!(spaces.incidents().len() as u64, if ends { bad } else { 0 });
+                for block in 0..512 {
+                    let found = lab.expect(&space, block << 12, 4096, 1).await;
+                    assert_eq!(found.is_ok(), block >= bad, "block {block}: {found:?}");
+                }
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+/// A thin mirror on as many disks as it has copies loses one, and is written where it has no row yet: with the copies that are
+/// left, also after the daemon has been started anew. When the disk is back it gets what it missed, and stands by itself.
+#[test]
+fn a_mirror_that_lost_a_disk_takes_new_rows() {
+    for copies in [2, 3] {
+        let bench = Rc::new(Bench::new(91, copies, Bytes::mib(96)));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mirror = Resiliency::Mirror { copies: u8::try_from(copies)? };
+                let space = lab.space(&spaces, "data", Bytes::mib(16), mirror).await?;
+                lab.write(&space, 0, 1 << 20, 1).await?;
+                spaces.flush().await?;
+                outside.disks[0].vanish();
+                lab.write(&space, 1 << 20, 1 << 20, 2).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        bench
+            .run_in(bench.lab_with(|disk| disk != 0), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 1 << 20, 1 << 20, 2).await?;
+                lab.write(&space, 5 << 20, 1 << 20, 3).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        let back = Rc::clone(&bench);
+        bench.disks[0].come_back();
+        bench
+            .run_in(bench.lab_with(|disk| disk != 0), async move |lab| {
+                let spaces = lab.open().await?;
+                spaces.rejoin(back.disks[0].attach(&back.world)).await?;
+                let done = spaces.resync(&Progress::default()).await?;
+                assert_eq!((done.blocks, done.waiting, spaces.stale_rows().await?.len()), (512, 0, 0));
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        let ranges = [(0, 1 << 20, 1), (1 << 20, 1 << 20, 2), (5 << 20, 1 << 20, 3)];
+        bench.stands_alone(0, &ranges).unwrap();
+    }
+}
+
+/// The same, and the disk is replaced instead of coming back: the new one gets all of it.
+#[test]
+fn what_was_claimed_without_a_disk_goes_to_the_one_that_replaces_it() {
+    let bench = Rc::new(Bench::new(92, 2, Bytes::mib(96)));
+    let spare = bench.world.add_disk("spare", harness::file(Bytes::mib(96)));
+    let (device, outside) = (spare.attach(&bench.world), Rc::clone(&bench));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            outside.disks[0].vanish();
+            lab.write(&space, 4 << 20, 1 << 20, 2).await?;
+            spaces.flush().await?;
+            let gone = spaces.pool().disk(DiskSlot(0)).ok_or("it is a member")?;
+            spaces.replace(&gone, device, &[], &Progress::default()).await?;
+            assert_eq!(spaces.stale_rows().await?, vec![]);
+            check(&spaces).await?;
+            outside.disks[1].vanish();
+            lab.expect(&space, 0, 1 << 20, 1).await?;
+            lab.expect(&space, 4 << 20, 1 << 20, 2).await?;
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+}
