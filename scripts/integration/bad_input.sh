@@ -178,6 +178,19 @@ full_reads() {
     qemu-img dd -f raw -O raw bs=1M count=32 if="$full_uri" of="$run/full-content" && cmp "$run/full-content" "$run/content"
 }
 
+# A disk comes back to where there is no room for what it missed, and nobody says a word when there is.
+make_late() {
+    truncate -s 256M "$run/mnt/full/c" "$run/mnt/full/d" && second_dolmen pool create late "$run/mnt/full/c" "$run/mnt/full/d" &&
+        second_dolmen space create late/m --size 128M --resiliency mirror --row 2M
+}
+take_late_away() { mkdir -p "$run/mnt/full/away" && mv "$run/mnt/full/d" "$run/mnt/full/away/"; }
+fill_late() { full_uri=$(second_dolmen serve late/m | tail -n 1) && nbdcopy --flush "$run/content" "$full_uri"; }
+take_room() { as_root mount -o remount,size="$(df --output=used -k "$run/mnt/full" | tail -n 1 | tr -d ' ')k" "$run/mnt/full"; }
+bring_late_back() { mv "$run/mnt/full/away/d" "$run/mnt/full/" && second_dolmen disk online late "$run/mnt/full/d" >"$logs/late.log" 2>&1; }
+late_waits() { second_dolmen status | tr '\n' ' ' | grep -q 'late are not on all their disks yet'; }
+late_is_whole() { ! late_waits; }
+late_is_sound() { second_dolmen scrub late | tee "$logs/late-scrub.log" | grep -q 'all sound'; }
+
 open_script 4096 mkfs.ext4 nbdcopy qemu-io qemu-img
 : >"$logs/second.log"
 must 'files' make_outside
@@ -290,6 +303,17 @@ must 'room is made' make_room
 must 'it starts again' second_start
 must 'what was flushed reads back' full_reads
 must 'the daemon lives, and tells' second_tells
+must 'a mirror in it' make_late
+must 'it ends' second_stop
+must 'one of its disks is taken away' take_late_away
+must 'it starts without it' second_start
+must 'the mirror takes new rows' fill_late
+must 'no room is left' take_room
+bring_late_back
+must 'the disk is back, and what it missed waits' late_waits
+must 'room is made' make_room
+must 'it is brought up to date by itself' eventually 60 late_is_whole
+must 'all of it is sound' late_is_sound
 must 'the second daemon ends' second_stop
 
 step 'an image cut short'

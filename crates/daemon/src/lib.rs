@@ -15,6 +15,7 @@
 //! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `nbd` | the ways in |
+//! | `watch` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault` | what is told: plans, state, health, errors |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
@@ -45,6 +46,7 @@ mod scribe;
 mod shutdown;
 mod spaces;
 mod view;
+mod watch;
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;

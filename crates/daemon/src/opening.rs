@@ -19,6 +19,7 @@ use crate::fault;
 use crate::ledger::{Remembered, ServedSpace};
 use crate::nbd::NbdServer;
 use crate::plan::{made, planned, usual_room};
+use crate::watch::watch;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
 /// or one that looks at all disks that appear.
@@ -168,6 +169,8 @@ impl Engine {
         if mode != ImportMode::Read {
             self.go_on_replacing(&pool);
             self.resync_if_needed(&pool).await;
+            let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
+            self.seams.spawner.spawn("watch", Box::pin(watching));
         }
         Ok(pool)
     }

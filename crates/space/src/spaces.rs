@@ -350,6 +350,20 @@ impl Spaces {
         Ok(rows)
     }
 
+    /// Whether a slab on a disk that is here lacks something that it missed. A resync ends that, unless what it lacks is out
+    /// of reach.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn is_behind(&self) -> Result<bool, SpaceError> {
+        for disk in self.pool().disks().iter().filter(|disk| disk.is_present()) {
+            if !self.pool().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Brings every stale slab whose disk is here up to date.
     ///
     /// # Errors

@@ -79,9 +79,12 @@ fn a_mirror_that_lost_a_disk_takes_new_rows() {
         bench
             .run_in(bench.lab_with(|disk| disk != 0), async move |lab| {
                 let spaces = lab.open().await?;
+                assert!(!spaces.is_behind().await?, "what is stale is on a disk that is away");
                 spaces.rejoin(back.disks[0].attach(&back.world)).await?;
+                assert!(spaces.is_behind().await?);
                 let done = spaces.resync(&Progress::default()).await?;
                 assert_eq!((done.blocks, done.waiting, spaces.stale_rows().await?.len()), (512, 0, 0));
+                assert!(!spaces.is_behind().await?);
                 lab.check_and_close(spaces).await
             })
             .unwrap();

@@ -1,0 +1,85 @@
+//! What a pool needs that nobody asks for: slabs are brought up to date and replacements gone on with whenever they can be,
+//! and not only in the moment in which a disk comes back.
+//!
+//! A row that is claimed, or whose tables are written, in that very moment is seen by the next look; so is one that had to
+//! wait for room below, or a replacement that waited for a space that is deleted by now.
+
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use dolmen_api::JobKind;
+use dolmen_block_io::{Clock, sleep};
+use dolmen_pool::PoolState;
+
+use crate::engine::{Engine, OpenPool};
+
+/// How often a pool is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How seldom it is tried, at the least, what has been tried in vain. Each try that leaves something doubles the pause,
+/// until a disk comes or goes.
+const TRY_AT_LEAST_EVERY: Duration = Duration::from_secs(3600);
+
+/// Looks after a pool for as long as it is open.
+pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<dyn Clock>) {
+    let mut pause = LOOK_EVERY;
+    let mut next_try = clock.now();
+    let mut seated = BTreeMap::new();
+    loop {
+        sleep(clock.as_ref(), LOOK_EVERY).await;
+        let (Some(engine), Some(pool)) = (engine.upgrade(), pool.upgrade()) else { return };
+        if pool.is_closing.get() {
+            return;
+        }
+        let seats = pool.spaces.pool().seats();
+        if seats != seated {
+            (seated, pause, next_try) = (seats, LOOK_EVERY, clock.now());
+        }
+        if clock.now() < next_try {
+            continue;
+        }
+        match engine.tend(&pool).await {
+            Tended::Nothing => pause = LOOK_EVERY,
+            Tended::IsBusy => {}
+            Tended::Began => {
+                pause = (pause * 2).min(TRY_AT_LEAST_EVERY);
+                next_try = clock.now() + pause;
+            }
+        }
+    }
+}
+
+/// What a look at a pool has come to.
+enum Tended {
+    /// There is nothing to do.
+    Nothing,
+    /// A job is at it already, or the pool takes no writes.
+    IsBusy,
+    /// A job was begun.
+    Began,
+}
+
+impl Engine {
+    async fn tend(self: &Rc<Self>, pool: &Rc<OpenPool>) -> Tended {
+        let is_at_it = || {
+            let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+            jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace))
+        };
+        if is_at_it() || pool.spaces.pool().state() != PoolState::Writable {
+            return Tended::IsBusy;
+        }
+        let is_behind = pool.spaces.is_behind().await.unwrap_or_default();
+        let is_replacing = !pool.spaces.pool().replacements().is_empty();
+        if !is_behind && !is_replacing {
+            return Tended::Nothing;
+        }
+        if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
+            return Tended::IsBusy;
+        }
+        if is_behind {
+            self.start_resync(pool);
+        }
+        self.go_on_replacing(pool);
+        Tended::Began
+    }
+}
