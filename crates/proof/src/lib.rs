@@ -6,8 +6,8 @@
 //! take disks away, flip a block, run the recovery rule and judge what is read.
 //!
 //! `schemes` compares ways to write, among them those that lose data: each is kept as a control that must
-//! fail. `write_path` is the protocol of simple and mirror spaces, over every short sequence of operations,
-//! with a second crash during recovery.
+//! fail. `walk` takes a protocol through every short sequence of its operations, crashes it everywhere, recovery
+//! included, and judges what is read. `write_path` is the protocol of simple and mirror spaces.
 //!
 //! The models are small: one block in flight and one beside it, two copies, few operations. They find holes in
 //! rules; that the engine follows the rules is shown by the crash tests of crate `space`.
@@ -15,6 +15,8 @@
 mod media;
 #[cfg(test)]
 mod schemes;
+#[cfg(test)]
+mod walk;
 #[cfg(test)]
 mod write_path;
 

@@ -1,7 +1,8 @@
 //! The writer: turns operations on one block into the steps that the write path prescribes.
 
-use super::{Bug, DISKS, Entry, FULL, Kind, Note, Place, Steps, Value, World, X, Y_CONTENT};
+use super::{Bug, Entry, Kind, Place, Steps, Value, World, X, Y_CONTENT};
 use crate::media::Step;
+use crate::walk::Note;
 
 /// What a client or the engine itself does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,12 +145,13 @@ impl Engine {
     fn write(&mut self) -> (Steps, Steps) {
         self.sequence += 1;
         let sequence = self.sequence;
-        let content = [sequence; 2];
+        let written = u32::from(sequence);
+        let content = [written; 2];
         let class = self.class();
         let entry = Entry::Valid(content);
         let kind = if class == Class::Overwrite { Kind::Intent } else { Kind::Plain };
         let is_through = class == Class::Overwrite && self.world.bug != Some(Bug::IntentNotAwaited);
-        let mut first = vec![Step::Note(Note::Issued { sequence, content: sequence })];
+        let mut first = vec![Step::Note(Note::Issued { block: 0, sequence, content: written })];
         let record = self.record(entry, kind);
         first.extend(self.log_to_all(record, is_through));
         let awaits = match class {
@@ -161,7 +163,7 @@ impl Engine {
             first.push(Step::Wait);
         }
         let mut rest = self.data_to_all(self.world.block(X), Value::Content(content));
-        rest.extend([Step::Wait, Step::Note(Note::Acknowledged { content: sequence })]);
+        rest.extend([Step::Wait, Step::Note(Note::Acknowledged { block: 0, content: written })]);
         self.current = entry;
         self.is_dirty = true;
         (first, rest)
@@ -169,10 +171,10 @@ impl Engine {
 
     fn discard(&mut self) -> Steps {
         self.sequence += 1;
-        let mut steps = vec![Step::Note(Note::Issued { sequence: self.sequence, content: 0 })];
+        let mut steps = vec![Step::Note(Note::Issued { block: 0, sequence: self.sequence, content: 0 })];
         let record = self.record(Entry::Never, Kind::Plain);
         steps.extend(self.log_to_all(record, false));
-        steps.extend([Step::Wait, Step::Note(Note::Acknowledged { content: 0 })]);
+        steps.extend([Step::Wait, Step::Note(Note::Acknowledged { block: 0, content: 0 })]);
         self.current = Entry::Never;
         self.is_dirty = true;
         steps
@@ -228,5 +230,3 @@ impl Engine {
         steps
     }
 }
-
-const _: () = assert!(FULL >> DISKS == 0, "the full set holds every disk once");

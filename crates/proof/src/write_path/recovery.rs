@@ -2,56 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bug, Disks, Entry, Kind, Mask, Place, Steps, Value, World, X, Y};
+use super::{Bug, Disks, Entry, Kind, Place, Steps, Value, World, X, Y};
 use crate::media::Step;
-
-/// What a reader of a block gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Read {
-    /// Verified, or zeros because nothing was ever written.
-    Content([u8; 2]),
-    /// Taken as found: the exception for blocks that were being overwritten.
-    AsFound([u8; 2]),
-    Error,
-}
-
-/// Where the second epoch, which recovery opens, begins to write; the end of time while it is not in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) second: u8,
-}
-
-impl Span {
-    pub(super) const FIRST_ONLY: Self = Self { second: u8::MAX };
-}
-
-/// The outcome for both blocks, and the steps that make it final.
-pub(super) struct Recovered {
-    pub(super) x: Read,
-    pub(super) y: Read,
-    /// The spans once the steps have been taken.
-    pub(super) span: Span,
-    pub(super) steps: Steps,
-}
+use crate::walk::{Content, Mask, Protocol, Read, Recovered, Span};
 
 /// All live logs as one, by place.
 struct Log {
     records: BTreeMap<u8, Value>,
     tail: u8,
     settled: u8,
+    /// Below this an earlier recovery has said which records are missing for ever.
+    recovered: u8,
 }
 
 impl Log {
     /// Takes what the newest epoch's spans accept: the first epoch's records before `span`, the second's from
     /// there on.
     fn read(world: World, media: &Disks, live: Mask, span: Span) -> Self {
-        let tails = world.disks(live).filter_map(|disk| match media.read(disk, Place::Tail)?[0] {
+        let tails = world.disks_of(live).filter_map(|disk| match media.read(disk, Place::Tail)?[0] {
             Value::Tail(tail) => Some(tail),
             _ => None,
         });
         let tail = tails.max().unwrap_or(0);
         let mut records = BTreeMap::new();
-        for disk in world.disks(live) {
+        for disk in world.disks_of(live) {
             for address in media.addresses(disk) {
                 let Place::Log { lsn, epoch } = address else { continue };
                 let value = media.read(disk, address).unwrap()[0];
@@ -67,13 +41,14 @@ impl Log {
             _ => None,
         });
         let settled = marks.max().unwrap_or(0);
-        Self { records, tail, settled }
+        let recovered = if span == Span::FIRST_ONLY { 0 } else { span.second };
+        Self { records, tail, settled, recovered }
     }
 
     /// The last place below the mark whose record no log holds. What it settled is unknown, and with it
     /// whatever was settled before.
     fn hole(&self) -> Option<u8> {
-        (self.tail + 1..=self.settled).rfind(|lsn| !self.records.contains_key(lsn))
+        (self.recovered.max(self.tail + 1)..=self.settled).rfind(|lsn| !self.records.contains_key(lsn))
     }
 
     fn announces(&self, page: u8) -> bool {
@@ -99,7 +74,7 @@ fn table(world: World, media: &Disks, live: Mask, log: &Log) -> [Entry; 2] {
         let parts = media.read(disk, Place::Page { slot })?;
         Some(if parts[0] == parts[1] { parts[0] } else { Value::Flipped })
     };
-    for value in world.disks(live).flat_map(|disk| [slot(disk, 0), slot(disk, 1)]) {
+    for value in world.disks_of(live).flat_map(|disk| [slot(disk, 0), slot(disk, 1)]) {
         if let Some(Value::Page { version, entries }) = value
             && version > newest.0
         {
@@ -108,7 +83,7 @@ fn table(world: World, media: &Disks, live: Mask, log: &Log) -> [Entry; 2] {
     }
     // The other slot holds the version before or the one behind. If no copy can tell which, and no write-back
     // of the one behind was announced, the newest table may be the one that is lost.
-    let others: Vec<_> = world.disks(live).filter_map(|disk| slot(disk, (newest.0 + 1) % 2)).collect();
+    let others: Vec<_> = world.disks_of(live).filter_map(|disk| slot(disk, (newest.0 + 1) % 2)).collect();
     let is_unreadable = !others.is_empty() && others.iter().all(|value| *value == Value::Flipped);
     if is_unreadable && !log.announces(newest.0 + 1) {
         return [Entry::Damaged; 2];
@@ -117,7 +92,7 @@ fn table(world: World, media: &Disks, live: Mask, log: &Log) -> [Entry; 2] {
 }
 
 /// The block as a disk returns it.
-fn stored(world: World, media: &Disks, disk: usize, block: u8) -> Option<[u8; 2]> {
+fn stored(world: World, media: &Disks, disk: usize, block: u8) -> Option<Content> {
     let parts = media.read(disk, world.block(block))?;
     let half = |index: usize| match parts[index.min(parts.len() - 1)] {
         Value::Content(content) => Some(content[index]),
@@ -127,18 +102,18 @@ fn stored(world: World, media: &Disks, disk: usize, block: u8) -> Option<[u8; 2]
 }
 
 /// Reads a block by its entry: any copy that verifies.
-fn verified(world: World, media: &Disks, live: Mask, block: u8, entry: Entry) -> Option<[u8; 2]> {
+fn verified(world: World, media: &Disks, live: Mask, block: u8, entry: Entry) -> Option<Content> {
     match entry {
         Entry::Never => Some([0; 2]),
         Entry::Damaged => None,
-        Entry::Valid(crc) => {
-            world.disks(live).find_map(|disk| stored(world, media, disk, block).filter(|found| *found == crc))
-        }
+        Entry::Valid(crc) => world
+            .disks_of(live)
+            .find_map(|disk| stored(world, media, disk, block).filter(|found| *found == crc)),
     }
 }
 
 /// Recovers with the `live` disks, all of which belong to the newest epoch.
-pub(super) fn recover(world: World, media: &Disks, live: Mask, span: Span) -> Recovered {
+pub(super) fn recover(world: World, media: &Disks, live: Mask, span: Span) -> Recovered<World> {
     let log = Log::read(world, media, live, span);
     let mut entries = table(world, media, live, &log);
     if log.hole().is_some() {
@@ -157,7 +132,7 @@ pub(super) fn recover(world: World, media: &Disks, live: Mask, span: Span) -> Re
         candidates.iter().rev().find_map(|entry| Some((*entry, verified(world, media, live, X, *entry)?)));
     // As found may be older than anything that was flushed, so it is not for a block whose settled entry is lost.
     let may_be_as_found = has_intent && candidates.first() != Some(&Entry::Damaged);
-    let as_found = || world.disks(live).find_map(|disk| stored(world, media, disk, X));
+    let as_found = || world.disks_of(live).find_map(|disk| stored(world, media, disk, X));
     let (x, entry) = match best {
         Some((entry, content)) => (Read::Content(content), entry),
         None => match as_found().filter(|_| may_be_as_found) {
@@ -167,15 +142,21 @@ pub(super) fn recover(world: World, media: &Disks, live: Mask, span: Span) -> Re
     };
     let y = verified(world, media, live, Y, entries[1]).map_or(Read::Error, Read::Content);
     let (second, steps) = decide(world, media, live, &log, entry);
-    Recovered { x, y, span: Span { second }, steps }
+    Recovered { reads: vec![x, y], span: Span { second }, steps }
 }
 
-/// Gives the decided content to every copy, then records the decision, in the epoch that comes into force with
-/// the last step, and settles it.
+/// Gives every log what the others have, and the decided content to every copy; then records the decision, in the epoch
+/// that comes into force with the last step, and settles it.
 fn decide(world: World, media: &Disks, live: Mask, log: &Log, entry: Entry) -> (u8, Steps) {
     let mut steps = Steps::new();
+    for (lsn, value) in &log.records {
+        let address = Place::Log { lsn: *lsn, epoch: 1 };
+        let lacking = world.disks_of(live).filter(|disk| media.read(*disk, address).is_none());
+        steps.extend(lacking.map(|disk| Step::Write { disk, address, value: *value }));
+    }
+    steps.extend([Step::Wait, Step::Flush]);
     if let Entry::Valid(content) = entry {
-        for disk in world.disks(live).filter(|disk| stored(world, media, *disk, X) != Some(content)) {
+        for disk in world.disks_of(live).filter(|disk| stored(world, media, *disk, X) != Some(content)) {
             steps.push(Step::Write { disk, address: world.block(X), value: Value::Content(content) });
         }
     }
@@ -183,7 +164,7 @@ fn decide(world: World, media: &Disks, live: Mask, log: &Log, entry: Entry) -> (
     let last = log.records.keys().next_back().copied().unwrap_or(0).max(log.tail).max(log.settled);
     let decision = Value::Record { block: X, entry, kind: Kind::Plain, mark: log.settled };
     for (lsn, value) in [(last + 1, decision), (last + 2, Value::Mark { settled: last + 1 })] {
-        for disk in world.disks(live) {
+        for disk in world.disks_of(live) {
             steps.push(Step::WriteThrough { disk, address: Place::Log { lsn, epoch: 2 }, value });
         }
         steps.push(Step::Wait);
