@@ -7,12 +7,15 @@
 //!
 //! `schemes` compares ways to write, among them those that lose data: each is kept as a control that must
 //! fail. `walk` takes a protocol through every short sequence of its operations, crashes it everywhere, recovery
-//! included, and judges what is read. `write_path` is the protocol of simple and mirror spaces.
+//! included, and judges what is read. `write_path` is the protocol of simple and mirror spaces,
+//! `parity` the one of parity rows, which no engine follows yet.
 //!
 //! The models are small: one block in flight and one beside it, two copies, few operations. They find holes in
 //! rules; that the engine follows the rules is shown by the crash tests of crate `space`.
 
 mod media;
+#[cfg(test)]
+mod parity;
 #[cfg(test)]
 mod schemes;
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod recovery;
 
 use crate::media::{Address, Media};
 use crate::walk::{
-    Content, GARBAGE, Harm, Mask, Note, Protocol, Recovered, Span, Start, assert_fails, assert_holds, longer,
+    Content, GARBAGE, Harm, Mask, Protocol, Recovered, Span, Start, assert_fails, assert_holds, longer,
 };
 use engine::{Engine, OPERATIONS, Operation};
 use recovery::recover;
