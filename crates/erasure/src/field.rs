@@ -20,10 +20,12 @@ static LOG: [u8; 256] = logarithms();
 /// `PRODUCTS[a][b]` is a × b.
 pub(crate) static PRODUCTS: [[u8; 256]; 256] = products();
 /// For each factor, its products with 0 to 15, and with 16 times that: the two halves of a byte are looked up apart.
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) static NIBBLES: [[[u8; 16]; 2]; 256] = nibbles();
 /// For each factor, multiplication with it as the bit matrix that `gf2p8affineqb` takes: byte 7 - i holds the bits of
 /// the argument whose sum is bit i of the product. The instruction's own multiplication is of no use here, since it has
 /// another polynomial.
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) static BIT_MATRICES: [u64; 256] = bit_matrices();
 
 /// Twice `x`.
@@ -90,6 +92,7 @@ const fn products() -> [[u8; 256]; 256] {
     }
 }
 
+#[cfg(any(target_arch = "x86_64", test))]
 const fn nibbles() -> [[[u8; 16]; 2]; 256] {
     let mut table = [[[0; 16]; 2]; 256];
     let mut factor = 0;
@@ -105,6 +108,7 @@ const fn nibbles() -> [[[u8; 16]; 2]; 256] {
     table
 }
 
+#[cfg(any(target_arch = "x86_64", test))]
 const fn bit_matrices() -> [u64; 256] {
     let mut table = [0; 256];
     let mut factor = 0;

@@ -32,7 +32,7 @@
 //! | `kernel/x86.rs` | SSSE3, AVX2 and AVX-512, with and without GFNI |
 //! | `error.rs` | what callers can get wrong |
 //!
-//! Speed: `cargo run --release -p dolmen-erasure --example figures`.
+//! How fast it is stands in `docs/erasure.md`.
 #![allow(unsafe_code)]
 
 mod code;

@@ -43,6 +43,9 @@ impl Lengths {
     }
 }
 
+/// The row of places in a pass that no target takes.
+static ZEROS: Row = [0; DATA_COUNT_MAX];
+
 /// Makes each target the sum of all inputs, each times its factor, beginning with zeros or with what the target holds.
 ///
 /// An input comes with its place in the rows, a target with the number of its row. The inputs are at most
@@ -65,22 +68,22 @@ pub(crate) fn add_up<'a>(
             count += 1;
         }
         let Some(blocks) = blocks.get_mut(..count).filter(|blocks| !blocks.is_empty()) else { return };
-        let mut sources = [Source::NONE; SOURCES_MAX];
-        let mut filled = 0;
-        for (place, bytes) in inputs.clone() {
-            let factors = chosen.map(|row| row.get(place).copied().unwrap_or(0));
-            if factors == [0; TARGETS_MAX] {
-                continue;
-            }
-            let Some(source) = sources.get_mut(filled) else {
-                unreachable!("more than {SOURCES_MAX} inputs")
-            };
-            *source = Source { bytes, factors };
-            filled += 1;
-        }
+        let (sources, filled) = gather(inputs.clone(), chosen);
         kernel.add_up(sources.get(..filled).unwrap_or(&[]), blocks, start);
     }
 }
 
-/// The row of places in a pass that no target takes.
-static ZEROS: Row = [0; DATA_COUNT_MAX];
+/// The inputs with their factors in these rows; the first so many count.
+fn gather<'a>(
+    inputs: impl Iterator<Item = (usize, &'a [u8])>,
+    rows: [&Row; TARGETS_MAX],
+) -> ([Source<'a>; SOURCES_MAX], usize) {
+    let mut sources = [Source::NONE; SOURCES_MAX];
+    let mut filled = 0;
+    for (place, bytes) in inputs {
+        let Some(source) = sources.get_mut(filled) else { unreachable!("more than {SOURCES_MAX} inputs") };
+        *source = Source { bytes, factors: rows.map(|row| row.get(place).copied().unwrap_or(0)) };
+        filled += 1;
+    }
+    (sources, filled)
+}

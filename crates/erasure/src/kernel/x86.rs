@@ -6,8 +6,9 @@
 //! with a bit matrix (`gf2p8affineqb`). All kernels are one loop: some vectors of each source are loaded, multiplied and
 //! added to sums that stay in registers; the sums are then stored. So data is read once and parity written once.
 //!
-//! A piece of each block, the bytes that are worked on before the next ones, has 64 or 128 bytes: longer ones would halve
-//! the speed from memory, because the processor does not fetch ahead of so many streams that it leaves and takes up again.
+//! A piece of each block, the bytes that are worked on before the next ones, has 32 to 256 bytes: as many as registers
+//! allow, but no more. With 512 of each source the speed from memory was found to halve, because the processor does not
+//! fetch ahead of streams that it leaves and takes up again so late.
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_and_si128, _mm_loadu_si128, _mm_set1_epi8, _mm_setzero_si128,
@@ -116,7 +117,7 @@ kernel!(
 kernel!(
     avx512, "avx512f,avx512bw", __m512i of 64,
     _mm512_setzero_si512, _mm512_xor_si512, load_512, store_512, halves_512, look_up_512,
-    pieces of 2 vectors for one sum or two and 2 for more
+    pieces of 4 vectors for one sum or two and 2 for more
 );
 kernel!(
     avx2_gfni, "avx2,gfni", __m256i of 32,
@@ -126,7 +127,7 @@ kernel!(
 kernel!(
     avx512_gfni, "avx512f,avx512bw,gfni", __m512i of 64,
     _mm512_setzero_si512, _mm512_xor_si512, load_512, store_512, matrix_512, transform_512,
-    pieces of 2 vectors for one sum or two and 2 for more
+    pieces of 4 vectors for one sum or two and 2 for more
 );
 
 #[inline]
