@@ -80,6 +80,26 @@ impl Shared {
         Ok(())
     }
 
+    /// As [`leave_undecided`](Self::leave_undecided), for what is out of reach of some ranges. The caller holds their lock, and
+    /// the ticket under which they were recorded last.
+    pub(crate) async fn leave_what_is_away(
+        &self,
+        row: &Rc<Row>,
+        ranges: impl Iterator<Item = (usize, Range)>,
+    ) -> Result<(), SpaceError> {
+        let away = ranges.filter(|(column, _)| !self.is_in_reach(row, *column));
+        let blocks: BTreeSet<(usize, u32)> = away
+            .flat_map(|(column, range)| {
+                (range.first..range.first + range.count).map(move |block| (column, block))
+            })
+            .collect();
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let key = (row.space, row.index, row.id);
+        self.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
+    }
+
     /// Whether a row has unflushed blocks that are out of reach.
     pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
         self.unflushed_away.borrow().contains(&(row.space, row.index))

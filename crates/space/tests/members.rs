@@ -6,7 +6,7 @@ mod harness;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use dolmen_pool::{DiskState, ExcludeReason};
+use dolmen_pool::{DiskState, ExcludeReason, Purpose};
 use dolmen_sim::DiskProfile;
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::{Bytes, DiskSlot};
@@ -99,6 +99,87 @@ fn left_alone(cut: &PowerCut, bench: &Bench, row: u64, is_there_at_once: bool) -
         Ok(())
     });
     alone.err().map(|error| format!("there at once: {is_there_at_once}: {error}"))
+}
+
+/// Scenario: a flushed block is written over on both copies. The one copy misses it; while that is put on record, the other one
+/// leaves too, and a flush that began before finds that nobody can tell what the block holds. Then the write ends. Everybody
+/// flushes, power fails, and the disks come back without their caches: the block has its old or its new content.
+#[test]
+fn a_write_that_ends_behind_the_loss_of_all_copies_calls_nothing_flushed() {
+    let dial = Dial::default();
+    let next = Cell::new(0);
+    let bench = Bench::with_profile(5, 7, || {
+        // Disks 4 to 6 do not vote, so that an epoch does not wait for them.
+        let slow = next.replace(next.get() + 1) == 6;
+        if slow { dial.profile() } else { Dial::default().profile() }
+    });
+    let cut = PowerCut::of(&bench);
+    let (fails, told) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
+    let tell = Rc::clone(&told);
+    let disks = bench.disks.clone();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(64), MIRROR).await?;
+            for row in 0..60 {
+                lab.write(&space, row << 20, 8192, 1).await?;
+            }
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            let holders = |row: u64| -> Vec<usize> {
+                let has =
+                    |disk: &usize| !harness::places_of(&disks[*disk], row << 8..(row << 8) + 1, 1).is_empty();
+                (0..7).filter(has).collect()
+            };
+            let row = (0..60).find(|row| holders(*row) == [4, 5]).ok_or("no row on disks 4 and 5")?;
+            let is_other = |row: &u64| holders(*row)[0] < 4 && holders(*row)[1] == 6;
+            let other = (0..60).find(is_other).ok_or("no row on disk 6 and one that votes")?;
+            lab.write(&space, other << 20, 4096, 3).await?;
+            dial.flush.set(1000);
+            let flush = async { spaces.flush().await.map_err(text) };
+            let change = async {
+                pause(&lab, 20).await;
+                disks[5].vanish();
+                // Somebody changes the map, so that what the disk misses goes on record later.
+                let change = spaces.pool().change(Purpose::Release).await;
+                pause(&lab, 5000).await;
+                drop(change);
+                Ok(())
+            };
+            let write = async {
+                pause(&lab, 50).await;
+                lab.write(&space, row << 20, 4096, 2).await.map_err(text)
+            };
+            let leave = async {
+                pause(&lab, 500).await;
+                spaces.pool().exclude(DiskSlot(4), ExcludeReason::Asked).await.map_err(text)?;
+                dial.flush.set(0);
+                Ok(())
+            };
+            beside(vec![Box::pin(flush), Box::pin(change), Box::pin(write), Box::pin(leave)]).await?;
+            spaces.flush().await?;
+            fails.now();
+            tell.set(row);
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    let row = told.get();
+    let mut wrong = Vec::new();
+    for left in cut.all_left(&bench) {
+        let judged = left.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            if lab.expect(&space, row << 20, 4096, 2).await.is_err() {
+                lab.expect(&space, row << 20, 4096, 1).await?;
+            }
+            drop(space);
+            spaces.close().await?;
+            Ok(())
+        });
+        wrong.extend(judged.err().map(|error| error.to_string()));
+    }
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 async fn replaced_alone(
