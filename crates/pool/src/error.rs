@@ -196,6 +196,16 @@ pub enum OpenError {
 /// Why a disk that is here is not taken for what it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StrayReason {
+    /// It was put back, or another was put in its place.
+    #[error(
+        "it is as it was in epoch {epoch}, and the pool has gone on with it to epoch {newest} since. If there is a newer one of it, attach that; if this is all that is left of it, take it back in: it gets what other copies have"
+    )]
+    Old {
+        /// The newest epoch that it knows.
+        epoch: EpochId,
+        /// The epoch of the pool.
+        newest: EpochId,
+    },
     /// Somebody confirmed an opening on one side, and the other went on.
     #[error(
         "it may have gone on apart from the pool, up to its epoch {epoch}, and sides are never merged. To lose what only it has, replace the disk by itself, and confirm that it is to be destroyed"

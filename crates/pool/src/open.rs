@@ -12,7 +12,7 @@ use std::rc::Rc;
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Extent, ExtentError, Generation, Label, write_label};
+use dolmen_disk::{Extent, ExtentError, Generation, Label, Member, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -150,19 +150,26 @@ fn without_unfit(candidates: Vec<Candidate>) -> Result<(Vec<Candidate>, Vec<Unfi
 struct Stray {
     disk: DiskId,
     name: String,
+    /// The newest epoch that it knows to have been in force.
+    knows: Epoch,
     why: StrayReason,
 }
 
 /// Splits off disks that must not be believed: with what they have, they would be taken for copies. They count as absent, and
 /// nothing is written to them.
 fn without_strays(candidates: Vec<Candidate>, build_on: &EpochRecord) -> (Vec<Candidate>, Vec<Stray>) {
+    let members = candidates.iter().find_map(|candidate| generation_of(&candidate.label, build_on));
+    let members = members.map(|generation| generation.members.clone()).unwrap_or_default();
     let (mut sound, mut strays) = (Vec::new(), Vec::new());
     for candidate in candidates {
-        match stray_reason(&candidate.label, build_on) {
+        match stray_reason(&candidate.label, build_on, &members) {
             None => sound.push(candidate),
-            Some(why) => {
-                strays.push(Stray { disk: candidate.label.disk, name: candidate.device.name(), why })
-            }
+            Some(why) => strays.push(Stray {
+                disk: candidate.label.disk,
+                name: candidate.device.name(),
+                knows: candidate.label.base.epoch.number(),
+                why,
+            }),
         }
     }
     (sound, strays)
@@ -174,8 +181,9 @@ fn generation_of<'a>(label: &'a Label, epoch: &EpochRecord) -> Option<&'a Genera
     generations.find(|generation| generation.epoch.id() == epoch.id())
 }
 
-/// Why a disk is not what the epoch that is built on takes it for.
-fn stray_reason(label: &Label, build_on: &EpochRecord) -> Option<StrayReason> {
+/// Why a disk is not what the epoch that is built on takes it for. Before an epoch is in force all its voters have it, so one
+/// that lacks it, and nothing that voted it out, is as it was before.
+fn stray_reason(label: &Label, build_on: &EpochRecord, members: &[Member]) -> Option<StrayReason> {
     let base = &label.base.epoch;
     if generation_of(label, build_on).is_some() {
         return None;
@@ -183,7 +191,11 @@ fn stray_reason(label: &Label, build_on: &EpochRecord) -> Option<StrayReason> {
     if !build_on.continues(base) {
         return Some(StrayReason::Apart { epoch: base.id() });
     }
-    None
+    let lacks_it = build_on.voters().contains(&label.disk);
+    let entry = members.iter().find(|member| member.disk == label.disk);
+    // One that left does not know the epoch in which it did.
+    let was_left_out = entry.is_some_and(|member| member.is_away() && member.left <= base.number());
+    (lacks_it || was_left_out).then(|| StrayReason::Old { epoch: base.id(), newest: build_on.id() })
 }
 
 fn view_of(candidate: &Candidate) -> DiskView {
@@ -442,6 +454,10 @@ impl Opening<'_> {
 
     /// Members that are here take part; what they missed is noted slab by slab. The others are absent from `number` on.
     fn see_who_is_here(&self, generation: &mut Generation, number: Epoch) {
+        // One that is as it was long ago lacks what was written since; that it left later says nothing.
+        for stray in self.left_out.iter().filter(|stray| matches!(stray.why, StrayReason::Old { .. })) {
+            mark_absent(&mut generation.members, stray.disk, stray.knows);
+        }
         let here: Vec<DiskId> = self.candidates.iter().map(|candidate| candidate.label.disk).collect();
         let absent: Vec<DiskId> =
             generation.members.iter().map(|member| member.disk).filter(|disk| !here.contains(disk)).collect();

@@ -1,13 +1,14 @@
-//! Disks that come back other than they left.
+//! Disks that come back other than they left: from another host, or as they were long ago.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod harness;
 
 use std::rc::Rc;
 
-use dolmen_pool::{MemoryArbiter, OpenMode};
+use dolmen_pool::{ExcludeReason, MemoryArbiter, OpenMode};
+use dolmen_sim::SimDisk;
 use dolmen_space::{Progress, Resiliency, Space};
-use dolmen_units::{Bytes, HostId};
+use dolmen_units::{Bytes, DiskSlot, HostId};
 use harness::pace::CAPACITY;
 use harness::{Bench, Lab, Outcome};
 
@@ -85,4 +86,116 @@ fn sides_that_went_on_apart_are_not_merged_by_a_confirmation() {
             lab.check_and_close(spaces).await
         })
         .unwrap();
+}
+const ROWS: u64 = 6;
+
+/// Writes all rows of the space, which is made if there is none.
+async fn write_all(lab: Lab, fill: u8) -> Outcome {
+    let spaces = if fill == 1 { lab.create().await? } else { lab.open().await? };
+    let space = match spaces.find("data") {
+        Ok(space) => space,
+        Err(_) => lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?,
+    };
+    for row in 0..ROWS {
+        lab.write(&space, row << 20, 65536, fill).await?;
+    }
+    drop(space);
+    lab.check_and_close(spaces).await
+}
+
+/// Three disks of a pool that was closed, of which one is as it was before everything was written again.
+fn with_an_old_disk(old: usize) -> Rc<Bench> {
+    let bench = Rc::new(Bench::new(11, 3, CAPACITY));
+    bench.run(|lab| write_all(lab, 1)).unwrap();
+    bench.world.kill();
+    let image = bench.disks[old].truth();
+    bench.run(|lab| write_all(lab, 2)).unwrap();
+    bench.world.kill();
+    bench.disks[old].replace_content(image);
+    bench
+}
+
+/// Scenario: while the pool is closed, an image of long ago is put on one of its disks. The pool is opened with it, and another
+/// disk dies before anybody has compared the two. What was flushed is read, or an error.
+#[test]
+fn a_disk_that_is_as_it_was_long_ago_is_not_believed() {
+    for old in 0..3 {
+        let opened = with_an_old_disk(old).run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            spaces.pool().tend_voters().await?;
+            let gone = (old + 1) % 3;
+            spaces.pool().exclude(DiskSlot(u16::try_from(gone)?), ExcludeReason::Asked).await?;
+            let mut read = 0;
+            for row in 0..ROWS {
+                // Where it cannot be read, its other copy is on the disk that died.
+                if harness::read(&space, row << 20, 4096).await.is_ok() {
+                    lab.expect(&space, row << 20, 65536, 2).await?;
+                    read += 1;
+                }
+            }
+            assert!(read > 0, "no row is on the third disk");
+            std::mem::forget((spaces, space));
+            Ok(())
+        });
+        opened.unwrap_or_else(|error| panic!("disk {old} is old: {error}"));
+    }
+}
+
+/// The same, and the disk is not taken in by the next opening either, until somebody says so; then it gets what it lacks, and
+/// any other disk may go.
+#[test]
+fn a_disk_that_is_as_it_was_long_ago_gets_what_it_lacks() {
+    for old in 0..3 {
+        let bench = with_an_old_disk(old);
+        for _ in 0..2 {
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.open().await?;
+                    let disk = spaces.pool().disk(DiskSlot(u16::try_from(old)?)).ok_or("it is a member")?;
+                    assert!(!disk.is_present());
+                    assert!(disk.unfit().is_some_and(|why| why.contains("as it was in epoch")));
+                    let space = spaces.find("data")?;
+                    lab.write(&space, 0, 65536, 3).await?;
+                    drop(space);
+                    lab.check_and_close(spaces).await
+                })
+                .unwrap();
+            bench.world.kill();
+        }
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                spaces.rejoin(outside.disks[old].attach(&outside.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+                assert!(spaces.stale_rows().await?.is_empty());
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        bench.world.kill();
+        for gone in (0..3).filter(|disk| *disk != old) {
+            let left = Bench { arbiter: bench.arbiter.snapshot(), ..copy_of(&bench) };
+            let judged = left.run_in(left.lab_with(|disk| disk != gone), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, 65536, 3).await?;
+                for row in 1..ROWS {
+                    lab.expect(&space, row << 20, 65536, 2).await?;
+                }
+                assert_eq!((spaces.counters().checksum_errors, spaces.counters().lost_pages), (0, 0));
+                drop(space);
+                lab.check_and_close(spaces).await
+            });
+            judged.unwrap_or_else(|error| panic!("disk {old} was old, disk {gone} is gone: {error}"));
+        }
+    }
+}
+
+/// The same disks in a world of their own.
+fn copy_of(bench: &Bench) -> Bench {
+    let copy = Bench::new(12, 0, CAPACITY);
+    let add =
+        |disk: &Rc<SimDisk>| copy.world.add_disk_with(disk.name(), disk.profile().clone(), disk.truth());
+    Bench { disks: bench.disks.iter().map(add).collect(), ..copy }
 }
