@@ -171,11 +171,18 @@ impl Space {
             }
         }
         self.shared.settle_absences(row).await?;
-        for (column, blocks) in decided {
-            self.shared.record_blocks_again(row, column, &blocks, held.ticket()).await?;
+        // Noted before they are recorded: a flush that sees another epoch meanwhile records them again.
+        for (column, blocks) in &decided {
             for first in blocks {
-                self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
+                self.shared.note_unsettled(held.ticket(), row, *column, Range { first: *first, count: 1 });
             }
+        }
+        for (column, blocks) in &decided {
+            self.shared.record_blocks_again(row, *column, blocks, held.ticket()).await?;
+        }
+        // The copies that they were given to may have left by now.
+        for (column, blocks) in decided.iter().filter(|(column, _)| !self.shared.is_in_reach(row, **column)) {
+            undecided.extend(blocks.iter().map(|block| (*column, *block)));
         }
         if undecided.is_empty() {
             return Ok(());
