@@ -229,6 +229,26 @@ fn a_pool_of_which_another_holds_a_disk_is_not_opened_without_it() {
 }
 
 #[test]
+fn a_copy_beside_the_disks_of_a_pool_is_not_destroyed_with_it() {
+    // Scenario: somebody copies a disk and then destroys the pool; the daemon is killed before the first label goes. The next
+    // one ends it: the disks are free, and the copy is as it was.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.kill();
+    let pools = world.folder.path().join("state/pools");
+    let record = fs::read_dir(pools).unwrap().next().unwrap().unwrap().path();
+    let mut remembered: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    remembered["is_being_destroyed"] = json!(true);
+    fs::write(&record, remembered.to_string()).unwrap();
+    fs::copy(world.disk("d1"), world.disk("copy")).unwrap();
+    let before = fs::read(world.disk("copy")).unwrap();
+    world.start();
+    assert_eq!(world.get("/v1/pools")["pools"], json!([]));
+    assert!(fs::read(world.disk("copy")).unwrap() == before, "the copy was changed");
+    world.post("/v1/pools", &json!({"name": "again", "disks": [world.disk("d0"), world.disk("d1")]}));
+}
+
+#[test]
 fn what_is_open_for_reading_only_is_neither_destroyed_nor_offered_for_writing() {
     let world = World::new(2);
     world.make_tank(&["d0", "d1"]);
