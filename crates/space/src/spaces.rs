@@ -533,7 +533,7 @@ impl Spaces {
         self.pool().checkpoint().await?;
         // One that leaves does not know the epoch in which it does, unless it was found to be as it was before.
         let left = known.member().left;
-        if label.base.epoch.number() >= left {
+        if left > Epoch(0) && label.base.epoch.number() >= left {
             self.distrust(known.slot(), left).await?;
         }
         let disk = self.pool().readmit(device).await?;
