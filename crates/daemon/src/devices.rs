@@ -149,7 +149,8 @@ impl Engine {
 
     /// Opens the disks of a pool for this process alone. One that cannot be had is absent, and why is logged; but one that
     /// another process holds is no absent disk. Whoever went on without it would make a second side of the pool beside
-    /// one that is in use. So that process is given some time, and then nothing is opened.
+    /// one that is in use. So that process is given some time, and then nothing is opened. A lock that outlives its process
+    /// gets as much time to end; a disk that does not answer may keep it for ever, and the pool is opened without that one.
     pub(crate) async fn take_members(
         &self,
         pool: PoolId,
@@ -161,16 +162,17 @@ impl Engine {
         let limit = clock.now() + patience;
         loop {
             let (found, refused) = self.try_members(pool, paths).await;
+            let is_over = clock.now() >= limit || !refused.iter().any(is_locked);
             let held: Vec<String> =
                 refused.iter().filter(|error| is_held(error)).map(ToString::to_string).collect();
-            if held.is_empty() {
+            if is_over && held.is_empty() {
                 for error in &refused {
                     tracing::warn!(%pool, %error, "a disk of the pool cannot be opened");
                 }
                 return Ok((found, refused.iter().map(ToString::to_string).collect()));
             }
             drop(found);
-            if clock.now() >= limit {
+            if is_over {
                 return Err(held_elsewhere(name, held));
             }
             sleep(clock, HELD_PAUSE).await;
@@ -229,6 +231,11 @@ impl Engine {
             Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
         }
     }
+}
+
+/// Whether the device is locked, by a process that lives or by commands of one that does not.
+fn is_locked(error: &OpenError) -> bool {
+    matches!(error, OpenError::Locked { .. })
 }
 
 /// Whether a process that lives holds the device.

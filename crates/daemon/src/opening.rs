@@ -105,7 +105,9 @@ impl Engine {
     /// Wipes what a daemon that ended in the middle of it has left of a pool's labels.
     async fn go_on_destroying(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
         let found = self.look_at(&self.places(&remembered.paths)).await;
-        let paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
+        let mut paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
+        // What lies beside them was not named: a copy that somebody made before.
+        paths.retain(|path| remembered.paths.contains(path));
         drop(found);
         let (mut found, _) = self.take_members(id, &remembered.name, &paths, REOPEN_PATIENCE).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();

@@ -229,6 +229,9 @@ impl Engine {
         // Before the first label goes: half a pool is nobody's wish, so the next daemon ends what this one begins.
         let mut leaving = self.remembered(&pool);
         leaving.is_being_destroyed = true;
+        // Absent ones keep their labels, whoever ends it.
+        leaving.paths =
+            disks.iter().filter_map(|disk| disk.device()).map(|device| device.name().into()).collect();
         self.ledger.put(pool.id(), &leaving).await.map_err(|error| {
             let message = format!(
                 "pool {name} cannot be put on record as being destroyed: {error}; nothing was changed"

@@ -22,7 +22,7 @@ use crate::checkpoint::LogNeed;
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::VOTERS_WANTED;
-use crate::error::{CreateError, PoolError};
+use crate::error::{CreateError, PoolError, StrayReason};
 use crate::free::FreeMap;
 use crate::open::{OpenMode, OpenOptions, Opened, open};
 use crate::pool::Pool;
@@ -344,7 +344,8 @@ impl Pool {
     /// The absent member that a device is, and its label.
     ///
     /// # Errors
-    /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read.
+    /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read, [`PoolError::Stray`] when it has
+    /// gone on elsewhere.
     pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<(Rc<Disk>, Box<Label>), PoolError> {
         let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
         let looked = look(&self.seams, device).await;
@@ -352,6 +353,11 @@ impl Pool {
         let Contents::Member { label, .. } = looked else { return Err(stranger()) };
         let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
         let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
+        let epoch = &label.base.epoch;
+        if !self.now.borrow().epoch.continues(epoch) {
+            let why = StrayReason::Apart { epoch: epoch.id() };
+            return Err(PoolError::Stray { name: self.name.clone(), disk: device.name(), why });
+        }
         Ok((known, label))
     }
 }

@@ -175,6 +175,8 @@ impl Pool {
         .await?;
         disk.unseat(Epoch(u64::MAX));
         self.disks.borrow_mut().remove(&disk.slot());
+        // It may have come back since its room was forgotten, and got it anew.
+        self.free.borrow_mut().remove(&disk.slot());
         self.changed.notify_all();
         Ok(())
     }

@@ -6,7 +6,7 @@ use dolmen_epoch::{ChangeError, ReadOnlyReason, RecordError};
 use dolmen_journal::{LogError, RecoverError};
 use dolmen_placement::NoRoom;
 use dolmen_store::{CheckpointError, StoreError};
-use dolmen_units::{Bytes, DiskId, DiskSlot, Name, PoolId};
+use dolmen_units::{Bytes, DiskId, DiskSlot, EpochId, Name, PoolId};
 
 use crate::arbiter::ArbiterError;
 
@@ -193,6 +193,29 @@ pub enum OpenError {
     Pool(#[from] PoolError),
 }
 
+/// Why a disk that is here is not taken for what it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StrayReason {
+    /// It was put back, or another was put in its place.
+    #[error(
+        "it is as it was in epoch {epoch}, and the pool has gone on with it to epoch {newest} since. If there is a newer one of it, attach that; if this is all that is left of it, take it back in: it gets what other copies have"
+    )]
+    Old {
+        /// The newest epoch that it knows.
+        epoch: EpochId,
+        /// The epoch of the pool.
+        newest: EpochId,
+    },
+    /// Somebody confirmed an opening on one side, and the other went on.
+    #[error(
+        "it may have gone on apart from the pool, up to its epoch {epoch}, and sides are never merged. To lose what only it has, replace the disk by itself, and confirm that it is to be destroyed"
+    )]
+    Apart {
+        /// Its newest epoch.
+        epoch: EpochId,
+    },
+}
+
 /// Why an open pool did not do something.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PoolError {
@@ -324,6 +347,16 @@ pub enum PoolError {
         name: Name,
         /// What was asked for.
         what: String,
+    },
+    /// A member does not have what it is taken for.
+    #[error("{disk} is not taken back into pool {name}: {why}")]
+    Stray {
+        /// Its name.
+        name: Name,
+        /// The disk.
+        disk: String,
+        /// Why.
+        why: StrayReason,
     },
     /// A disk failed.
     #[error("disk {slot} of pool {name} failed")]

@@ -34,7 +34,7 @@ pub use checkpoint::TableOwner;
 pub use create::{CreateOptions, check_devices, create};
 pub use discover::{Candidate, Found, discover};
 pub use disk::{Disk, DiskCounters, DiskState};
-pub use error::{CreateError, OpenError, PoolError};
+pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
 pub use open::{OpenMode, OpenOptions, Opened, open};
 pub use pool::{DiskRoom, ExcludeReason, Pool, PoolState, RecordedBlocks, RecoveredBlock};

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Extent, ExtentError, Generation, write_label};
+use dolmen_disk::{Extent, ExtentError, Generation, Label, Member, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -25,7 +25,7 @@ use crate::create::{areas, metadata_needed};
 use crate::discover::Candidate;
 use crate::disk::Disk;
 use crate::epochs::mark_absent;
-use crate::error::{OpenError, PoolError};
+use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
 use crate::keys;
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
@@ -88,7 +88,10 @@ pub async fn open(
     if let (Some(source), OpenMode::Write) = (&read_only, options.mode) {
         return Err(OpenError::ReadOnly { name, source: source.clone() });
     }
-    let opening = Opening { seams, arbiter, candidates, build_on, highest, confirmed: read_only.is_some() };
+    let (candidates, left_out) = without_strays(candidates, &build_on);
+    let confirmed = read_only.is_some();
+    let opening = Opening { seams, arbiter, candidates, left_out, build_on, highest, confirmed };
+    let strays = opening.left_out.clone();
     let opened = match options.mode {
         OpenMode::Read => opening.read(read_only.as_ref()).await,
         OpenMode::Write | OpenMode::Confirmed => opening.write().await,
@@ -101,6 +104,12 @@ pub async fn open(
         tracing::warn!(pool = %pool.name(), disk = %one.name, error = %one.source, "a disk is left out");
         if let Some(disk) = pool.disks().into_iter().find(|disk| disk.id() == one.disk) {
             disk.note_unfit(one.name, &one.source);
+        }
+    }
+    for one in strays {
+        tracing::warn!(pool = %pool.name(), disk = %one.name, why = %one.why, "a disk is left out");
+        if let Some(disk) = pool.disks().into_iter().find(|disk| disk.id() == one.disk) {
+            disk.note_unfit(one.name, &one.why);
         }
     }
     Ok(Opened { pool, blocks, read_only })
@@ -134,6 +143,59 @@ fn without_unfit(candidates: Vec<Candidate>) -> Result<(Vec<Candidate>, Vec<Unfi
         Some(first) => Err(first.error()),
         None => Ok((fit, unfit)),
     }
+}
+
+/// A disk that is here and does not have what the epoch that is built on says it has.
+#[derive(Debug, Clone)]
+struct Stray {
+    disk: DiskId,
+    name: String,
+    /// The newest epoch that it knows to have been in force.
+    knows: Epoch,
+    why: StrayReason,
+}
+
+/// Splits off disks that must not be believed: with what they have, they would be taken for copies. They count as absent, and
+/// nothing is written to them.
+fn without_strays(candidates: Vec<Candidate>, build_on: &EpochRecord) -> (Vec<Candidate>, Vec<Stray>) {
+    let members = candidates.iter().find_map(|candidate| generation_of(&candidate.label, build_on));
+    let members = members.map(|generation| generation.members.clone()).unwrap_or_default();
+    let (mut sound, mut strays) = (Vec::new(), Vec::new());
+    for candidate in candidates {
+        match stray_reason(&candidate.label, build_on, &members) {
+            None => sound.push(candidate),
+            Some(why) => strays.push(Stray {
+                disk: candidate.label.disk,
+                name: candidate.device.name(),
+                knows: candidate.label.base.epoch.number(),
+                why,
+            }),
+        }
+    }
+    (sound, strays)
+}
+
+/// What a label says of an epoch.
+fn generation_of<'a>(label: &'a Label, epoch: &EpochRecord) -> Option<&'a Generation> {
+    let mut generations = label.pending.iter().chain([&label.base]);
+    generations.find(|generation| generation.epoch.id() == epoch.id())
+}
+
+/// Why a disk is not what the epoch that is built on takes it for. Before an epoch is in force all its voters have it, so one
+/// that lacks it, and nothing that voted it out, is as it was before.
+fn stray_reason(label: &Label, build_on: &EpochRecord, members: &[Member]) -> Option<StrayReason> {
+    let base = &label.base.epoch;
+    if generation_of(label, build_on).is_some() {
+        return None;
+    }
+    if !build_on.continues(base) {
+        return Some(StrayReason::Apart { epoch: base.id() });
+    }
+    let lacks_it = build_on.voters().contains(&label.disk);
+    let entry = members.iter().find(|member| member.disk == label.disk);
+    // One that left does not know the epoch in which it did.
+    let was_left_out = entry.is_some_and(|member| member.is_away() && member.left <= base.number());
+    (lacks_it || was_left_out).then(|| StrayReason::Old { epoch: base.id(), newest: build_on.id() })
 }
 
 fn view_of(candidate: &Candidate) -> DiskView {
@@ -178,6 +240,7 @@ struct Opening<'a> {
     seams: &'a Seams,
     arbiter: Rc<dyn Arbiter>,
     candidates: Vec<Candidate>,
+    left_out: Vec<Stray>,
     build_on: EpochRecord,
     highest: Epoch,
     /// A person confirmed what the rule forbids: a new line of history begins.
@@ -238,10 +301,7 @@ impl Opening<'_> {
             let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
             return Err(name.map_or(OpenError::NoDisks, |name| OpenError::NoMetadata { name }));
         };
-        let generations = first.pending.iter().chain([&first.base]);
-        let generation =
-            generations.into_iter().find(|generation| generation.epoch.id() == self.build_on.id());
-        let generation = generation.cloned().unwrap_or_else(|| first.base.clone());
+        let generation = generation_of(first, &self.build_on).cloned().unwrap_or_else(|| first.base.clone());
         let (ring, area) = areas(first.log, first.pages);
         let devices = || sources.iter().map(|candidate| (candidate.label.disk, Rc::clone(&candidate.device)));
         let replicas: Vec<Replica> = devices().map(|(disk, device)| Replica { disk, device }).collect();
@@ -394,6 +454,10 @@ impl Opening<'_> {
 
     /// Members that are here take part; what they missed is noted slab by slab. The others are absent from `number` on.
     fn see_who_is_here(&self, generation: &mut Generation, number: Epoch) {
+        // One that is as it was long ago lacks what was written since; that it left later says nothing.
+        for stray in self.left_out.iter().filter(|stray| matches!(stray.why, StrayReason::Old { .. })) {
+            mark_absent(&mut generation.members, stray.disk, stray.knows);
+        }
         let here: Vec<DiskId> = self.candidates.iter().map(|candidate| candidate.label.disk).collect();
         let absent: Vec<DiskId> =
             generation.members.iter().map(|member| member.disk).filter(|disk| !here.contains(disk)).collect();

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Generation, Member, MemberState};
+use dolmen_disk::{Extent, Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::DomainId;
 use dolmen_planted::{Bug, is_planted};
@@ -263,9 +263,10 @@ impl Pool {
         self.disks().iter().map(room).collect()
     }
 
-    /// Grains that ordinary claims leave on a disk.
+    /// Grains that ordinary claims leave on a disk, whether it is here or not: of one that is absent, its size is on record.
     pub(crate) fn reserve_of(&self, disk: &Disk) -> u64 {
-        RESERVE_GRAINS.min(disk.data_bytes().0 / GRAIN_BYTES / 16)
+        let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
+        RESERVE_GRAINS.min(extent.map_or(0, |extent| extent.grain_count()) / 16)
     }
 
     /// Free runs of a disk, in order of address.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_buffer::ArenaConfig;
+use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Request, Resiliency, Width};
 use dolmen_pool::{CreateOptions, ExcludeReason, MemoryArbiter, Pool, Purpose, create};
 use dolmen_sim::{DiskProfile, Random, World};
@@ -75,6 +76,10 @@ async fn fill(pool: Rc<Pool>, mut random: Random) -> usize {
     }
     let left = pool.offers_with_absent(Purpose::Claim);
     assert!(copies > 2 || !could_place(&left, &pool, grains), "refused, with room: {left:?}");
+    for room in pool.room() {
+        let whole = Extent::of(pool.disk(room.slot).unwrap().member().capacity).unwrap();
+        assert!(room.free.0 / GRAIN_BYTES >= whole.grain_count() / 16, "the reserve of {room:?} is left");
+    }
     degraded
 }
 

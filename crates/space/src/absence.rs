@@ -30,7 +30,8 @@ impl Shared {
         if is_planted(Bug::AbsenceNotCommitted) {
             return Ok(());
         }
-        self.mark_slabs(rows, |slab| slab.present(&self.pool).is_some()).await
+        let is_here = |slab: &Slab| slab.present(&self.pool).is_some();
+        self.mark_slabs(rows, |row| self.marked(row, &is_here)).await
     }
 
     /// Commits that slabs are stale whose disks did not stay for all of a write-back: with the pages that they have, they
@@ -43,16 +44,28 @@ impl Shared {
         if is_planted(Bug::MissedTables) {
             return Ok(());
         }
-        self.mark_slabs(rows.iter(), |slab| stayed.contains(&slab.disk)).await
+        let has_them = |slab: &Slab| stayed.contains(&slab.disk);
+        self.mark_slabs(rows.iter(), |row| self.marked(row, &has_them)).await
     }
 
-    /// Marks slabs stale that are not as they should be, in as few changes as will do.
+    /// Commits that slabs on a disk lack what was written since an epoch, also where they were trusted or lacked less, as long
+    /// as another slab of their column holds everything, wherever that is.
+    pub(crate) async fn mark_old(
+        &self,
+        rows: &[Rc<Row>],
+        slot: DiskSlot,
+        since: Epoch,
+    ) -> Result<(), SpaceError> {
+        self.mark_slabs(rows.iter(), |row| marked_old(row, slot, since)).await
+    }
+
+    /// Marks slabs stale, in as few changes as will do.
     async fn mark_slabs<'a>(
         &self,
         rows: impl Iterator<Item = &'a Rc<Row>> + Clone,
-        is_good: impl Fn(&Slab) -> bool,
+        marked: impl Fn(&Row) -> Option<(RowRecord, Edits)>,
     ) -> Result<(), SpaceError> {
-        let mut rows = rows.filter(|row| has_unmarked(row, &is_good)).peekable();
+        let mut rows = rows.filter(|row| marked(row).is_some()).peekable();
         while rows.peek().is_some() {
             let mut change = self.pool.change(Purpose::Release).await;
             let mut records = Vec::new();
@@ -60,7 +73,7 @@ impl Shared {
             while bytes < ROWS_BYTES_MAX
                 && let Some(row) = rows.next()
             {
-                let marked = if row.gone.get() { None } else { self.marked(row, &is_good) };
+                let marked = if row.gone.get() { None } else { marked(row) };
                 let Some((record, edits)) = marked else { continue };
                 bytes += edits.iter().map(|(_, value)| size_of::<Key>() + value.len()).sum::<usize>();
                 edits.into_iter().for_each(|(key, value)| change.put(key, value));
@@ -101,6 +114,25 @@ impl Shared {
         let left = self.pool.disk(slot).map(|disk| disk.member().left);
         left.filter(|left| left.0 > 0).unwrap_or(self.pool.epoch().number)
     }
+}
+
+/// The row as it is when slabs on a disk lack what was written since an epoch, and the edits that say so.
+fn marked_old(row: &Row, slot: DiskSlot, since: Epoch) -> Option<(RowRecord, Edits)> {
+    let mut record = row.record();
+    let mut is_changed = false;
+    for slabs in &mut record.columns {
+        let is_elsewhere = slabs.iter().any(|slab| slab.disk != slot && slab.stale.is_none());
+        let lacks_less = |slab: &&mut Slab| slab.disk == slot && slab.stale.is_none_or(|known| known > since);
+        for slab in slabs.iter_mut().filter(lacks_less).filter(|_| is_elsewhere) {
+            slab.stale = Some(since);
+            is_changed = true;
+        }
+    }
+    let edits = || {
+        let row_key = keys::row(row.space, row.index);
+        vec![(keys::stale(slot, row.space, row.index), Vec::new()), (row_key, record.encode())]
+    };
+    is_changed.then(edits).map(|edits| (record.clone(), edits))
 }
 
 /// Whether a column has a slab that is not good and not stale, beside one that is good.

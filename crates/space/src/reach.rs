@@ -80,6 +80,26 @@ impl Shared {
         Ok(())
     }
 
+    /// As [`leave_undecided`](Self::leave_undecided), for what is out of reach of some ranges. The caller holds their lock, and
+    /// the ticket under which they were recorded last.
+    pub(crate) async fn leave_what_is_away(
+        &self,
+        row: &Rc<Row>,
+        ranges: impl Iterator<Item = (usize, Range)>,
+    ) -> Result<(), SpaceError> {
+        let away = ranges.filter(|(column, _)| !self.is_in_reach(row, *column));
+        let blocks: BTreeSet<(usize, u32)> = away
+            .flat_map(|(column, range)| {
+                (range.first..range.first + range.count).map(move |block| (column, block))
+            })
+            .collect();
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let key = (row.space, row.index, row.id);
+        self.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
+    }
+
     /// Whether a row has unflushed blocks that are out of reach.
     pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
         self.unflushed_away.borrow().contains(&(row.space, row.index))
@@ -151,11 +171,18 @@ impl Space {
             }
         }
         self.shared.settle_absences(row).await?;
-        for (column, blocks) in decided {
-            self.shared.record_blocks_again(row, column, &blocks, held.ticket()).await?;
+        // Noted before they are recorded: a flush that sees another epoch meanwhile records them again.
+        for (column, blocks) in &decided {
             for first in blocks {
-                self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
+                self.shared.note_unsettled(held.ticket(), row, *column, Range { first: *first, count: 1 });
             }
+        }
+        for (column, blocks) in &decided {
+            self.shared.record_blocks_again(row, *column, blocks, held.ticket()).await?;
+        }
+        // The copies that they were given to may have left by now.
+        for (column, blocks) in decided.iter().filter(|(column, _)| !self.shared.is_in_reach(row, **column)) {
+            undecided.extend(blocks.iter().map(|block| (*column, *block)));
         }
         if undecided.is_empty() {
             return Ok(());

@@ -26,6 +26,8 @@ use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
 const REFILL_ROWS: usize = 32;
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
 const ROWS_DECIDED_TOGETHER: usize = 256;
+/// Rows that are looked up together when a disk is not believed any more.
+const ROWS_DISTRUSTED_TOGETHER: usize = 256;
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
 
@@ -539,13 +541,30 @@ impl Spaces {
     pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
         // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
         // left before that.
-        self.pool().absent_member(device.as_ref()).await?;
+        let (known, label) = self.pool().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
         // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
         self.pool().checkpoint().await?;
+        // One that leaves does not know the epoch in which it does, unless it was found to be as it was before.
+        let left = known.member().left;
+        if left > Epoch(0) && label.base.epoch.number() >= left {
+            self.distrust(known.slot(), left).await?;
+        }
         let disk = self.pool().readmit(device).await?;
         self.decide_what_waited().await?;
         Ok(disk)
+    }
+
+    /// Commits that a disk lacks everything since an epoch, wherever another copy has it.
+    async fn distrust(&self, slot: DiskSlot, since: Epoch) -> Result<(), SpaceError> {
+        for together in self.rows_on(slot).await?.chunks(ROWS_DISTRUSTED_TOGETHER) {
+            let mut rows = Vec::with_capacity(together.len());
+            for (space, index) in together {
+                rows.extend(space.undecided_row(*index).await?);
+            }
+            self.shared.mark_old(&rows, slot, since).await?;
+        }
+        Ok(())
     }
 
     /// Closes the spaces and the pool.

@@ -185,7 +185,9 @@ impl Space {
         for part in &parts {
             self.shared.record_again(row, part.column, part.range, held.ticket()).await?;
         }
-        Ok(())
+        // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
+        // count as flushed with the next one.
+        self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await
     }
 
     /// Record and data in the order that the class demands.

@@ -1,6 +1,8 @@
 //! Pools over restarts, lost disks and other hands.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -228,6 +230,45 @@ fn a_pool_of_which_another_holds_a_disk_is_not_opened_without_it() {
     // It need not wait for ever.
     first.post("/v1/pools/tank/export", &json!({}));
     assert_eq!(first.get("/v1/pools")["pools"], json!([]));
+}
+
+#[test]
+fn a_pool_waits_for_a_disk_whose_last_owner_has_just_gone() {
+    // Scenario: the process that took the lock of a disk is dead, and the lock lasts a little longer than it, as it does while
+    // commands of it are under way.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.kill();
+    let hold = "exec 9<>\"$1\"; flock 9; echo held; exec sleep 1";
+    let mut holder = Command::new("sh");
+    holder.args(["-c", hold, "sh"]).arg(world.disk("d1")).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "held\n");
+    world.start();
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    assert!(holder.wait().unwrap().success());
+}
+
+#[test]
+fn a_copy_beside_the_disks_of_a_pool_is_not_destroyed_with_it() {
+    // Scenario: somebody copies a disk and then destroys the pool; the daemon is killed before the first label goes. The next
+    // one ends it: the disks are free, and the copy is as it was.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.kill();
+    let pools = world.folder.path().join("state/pools");
+    let record = fs::read_dir(pools).unwrap().next().unwrap().unwrap().path();
+    let mut remembered: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    remembered["is_being_destroyed"] = json!(true);
+    fs::write(&record, remembered.to_string()).unwrap();
+    fs::copy(world.disk("d1"), world.disk("copy")).unwrap();
+    let before = fs::read(world.disk("copy")).unwrap();
+    world.start();
+    assert_eq!(world.get("/v1/pools")["pools"], json!([]));
+    assert!(fs::read(world.disk("copy")).unwrap() == before, "the copy was changed");
+    world.post("/v1/pools", &json!({"name": "again", "disks": [world.disk("d0"), world.disk("d1")]}));
 }
 
 #[test]

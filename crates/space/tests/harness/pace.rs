@@ -9,8 +9,8 @@ use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::{
-    BitFlip, CommandKind, Cut, DiskProfile, LatencyModel, Random, Recorder, Request, SimpleLatency,
-    StateOptions,
+    BitFlip, CommandKind, CrashState, Cut, DiskProfile, LatencyModel, Random, Recorder, Request,
+    SimpleLatency, StateOptions,
 };
 use dolmen_units::Bytes;
 
@@ -110,11 +110,21 @@ impl PowerCut {
         let options = StateOptions { flip, ..StateOptions::default() };
         let state = self.at.get().and_then(|at| self.recorder.states(at, &options).next());
         let Some(state) = state else { panic!("nobody said when power fails") };
-        let left = state.reopen(1);
-        left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
-        let disks = left.disks.into_iter().flatten().collect();
-        Bench { world: left.world, disks, arbiter: Rc::clone(&bench.arbiter) }
+        Bench { arbiter: Rc::clone(&bench.arbiter), ..opened(&state, bench) }
     }
+
+    /// All that may be left, each with a host's record of its own.
+    pub fn all_left<'a>(&self, bench: &'a Bench) -> impl Iterator<Item = Bench> + use<'a> {
+        let Some(at) = self.at.get() else { panic!("nobody said when power fails") };
+        self.recorder.states(at, &StateOptions::default()).map(|state| opened(&state, bench))
+    }
+}
+
+fn opened(state: &CrashState, bench: &Bench) -> Bench {
+    let left = state.reopen(1);
+    left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+    let disks = left.disks.into_iter().flatten().collect();
+    Bench { world: left.world, disks, arbiter: bench.arbiter.snapshot() }
 }
 
 pub async fn beside(tasks: Vec<Task<'_>>) -> Result<(), String> {
