@@ -187,8 +187,8 @@ take_late_away() { mkdir -p "$run/mnt/full/away" && mv "$run/mnt/full/d" "$run/m
 fill_late() { full_uri=$(second_dolmen serve late/m | tail -n 1) && nbdcopy --flush "$run/content" "$full_uri"; }
 take_room() { as_root mount -o remount,size="$(df --output=used -k "$run/mnt/full" | tail -n 1 | tr -d ' ')k" "$run/mnt/full"; }
 bring_late_back() { mv "$run/mnt/full/away/d" "$run/mnt/full/" && second_dolmen disk online late 1 >"$logs/late.log" 2>&1; }
-late_waits() { second_dolmen status | tr '\n' ' ' | grep -q 'late are not on all their disks yet'; }
-late_is_whole() { ! late_waits; }
+late_waits() { grep -q '16 slabs wait for room below' "$logs/late.log" && second_dolmen status | tr '\n' ' ' | grep -q 'late are not on all their disks yet'; }
+late_is_whole() { ! second_dolmen status | tr '\n' ' ' | grep -q 'late are not on all their disks yet'; }
 late_is_sound() { second_dolmen scrub late | tee "$logs/late-scrub.log" | grep -q 'all sound'; }
 
 open_script 4096 mkfs.ext4 nbdcopy qemu-io qemu-img

@@ -201,8 +201,15 @@ impl Engine {
         self.start_job(pool, JobKind::Resync, format!("pool {}", pool.name()), move |progress| async move {
             let done = spaces.resync(&progress).await.map_err(|error| crate::fault::space(&error))?;
             let mut text = format!("{} slabs brought up to date, {} blocks copied", done.slabs, done.blocks);
-            if done.waiting > 0 {
-                text.push_str(&format!("; {} slabs wait for disks that are absent", done.waiting));
+            if done.waiting > done.crowded {
+                let count = done.waiting - done.crowded;
+                text.push_str(&format!("; {count} slabs wait for disks that are absent"));
+            }
+            if done.crowded > 0 {
+                text.push_str(&format!(
+                    "; {} slabs wait for room below the files of their disks",
+                    done.crowded
+                ));
             }
             if done.lost_blocks > 0 {
                 text.push_str(&format!("; {} blocks are lost", done.lost_blocks));

@@ -38,8 +38,10 @@ pub struct Resynced {
     pub lost_blocks: u64,
     /// Of them, blocks that a disk is there for and cannot read.
     pub unreadable: u64,
-    /// Slabs that stay stale, because their disk or all sources are absent.
+    /// Slabs that stay stale, because their disk or all sources are absent, or because there is no room below.
     pub waiting: u64,
+    /// Of them, slabs on disks that are here and whose file, or thin device, has no room.
+    pub crowded: u64,
 }
 
 /// A row some of whose stale slabs have everything but their tables.
@@ -83,16 +85,32 @@ impl Space {
                 continue;
             };
             let seating = disk.seating();
-            if slab.stale == Some(Epoch(0)) && !self.make_table_room(&row, column, &slab).await? {
-                result.waiting += 1;
-                continue;
+            match self.fill_slab(&row, column, &slab, result).await {
+                Ok(true) => slabs.push(RefilledSlab { column, slab, seating }),
+                Ok(false) => result.waiting += 1,
+                Err(SpaceError::NoSpaceBelow { .. }) => {
+                    result.waiting += 1;
+                    result.crowded += 1;
+                }
+                Err(error) => return Err(error),
             }
-            Refill { space: self, row: &row, column, slab: &slab, result, unreadable: Vec::new() }
-                .all()
-                .await?;
-            slabs.push(RefilledSlab { column, slab, seating });
         }
         Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
+    }
+
+    /// Gives one slab what it misses; whether it has its tables' room.
+    async fn fill_slab(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        slab: &Slab,
+        result: &mut Resynced,
+    ) -> Result<bool, SpaceError> {
+        if slab.stale == Some(Epoch(0)) && !self.make_table_room(row, column, slab).await? {
+            return Ok(false);
+        }
+        Refill { space: self, row, column, slab, result, unreadable: Vec::new() }.all().await?;
+        Ok(true)
     }
 
     /// Takes the room for the tables of a slab that was claimed while its disk was absent; whether there is any.
@@ -102,17 +120,12 @@ impl Space {
         if row.gone.get() {
             return Ok(true);
         }
-        match self.take_table_room(&row.shape, &[(column, slab.clone())]).await {
-            Ok(failed) if failed.is_empty() => Ok(true),
-            Ok(failed) => {
-                for slot in failed {
-                    self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
-                }
-                Ok(false)
-            }
-            Err(SpaceError::NoSpaceBelow { .. }) => Ok(false),
-            Err(error) => Err(error),
+        let failed = self.take_table_room(&row.shape, &[(column, slab.clone())]).await?;
+        let has_all = failed.is_empty();
+        for slot in failed {
+            self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
+        Ok(has_all)
     }
 
     /// Gives the slab its tables as they are on the other copies. The next generation goes to the other slot, so that both
@@ -204,7 +217,7 @@ impl Space {
         Ok(states)
     }
 
-    /// Writes to one slab, if its disk is here; a disk that fails leaves.
+    /// Writes to one slab, if its disk is here; a disk that fails otherwise than for lack of room leaves.
     async fn write_to_slab(
         &self,
         slab: &Slab,
@@ -214,8 +227,10 @@ impl Space {
         for piece in slab.pieces(at, content.len()) {
             let Some(disk) = slab.present(&self.shared.pool) else { return Ok(()) };
             let part = content.slice(piece.offset..piece.offset + piece.length);
-            if disk.write(piece.at, part, Durability::Cached).await.is_err() {
-                self.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?;
+            match disk.write(piece.at, part, Durability::Cached).await {
+                Ok(()) => {}
+                Err(DeviceError::NoSpace) => return Err(SpaceError::NoSpaceBelow { name: self.name() }),
+                Err(_) => self.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?,
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ mod harness;
 
 use std::rc::Rc;
 
+use dolmen_sim::FaultKind;
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::{Bench, check};
@@ -117,5 +118,41 @@ fn what_was_claimed_without_a_disk_goes_to_the_one_that_replaces_it() {
             std::mem::forget((spaces, space));
             Ok(())
         })
+        .unwrap();
+}
+
+/// A disk comes back to where there is no room for what it missed, for content of a row that it had: the slab
+/// waits, the disk does not leave, one that was claimed without it is not kept waiting, and the next resync goes on.
+#[test]
+fn what_finds_no_room_below_waits_and_its_disk_stays() {
+    let bench = Rc::new(Bench::new(93, 2, Bytes::mib(96)));
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+            lab.write(&space, 0, 256 * 1024, 1).await?;
+            spaces.flush().await?;
+            outside.disks[0].vanish();
+            lab.write(&space, 512 * 1024, 64 * 1024, 2).await?;
+            lab.write(&space, 4 << 20, 64 * 1024, 3).await?;
+            spaces.flush().await?;
+            outside.disks[0].come_back();
+            let disk = spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
+            for (slabs, crowded) in [(1, 1), (0, 1), (1, 0)] {
+                if crowded > 0 {
+                    outside.disks[0].arm(FaultKind::NoSpace);
+                }
+                let done = spaces.resync(&Progress::default()).await?;
+                assert_eq!((done.slabs, done.crowded, done.waiting), (slabs, crowded, crowded));
+                assert!(disk.is_present(), "a disk leaves for lack of room");
+            }
+            assert!(!spaces.is_behind().await?);
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+    bench
+        .stands_alone(0, &[(0, 256 * 1024, 1), (512 * 1024, 64 * 1024, 2), (4 << 20, 64 * 1024, 3)])
         .unwrap();
 }
