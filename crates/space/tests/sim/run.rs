@@ -30,6 +30,7 @@ struct Run {
     victim: Rc<Cell<usize>>,
     random: Random,
     rates: FaultRates,
+    others: FaultRates,
     spare_used: bool,
     /// The daemon before ended while it recovered.
     recovery_cut: bool,
@@ -78,7 +79,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
     let victim = Rc::new(Cell::new(random.index(member_count)));
     world.set_damage_policy(policy(&victim, setup.redundant));
     let oracle = Oracle::new(setup.tearing);
-    let rates = setup.rates;
+    let (rates, others) = (setup.rates, setup.others);
     let course = Rc::new(Course {
         seed,
         world,
@@ -109,6 +110,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         victim,
         random,
         rates,
+        others,
         spare_used: false,
         recovery_cut: false,
         lies_exposed: 0,
@@ -389,9 +391,13 @@ impl Run {
 
     fn set_rates(&self, goal: Goal) {
         for disk in self.course.world.disks() {
-            let suffers =
-                goal == Goal::Serve && disk.index().0 == self.victim.get() && self.course.created.get();
-            disk.set_rates(if suffers { self.rates } else { FaultRates::NONE });
+            let is_hard = goal == Goal::Serve && self.course.created.get();
+            let suffers = disk.index().0 == self.victim.get();
+            disk.set_rates(match (is_hard, suffers) {
+                (true, true) => self.rates,
+                (true, false) => self.others,
+                (false, _) => FaultRates::NONE,
+            });
         }
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_disk::Extent;
-use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate};
+use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate, SimpleLatency};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::Bytes;
 
@@ -21,6 +21,8 @@ pub struct Setup {
     pub clients: usize,
     pub operations: u64,
     pub rates: FaultRates,
+    /// Rates of all other disks: being slow damages nothing.
+    pub others: FaultRates,
     pub names: u32,
 }
 
@@ -44,6 +46,8 @@ impl Setup {
         if redundant && lies.below(3) == 0 {
             rates = rates.with(FaultKind::LyingFlush, Rate::one_in(4 << lies.below(4)));
         }
+        let slow = slow_stretches(&mut stream(seed, 903));
+        rates = rates.with(FaultKind::SlowStretch, slow);
         Self {
             profiles,
             spare,
@@ -52,6 +56,7 @@ impl Setup {
             clients: 2 + random.index(3),
             operations: 1000 + random.below(200),
             rates,
+            others: FaultRates::NONE.with(FaultKind::SlowStretch, slow),
             names: 0,
         }
     }
@@ -103,7 +108,15 @@ fn profile(random: &mut Random) -> DiskProfile {
         profile = profile.without_fua();
     }
     profile.hang_limit = Some(Duration::from_millis(400));
+    profile.latency = Rc::new(pace(random));
     profile
+}
+
+/// How fast a disk is: most are alike, some take up to twenty times as long as others.
+fn pace(random: &mut Random) -> SimpleLatency {
+    let times = [1, 1, 1, 5, 20][random.index(5)];
+    let SimpleLatency { fixed_ns, per_kib_ns, jitter_ns } = SimpleLatency::FAST;
+    SimpleLatency { fixed_ns: times * fixed_ns, per_kib_ns: times * per_kib_ns, jitter_ns: times * jitter_ns }
 }
 
 /// Rates of the disk that suffers, far above those of life. Where some space has one copy only, no disk may lose data or
@@ -132,6 +145,14 @@ fn rates(redundant: bool, random: &mut Random) -> FaultRates {
         }
     }
     rates
+}
+
+/// How often disks become slow for a while; in some worlds never.
+fn slow_stretches(random: &mut Random) -> Rate {
+    match random.below(4) {
+        0 => Rate::NEVER,
+        _ => Rate::one_in(200 << random.below(4)),
+    }
 }
 
 /// A damage policy: one disk, and of it all, or its metadata alone.
