@@ -168,12 +168,13 @@ impl SimDisk {
             let flush = Request { kind: CommandKind::Flush, at: 0, length: 0, ..request };
             after += self.profile.latency.latency(flush, &mut self.speeds.borrow_mut());
         }
+        let mut times = self.slowness(request);
         if self.faults.strikes(FaultKind::Slow) {
             self.note_fault(FaultKind::Slow, request.at);
             let factor = SLOW_FACTORS.0 + self.faults.below(SLOW_FACTORS.1 - SLOW_FACTORS.0 + 1);
-            after = after.saturating_mul(u32::try_from(factor).unwrap_or(1));
+            times = times.max(u32::try_from(factor).unwrap_or(1));
         }
-        let after = after.saturating_mul(self.slowness(request));
+        let after = after.saturating_mul(times);
         self.agenda.plan(after, Deed::Complete { disk, slot, number });
     }
 

@@ -10,13 +10,19 @@ use dolmen_units::Bytes;
 
 /// Where the data of a small disk begins: labels and metadata are in front.
 pub const DATA_AT: u64 = 9 << 20;
+/// Disks that are no members at first.
+const SPARES: usize = 3;
 
 /// A seed's draws.
 pub struct Setup {
     pub profiles: Vec<DiskProfile>,
-    pub spare: DiskProfile,
+    pub spares: Vec<DiskProfile>,
     /// Every space has at least two copies: one disk may do anything.
     pub redundant: bool,
+    /// Somebody stirs.
+    pub unrest: bool,
+    /// Two disks may be away at once, and nothing else fails.
+    pub pairs: bool,
     pub tearing: bool,
     pub clients: usize,
     pub operations: u64,
@@ -36,22 +42,29 @@ impl Setup {
         let mut random = stream(seed, 900);
         let count = 3 + random.index(4);
         let profiles: Vec<DiskProfile> = (0..count).map(|_| profile(&mut random)).collect();
-        let mut spare = profile(&mut random);
-        spare.geometry.capacity = Bytes::mib(160);
+        let spares: Vec<DiskProfile> = (0..SPARES).map(|_| spare(&mut random)).collect();
         let tearing =
-            profiles.iter().chain([&spare]).any(|profile| profile.geometry.atomic_write_bytes == 512);
+            profiles.iter().chain(&spares).any(|profile| profile.geometry.atomic_write_bytes == 512);
         let redundant = random.below(4) != 0;
         let mut rates = rates(redundant, &mut random);
         let mut lies = stream(seed, 902);
         if redundant && lies.below(3) == 0 {
             rates = rates.with(FaultKind::LyingFlush, Rate::one_in(4 << lies.below(4)));
         }
+        let mut stirs = stream(seed, 904);
+        let unrest = stirs.below(4) > 0;
+        let pairs = unrest && redundant && stirs.below(3) == 0;
+        if pairs {
+            rates = FaultRates::NONE.with(FaultKind::Slow, Rate::one_in(300));
+        }
         let slow = slow_stretches(&mut stream(seed, 903));
         rates = rates.with(FaultKind::SlowStretch, slow);
         Self {
             profiles,
-            spare,
+            spares,
             redundant,
+            unrest,
+            pairs,
             tearing,
             clients: 2 + random.index(3),
             operations: 1000 + random.below(200),
@@ -89,6 +102,12 @@ impl Setup {
 
 pub fn drawn_size(random: &mut Random) -> u64 {
     (1 << 20) + random.below(7 << 8) * 4096
+}
+
+fn spare(random: &mut Random) -> DiskProfile {
+    let mut spare = profile(random);
+    spare.geometry.capacity = Bytes::mib(160);
+    spare
 }
 
 fn profile(random: &mut Random) -> DiskProfile {
