@@ -53,6 +53,8 @@ pub struct Course {
     /// More disks are or were away at once than some space has copies to spare, and not everything is as it was before:
     /// what only they have is out of reach, and what no flush had covered may have gone back in time.
     pub hard: Cell<bool>,
+    /// One of those lost its cache.
+    pub cache_lost: Cell<bool>,
     /// Replacements that somebody asked for and that have not begun: the old disk and the new one.
     pub wanted: RefCell<Vec<(usize, usize)>>,
     /// Members whose replacement has begun.
@@ -72,6 +74,12 @@ pub struct Course {
     pub left_during: RefCell<BTreeMap<usize, BTreeMap<u64, Work>>>,
     /// Disks that left in this life, whether or not the pool knows of it, and were not taken back in.
     pub gone: RefCell<BTreeSet<usize>>,
+    /// Checkpoints within which a disk was taken in, and how many of them have ended.
+    pub back_within: RefCell<BTreeSet<u64>>,
+    pub ripe: Cell<u64>,
+    /// How often disks left, and which was the last.
+    pub departures: Cell<u64>,
+    pub last_gone: Cell<Option<usize>>,
     /// When each disk was taken back in.
     pub back_at: RefCell<BTreeMap<usize, Moment>>,
     pub operations_left: Cell<u64>,
@@ -302,6 +310,9 @@ impl Course {
         self.at_work.borrow_mut().insert(number, work);
         let done = task.await;
         self.at_work.borrow_mut().remove(&number);
+        if self.back_within.borrow_mut().remove(&number) {
+            self.ripe.set(self.ripe.get() + 1);
+        }
         done
     }
 
@@ -331,10 +342,16 @@ impl Course {
         if self.lost.get() && (self.pairs || !self.redundant) {
             self.hard.set(true);
             self.note(|tally| tally.saw(Rare::TooManyAway));
+            if self.cache_lost.get() {
+                // It may have the only copy of what the one before it lost with its cache.
+                self.oracle.borrow_mut().disk_lost(u8::MAX);
+            }
         }
         self.lost.set(true);
         self.whole.set(false);
         self.gone.borrow_mut().insert(index);
+        self.last_gone.set(Some(index));
+        self.departures.set(self.departures.get() + 1);
     }
 
     /// Whether a disk alone has log and map: others were here, and have not been given them again yet.
@@ -348,6 +365,7 @@ impl Course {
     /// Notes that the disk that has just left lost its power, and with it what no flush had covered.
     pub fn lost_with_cache(&self) {
         self.unnoticed.set(true);
+        self.cache_lost.set(true);
         let copies_max = if self.hard.get() { u8::MAX } else { 1 };
         self.oracle.borrow_mut().disk_lost(copies_max);
         self.note(|tally| tally.losses += 1);
@@ -368,6 +386,8 @@ impl Course {
         self.gone.borrow_mut().remove(&index);
         self.say(format!("disk {index} is taken in while {now:?} are under way"));
         self.note(|tally| met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state)));
+        let checkpoints = now.iter().filter(|(_, work)| **work == Work::Checkpoint);
+        self.back_within.borrow_mut().extend(checkpoints.map(|(number, _)| *number));
         self.back_at.borrow_mut().insert(index, self.world.now());
     }
 }

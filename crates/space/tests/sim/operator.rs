@@ -33,6 +33,7 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
     if life.lost.get() && is_whole(life).await? {
         life.lost.set(false);
         life.hard.set(false);
+        life.cache_lost.set(false);
     }
     Ok(())
 }

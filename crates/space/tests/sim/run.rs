@@ -104,6 +104,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         rolled_back: Cell::new(false),
         whole: Cell::new(true),
         hard: Cell::new(false),
+        cache_lost: Cell::new(false),
         wanted: RefCell::default(),
         leaving: RefCell::default(),
         spares: RefCell::new(spares),
@@ -115,6 +116,10 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         left_during: RefCell::default(),
         back_at: RefCell::default(),
         gone: RefCell::default(),
+        back_within: RefCell::default(),
+        ripe: Cell::new(0),
+        departures: Cell::new(0),
+        last_gone: Cell::new(None),
         life_operations: Cell::new(0),
         tally: Cell::default(),
         ids: RefCell::default(),
@@ -300,13 +305,24 @@ impl Run {
         if crash.is_some() {
             let at = self.random.below(operations.min(course.life_operations.get() + 1));
             self.until(|_| over(&course) || (course.serving.get() && course.life_operations.get() <= at))?;
-            if course.unrest && self.random.coin() {
-                self.until(|_| over(&course) || course.is_at_work())?;
-            }
-            let last = course.world.step_count() + self.random.below(600);
+            let steps_max = if course.unrest { self.wait_for_unrest(over)? } else { 600 };
+            let last = course.world.step_count() + self.random.below(steps_max);
             self.until(|world| over(&course) || world.step_count() >= last)?;
         }
         Ok(crash)
+    }
+
+    /// Waits for a moment in which something is half done; in how many steps from there the crash is to come, at most.
+    fn wait_for_unrest(&mut self, over: &dyn Fn(&Course) -> bool) -> Result<u64, String> {
+        let course = Rc::clone(&self.course);
+        let (ripe, departures) = (course.ripe.get(), course.departures.get());
+        match self.random.below(4) {
+            0 => self.until(|_| over(&course) || course.is_at_work())?,
+            1 => self.until(|_| over(&course) || course.ripe.get() > ripe)?,
+            2 => self.until(|_| over(&course) || course.departures.get() > departures)?,
+            _ => return Ok(600),
+        }
+        Ok(8 << self.random.below(7))
     }
 
     /// Something happens to the disks or the clock.
@@ -431,8 +447,10 @@ impl Run {
         let members = course.members.borrow().clone();
         if course.pairs && members.len() > 2 && !members.iter().any(is_away) && self.random.coin() {
             course.barred.borrow_mut().clear();
-            let choice = self.random.index(members.len());
-            self.keep_out(members[choice]);
+            // Half of the time it is the one that left last.
+            let last = course.last_gone.get().filter(|index| members.contains(index) && self.random.coin());
+            let index = last.unwrap_or(members[self.random.index(members.len())]);
+            self.keep_out(index);
         }
     }
 

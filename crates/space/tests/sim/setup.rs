@@ -54,7 +54,8 @@ impl Setup {
         let mut stirs = stream(seed, 904);
         let unrest = stirs.below(4) > 0;
         let pairs = unrest && redundant && stirs.below(3) == 0;
-        if pairs {
+        if pairs || (unrest && !redundant) {
+            // Two at once may be more than is survived, also of log and map.
             rates = FaultRates::NONE.with(FaultKind::Slow, Rate::one_in(300));
         }
         let slow = slow_stretches(&mut stream(seed, 903));

@@ -142,6 +142,10 @@ async fn come_and_go(life: &Rc<Life>, mut random: Random) -> Result<(), String> 
             life.barred.borrow_mut().insert(index);
         }
         leave(life, index, &away, &mut random).await?;
+        if !is_barred && random.below(8) == 0 && !life.is_leaving(index) {
+            // Just when it comes back.
+            want_replaced(life, index);
+        }
         if is_barred {
             let longest_us = 1000 << random.below(7);
             pause(life, &mut random, longest_us).await;
