@@ -21,7 +21,7 @@ use crate::change::Purpose;
 use crate::checkpoint::LogNeed;
 use crate::discover::Candidate;
 use crate::disk::Disk;
-use crate::epochs::VOTERS_WANTED;
+use crate::epochs::{Joining, VOTERS_WANTED};
 use crate::error::{CreateError, PoolError, StrayReason};
 use crate::free::FreeMap;
 use crate::open::{OpenMode, OpenOptions, Opened, open};
@@ -273,7 +273,7 @@ impl Pool {
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
     ) -> Result<Rc<Disk>, PoolError> {
-        self.join(device, overwrite, old.member().fault_domain, Some(old.slot())).await
+        self.join(device, overwrite, old.member().fault_domain, Some(old.id())).await
     }
 
     async fn join(
@@ -281,7 +281,7 @@ impl Pool {
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
         fault_domain: u32,
-        retires: Option<DiskSlot>,
+        retires: Option<DiskId>,
     ) -> Result<Rc<Disk>, PoolError> {
         let join = |source: CreateError| PoolError::Join { name: self.name.clone(), source: Rc::new(source) };
         let known = self.disks().iter().any(|disk| disk.is_present() && disk.name() == device.name());
@@ -302,7 +302,7 @@ impl Pool {
             left: Epoch(0),
             successor: None,
         };
-        let disk = self.admit(device, extent, member, retires).await?;
+        let disk = self.admit(device, extent, (member, Joining::New), retires).await?;
         self.give_room(&disk).await?;
         Ok(disk)
     }
@@ -334,7 +334,7 @@ impl Pool {
     pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
         let (known, label) = self.absent_member(device.as_ref()).await?;
         self.sequences.borrow_mut().insert(label.disk, label.sequence);
-        let disk = self.admit(device, label.extent, known.member(), None).await?;
+        let disk = self.admit(device, label.extent, (known.member(), Joining::Back), None).await?;
         // It may have left before its room was on record.
         self.give_room(&disk).await?;
         self.tend_voters().await?;

@@ -32,6 +32,15 @@ const SPANS_FOR_OPENINGS: usize = 3;
 /// Free runs whose keys are removed by one change.
 const FREE_RUNS_STEP: usize = 1024;
 
+/// What a device is to the pool that takes it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joining {
+    /// It was prepared just now, and was never a member.
+    New,
+    /// It is a member that was away.
+    Back,
+}
+
 /// What the next epoch is to be.
 struct Plan {
     voters: Vec<DiskId>,
@@ -80,13 +89,14 @@ impl Pool {
     /// replace is retired by the same epoch, so that no new row ever lies on both.
     ///
     /// # Errors
-    /// When the pool cannot be written or the device fails; the pool is as before then.
-    pub async fn admit(
+    /// When the pool cannot be written or the device fails, [`PoolError::NoSuchDisk`] when a member was struck before it was
+    /// back; the pool is as before then.
+    pub(crate) async fn admit(
         self: &Rc<Self>,
         device: Rc<dyn BlockDevice>,
         extent: Extent,
-        mut member: Member,
-        retires: Option<DiskSlot>,
+        (mut member, joining): (Member, Joining),
+        retires: Option<DiskId>,
     ) -> Result<Rc<Disk>, PoolError> {
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
@@ -98,6 +108,10 @@ impl Pool {
                 disk
             }
             Some(_) => return Err(PoolError::Full { name: self.name.clone(), why: "its place is taken" }),
+            // Its slabs are elsewhere, and what it holds is of the past.
+            None if joining == Joining::Back => {
+                return Err(PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() });
+            }
             None => {
                 let disk = Disk::new(member, Some((device, extent)), self.epoch().number);
                 // Before the epoch that counts it in: a member without a label could never be told from a disk of nobody, and
@@ -115,7 +129,9 @@ impl Pool {
                 plan.members.retain(|other| other.disk != member.disk);
                 plan.members.push(Member { left: Epoch(0), ..known.unwrap_or(member) });
                 plan.members.sort_by_key(|member| member.slot);
-                retire(&mut plan.members, retires, member.slot);
+                let retired = plan.members.iter().find(|other| Some(other.disk) == retires);
+                let retired = retired.map(|other| other.slot);
+                retire(&mut plan.members, retired, member.slot);
                 plan
             })
             .await;
@@ -125,6 +141,10 @@ impl Pool {
         }
         let entry = self.now.borrow().members.iter().find(|other| other.disk == member.disk).copied();
         disk.set_member(entry.unwrap_or(member));
+        if joining == Joining::New {
+            // What is known of free grains under its number is of who had that before.
+            self.free.borrow_mut().remove(&member.slot);
+        }
         self.disks.borrow_mut().insert(member.slot, Rc::clone(&disk));
         self.write_other_labels().await;
         drop(turn);
@@ -159,7 +179,7 @@ impl Pool {
             return Err(last());
         }
         self.forget_room(disk).await?;
-        let _turn = self.epoch_turn.take().await;
+        let turn = self.epoch_turn.take().await;
         if !is_member() {
             return Ok(());
         }
@@ -175,22 +195,25 @@ impl Pool {
         .await?;
         disk.unseat(Epoch(u64::MAX));
         self.disks.borrow_mut().remove(&disk.slot());
-        // It may have come back since its room was forgotten, and got it anew.
-        self.free.borrow_mut().remove(&disk.slot());
+        drop(turn);
         self.changed.notify_all();
-        Ok(())
+        // It may have come back in between, and have been given all of its room.
+        if self.free.borrow().contains_key(&disk.slot()) { self.forget_room(disk).await } else { Ok(()) }
     }
 
     /// Forgets what is free on a disk that holds nothing any more: whoever gets its slot next has grains of its own. A crash
     /// behind this finds a member without a record of its room, all of which is free.
     async fn forget_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
-        if !self.is_member(disk) {
-            return Ok(());
-        }
         let slot = disk.slot();
-        self.free.borrow_mut().remove(&slot);
+        let is_another = || self.disk(slot).is_some_and(|other| other.id() != disk.id());
+        if !is_another() {
+            self.free.borrow_mut().remove(&slot);
+        }
         loop {
+            if is_another() {
+                return Ok(());
+            }
             let found = self.scan(keys::free_from(slot, 0), FREE_RUNS_STEP).await?;
             let last = found.len() < FREE_RUNS_STEP;
             found.into_iter().for_each(|(key, _)| change.delete(key));

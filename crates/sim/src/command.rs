@@ -12,7 +12,7 @@ use dolmen_units::BLOCK_BYTES;
 
 use crate::agenda::Deed;
 use crate::crash::{Content, Fate, Tear};
-use crate::disk::{Flight, LateWrite, Port, SimDisk, State, Work};
+use crate::disk::{Flight, LateWrite, Port, SimDisk, State, Stretch, Work};
 use crate::fault::FaultKind;
 use crate::image::{Piece, SECTOR, pieces_of, zero_pieces};
 use crate::profile::{FenceScope, Request};
@@ -23,6 +23,10 @@ const EIO: i32 = 5;
 const MEDIUM: DeviceError = DeviceError::Medium { errno: EIO };
 /// How much longer slow commands take: from the first to the second.
 const SLOW_FACTORS: (u64, u64) = (10, 1000);
+/// How long a disk is slow at most, in commands that take as long as its slow ones do.
+const STRETCH_COMMANDS_MAX: u64 = 32;
+/// What such a command takes while a disk is not slow, about.
+const USUAL: Duration = Duration::from_micros(60);
 
 impl SimDisk {
     pub(crate) fn begin(&self, port: &Rc<Port>, command: Command) -> Submission {
@@ -164,12 +168,49 @@ impl SimDisk {
             let flush = Request { kind: CommandKind::Flush, at: 0, length: 0, ..request };
             after += self.profile.latency.latency(flush, &mut self.speeds.borrow_mut());
         }
+        let mut times = self.slowness(request);
         if self.faults.strikes(FaultKind::Slow) {
             self.note_fault(FaultKind::Slow, request.at);
             let factor = SLOW_FACTORS.0 + self.faults.below(SLOW_FACTORS.1 - SLOW_FACTORS.0 + 1);
-            after = after.saturating_mul(u32::try_from(factor).unwrap_or(1));
+            times = times.max(u32::try_from(factor).unwrap_or(1));
         }
+        let after = after.saturating_mul(times);
         self.agenda.plan(after, Deed::Complete { disk, slot, number });
+    }
+
+    /// How many times as long a command takes because the disk is slow for a while.
+    fn slowness(&self, request: Request) -> u32 {
+        let now = self.agenda.now();
+        let is_over = self.state.borrow().stretch.until <= now;
+        if is_over && self.faults.strikes(FaultKind::SlowStretch) {
+            self.note_fault(FaultKind::SlowStretch, request.at);
+            let stretch = self.drawn_stretch();
+            self.state.borrow_mut().stretch = stretch;
+        }
+        let stretch = self.state.borrow().stretch;
+        let is_slow = match request.kind {
+            CommandKind::Read => stretch.reads,
+            CommandKind::Flush => stretch.flushes,
+            CommandKind::DurableWrite => stretch.writes || stretch.flushes,
+            CommandKind::Write | CommandKind::Discard | CommandKind::WriteZeroes => stretch.writes,
+        };
+        if is_slow && now < stretch.until { stretch.factor } else { 1 }
+    }
+
+    /// A stretch that begins now. Short ones of high factors and of low ones are about as likely.
+    fn drawn_stretch(&self) -> Stretch {
+        let power = 1 + self.faults.below(2);
+        let factor = (1 + self.faults.below(10)) * 10u64.pow(u32::try_from(power).unwrap_or(1));
+        let factor = u32::try_from(factor).unwrap_or(u32::MAX);
+        let commands = 1 + u32::try_from(self.faults.below(STRETCH_COMMANDS_MAX)).unwrap_or(0);
+        let which = 1 + self.faults.below(7);
+        Stretch {
+            until: self.agenda.now() + USUAL.saturating_mul(factor).saturating_mul(commands),
+            factor,
+            reads: which & 1 != 0,
+            writes: which & 2 != 0,
+            flushes: which & 4 != 0,
+        }
     }
 
     /// The command of a slot, unless it was ended by something else meanwhile.

@@ -10,7 +10,9 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-use dolmen_block_io::{BlockDevice, Command, CompletionKey, Completions, Geometry, IoCounters, Submission};
+use dolmen_block_io::{
+    BlockDevice, Command, CompletionKey, Completions, Geometry, IoCounters, Moment, Submission,
+};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_units::{BLOCK_BYTES, Epoch};
 
@@ -59,6 +61,17 @@ pub(crate) struct LateWrite {
     pub(crate) content: Rc<Content>,
 }
 
+/// A stretch of time in which commands of some kinds take longer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stretch {
+    pub(crate) until: Moment,
+    /// So many times as long.
+    pub(crate) factor: u32,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    pub(crate) flushes: bool,
+}
+
 #[derive(Default)]
 pub(crate) struct State {
     /// What a faultless disk would show.
@@ -77,6 +90,8 @@ pub(crate) struct State {
     pub(crate) fence: Epoch,
     pub(crate) late: BTreeMap<u64, LateWrite>,
     pub(crate) cache_lost: bool,
+    /// The newest one; it may be over.
+    pub(crate) stretch: Stretch,
     pub(crate) absent: bool,
     pub(crate) absences: u64,
     /// Images of the medium at earlier good flushes, oldest first.

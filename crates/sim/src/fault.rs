@@ -36,6 +36,8 @@ pub enum FaultKind {
     FlushError,
     /// A command took 10 to 1,000 times as long. Drawn per command.
     Slow,
+    /// For a stretch of time some or all kinds of commands took 10 to 1,000 times as long. Drawn per command, while none lasts.
+    SlowStretch,
     /// A command was not answered until released or given up. Drawn per command.
     Hung,
     /// The disk went away. Drawn per command.
@@ -60,7 +62,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::BitRot,
         Self::LatentError,
         Self::LostWrite,
@@ -73,6 +75,7 @@ impl FaultKind {
         Self::WriteError,
         Self::FlushError,
         Self::Slow,
+        Self::SlowStretch,
         Self::Hung,
         Self::Vanished,
         Self::CameBack,
@@ -105,6 +108,7 @@ impl fmt::Display for FaultKind {
             Self::WriteError => "write error",
             Self::FlushError => "flush error",
             Self::Slow => "slow",
+            Self::SlowStretch => "slow stretch",
             Self::Hung => "hung",
             Self::Vanished => "vanished",
             Self::CameBack => "came back",

@@ -257,42 +257,6 @@ fn a_write_that_is_taken_back_while_a_disk_leaves_is_resynced() {
     }
 }
 
-/// Scenario: a disk that was away comes back in the same moment in which it is struck, because its replacement ends. Whoever
-/// gets its number next has room of its own.
-#[test]
-fn a_disk_that_comes_back_while_it_is_struck_leaves_no_room_behind() {
-    let mut wrong = Vec::new();
-    for offset in 0..40 {
-        let bench = Bench::with_profile(900 + offset, 5, || Slow::WRITES.profile());
-        let larger = DiskProfile { latency: Rc::new(Slow::WRITES), ..harness::file(Bytes::mib(160)) };
-        let new = bench.world.add_disk("new", larger);
-        let (new, back) = (new.attach(&bench.world), bench.disks[4].attach(&bench.world));
-        let judged = bench.run(async move |lab| {
-            let spaces = lab.create().await?;
-            let pool = spaces.pool();
-            let old = pool.find_disk("disk4")?;
-            pool.exclude(old.slot(), ExcludeReason::Asked).await?;
-            let strike = async {
-                pause(&lab, 10 * offset).await;
-                pool.strike(&old).await.map_err(text)
-            };
-            let rejoin = async {
-                pause(&lab, 200).await;
-                // It may be no member any more.
-                let _ = pool.readmit(back).await;
-                Ok(())
-            };
-            beside(vec![Box::pin(strike), Box::pin(rejoin)]).await?;
-            spaces.add(new, &[]).await?;
-            let findings = spaces.check_map().await?;
-            std::mem::forget(spaces);
-            if findings.is_empty() { Ok(()) } else { Err(findings.join("; ").into()) }
-        });
-        wrong.extend(judged.err().map(|error| format!("struck after {} ms: {error}", 10 * offset)));
-    }
-    assert_eq!(wrong, Vec::<String>::new());
-}
-
 async fn replaced_alone(
     lab: harness::Lab,
     device: Rc<dyn dolmen_block_io::BlockDevice>,
@@ -596,4 +560,51 @@ fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
         }
     }
     assert!(forgotten.is_empty(), "replacement begun after ms and forgotten: {forgotten:?}");
+}
+
+/// Scenario: a disk whose slabs are elsewhere by now is struck in the same moment in which it comes back. Whoever is first, it
+/// is no member afterwards, and the disk that gets its number next has its own room, and all of it.
+#[test]
+fn a_disk_that_comes_back_while_it_is_struck_leaves_nothing_behind() {
+    let mut wrong = Vec::new();
+    for offset in 0..60 {
+        let bench = Bench::with_profile(900 + offset, 5, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let third = bench.world.add_disk("third", harness::file(Bytes::mib(512)));
+        let (device, new) = (spare.attach(&bench.world), third.attach(&bench.world));
+        let back = bench.disks[4].attach(&bench.world);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk4")?;
+            pool.exclude(old.slot(), ExcludeReason::Asked).await?;
+            pool.add_instead_of(&old, device, &[]).await?;
+            let strike = async {
+                pause(&lab, 10 * offset).await;
+                pool.strike(&old).await.map_err(text)
+            };
+            let rejoin = async {
+                pause(&lab, 300).await;
+                // It may be struck before it is back.
+                drop(pool.readmit(back).await);
+                Ok(())
+            };
+            beside(vec![Box::pin(strike), Box::pin(rejoin)]).await?;
+            if pool.is_member(&old) {
+                return Err("it is a member again".into());
+            }
+            let next = spaces.add(new, &[]).await?;
+            assert_eq!(next.slot(), old.slot());
+            let findings = spaces.check_map().await?;
+            if !findings.is_empty() {
+                return Err(findings.join("; ").into());
+            }
+            spaces.close().await?;
+            Ok(())
+        });
+        if let Err(error) = judged {
+            wrong.push(format!("struck after {} ms: {error}", 10 * offset));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -164,6 +164,33 @@ fn a_slow_command_takes_ten_to_a_thousand_times_as_long() {
 }
 
 #[test]
+fn a_slow_stretch_slows_commands_of_its_kinds_until_it_is_over() {
+    let (mut slow_kinds, mut outlasted) = (BTreeSet::new(), 0);
+    for seed in 0..60 {
+        let bench = Bench::new(seed, profile());
+        bench.write_all(&[(0, 1)], Durability::Cached);
+        bench.disk.arm(FaultKind::SlowStretch);
+        let took = |action: &dyn Fn()| {
+            let began = bench.world.now().0;
+            action();
+            bench.world.now().0 - began
+        };
+        // None of these takes more than 100 µs on a disk that is not slow, nor less than 200 µs on one that is.
+        let mut slow = || {
+            let read = took(&|| drop(bench.read(0).unwrap())) > 150_000;
+            let write = took(&|| bench.write_all(&[(1, 1)], Durability::Cached)) > 150_000;
+            (read, write, took(&|| bench.flush().unwrap()) > 150_000)
+        };
+        let first = slow();
+        slow_kinds.insert(first);
+        outlasted += u64::from((0..1000).any(|_| slow() == (false, false, false)));
+        assert_eq!(struck(&bench, FaultKind::SlowStretch), 1);
+    }
+    assert!(slow_kinds.len() > 6, "{slow_kinds:?}");
+    assert_eq!(outlasted, 60);
+}
+
+#[test]
 fn a_hung_command_is_answered_when_released() {
     let bench = armed(FaultKind::Hung);
     let (device, seams) = bench.open();
@@ -299,6 +326,7 @@ fn every_kind_fires_by_its_rate_and_is_counted() {
         FaultKind::WriteError,
         FaultKind::FlushError,
         FaultKind::Slow,
+        FaultKind::SlowStretch,
         FaultKind::Hung,
         FaultKind::Reset,
     ];

@@ -10,12 +10,14 @@ use dolmen_sim::Random;
 use dolmen_space::{Provisioning, Segment, Space, SpaceError};
 use dolmen_units::Bytes;
 
-use super::life::{Life, Rare};
+use super::life::{Life, Rare, Work};
 use super::oracle::{self, BLOCK};
 use super::setup::drawn_size;
 
 /// Spaces that exist at once, at most.
 const SPACES_MAX: usize = 4;
+/// Bytes of a column that one page of its table speaks of.
+const PAGE_REACH: u64 = 504 * 4096;
 
 /// Works until the life's operations are used up or something went wrong.
 pub async fn client(life: Rc<Life>, mut random: Random, number: u64) {
@@ -183,7 +185,7 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
     for space in life.spaces.list() {
         match space.flush().await {
             Ok(()) => life.oracle.borrow_mut().flushed(began, Some(space.name().as_str())),
-            Err(SpaceError::Unflushed { .. }) if !life.redundant => life.note(|tally| {
+            Err(SpaceError::Unflushed { .. }) if !life.redundant || life.hard.get() => life.note(|tally| {
                 tally.refused += 1;
                 tally.saw(Rare::ClaimsSaidAgain);
             }),
@@ -195,7 +197,7 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
 
 async fn checkpoint(life: &Rc<Life>) -> Result<(), String> {
     let before = life.tally.get().operations;
-    let done = life.spaces.pool().checkpoint().await;
+    let done = life.during(Work::Checkpoint, life.spaces.pool().checkpoint()).await;
     if life.tally.get().operations > before {
         life.note(|tally| tally.saw(Rare::CheckpointUnderLoad));
     }
@@ -227,6 +229,80 @@ async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Rando
     }
 }
 
+/// Makes a space smaller, once what is behind its new end was discarded. Whether it was.
+pub async fn shrink(
+    life: &Rc<Life>,
+    uid: u64,
+    space: &Rc<Space>,
+    random: &mut Random,
+) -> Result<bool, String> {
+    let Some(before) = life.size_of(uid) else { return Ok(false) };
+    let size = ((1 << 20) + random.below(before - (1 << 20) + 1)) / BLOCK as u64 * BLOCK as u64;
+    // Nobody begins anything behind the new end from here on.
+    if size >= before || !life.oracle.borrow_mut().shrink_begins(uid, size) {
+        return Ok(false);
+    }
+    while life.oracle.borrow().is_busy_behind(uid, size) {
+        sleep(life.clock.as_ref(), Duration::from_micros(100)).await;
+    }
+    let mut done = Ok(());
+    if life.size_of(uid).is_some() {
+        let op = life.oracle.borrow_mut().begin(uid, size, before - size, true);
+        done = space.discard(size, before - size).await;
+        match &done {
+            Ok(()) => life.oracle.borrow_mut().done(&op, false),
+            Err(_) => life.oracle.borrow_mut().failed(&op),
+        }
+    }
+    if done.is_ok() {
+        done = life.spaces.resize(space, Bytes(size)).await;
+    }
+    let size_now = space.size().0;
+    life.oracle.borrow_mut().resized(uid, size_now);
+    match done {
+        Ok(()) => Ok(true),
+        Err(SpaceError::Size { .. } | SpaceError::NotEmpty { .. }) => Ok(false),
+        Err(error) => {
+            let accepted = life.accept(&error, uid, 0, 0);
+            accepted.map_err(|cause| format!("shrinking {}: {cause}", space.name()))?;
+            Ok(false)
+        }
+    }
+}
+
+/// Gives some rows back, one by one.
+pub async fn discard_rows(
+    life: &Rc<Life>,
+    uid: u64,
+    space: &Rc<Space>,
+    random: &mut Random,
+) -> Result<(), String> {
+    let row = space.row_bytes();
+    for _ in 0..=random.below(3) {
+        let Some(size) = life.size_of(uid) else { return Ok(()) };
+        let at = random.below(size.div_ceil(row)) * row;
+        discard(life, uid, space, at, row.min(size - at)).await?;
+    }
+    Ok(())
+}
+
+/// Discards whole blocks, unless somebody is at them.
+async fn discard(life: &Rc<Life>, uid: u64, space: &Rc<Space>, at: u64, length: u64) -> Result<(), String> {
+    if !life.oracle.borrow().may_begin(uid, at, length) {
+        return Ok(());
+    }
+    let op = life.oracle.borrow_mut().begin(uid, at, length, true);
+    match space.discard(at, length).await {
+        Ok(()) => life.oracle.borrow_mut().done(&op, false),
+        Err(error) => {
+            life.oracle.borrow_mut().failed(&op);
+            let accepted = life.accept(&error, uid, at, length);
+            accepted.map_err(|cause| format!("discarding {length} bytes at {at}: {cause}"))?;
+        }
+    }
+    Ok(())
+}
+
 async fn delete_or_make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
     let count = life.oracle.borrow().models.len();
     if count >= SPACES_MAX || (count > 1 && random.coin()) {
@@ -256,14 +332,19 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
 pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
     let spec = life.setup.borrow_mut().space(random);
     let name = spec.name.clone();
-    life.made.borrow_mut().push(format!("{spec:?}"));
+    life.say(format!("{spec:?}"));
     let (size, copies) = (spec.size.0, spec.resiliency.copies());
     let (sector, thin) = (spec.sector.0, spec.provisioning == Provisioning::Thin);
     life.making.borrow_mut().push(name.as_str().to_owned());
     let made = life.spaces.create(spec).await;
     life.making.borrow_mut().retain(|other| other != name.as_str());
     match made {
-        Ok(_) => {
+        Ok(space) => {
+            let spec = space.spec();
+            let column = space.row_bytes() / u64::from(spec.columns.unwrap_or(4));
+            if column > PAGE_REACH {
+                life.note(|tally| tally.saw(Rare::SeveralPages));
+            }
             life.oracle.borrow_mut().add(name.as_str(), size, copies, sector, thin);
             Ok(())
         }

@@ -1,22 +1,26 @@
 //! One life of the daemon: it opens the pool, recovers, serves clients while an operator looks after disks, and closes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::{BlockDevice, Clock, Seams, sleep};
+use dolmen_block_io::{BlockDevice, Clock, Moment, Seams, sleep};
 use dolmen_causes::in_one_line;
 use dolmen_pool::{
-    Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, PoolError, create, discover, open,
+    Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, create, discover,
+    open,
 };
-use dolmen_sim::{FaultKind, SimDisk, World};
+use dolmen_sim::{Random, SimDisk, World};
 use dolmen_space::{IncidentKind, Progress, Space, SpaceError, Spaces};
-use dolmen_units::DiskSlot;
+use dolmen_units::DiskId;
 
 use super::client::{client, make, read_range};
+use super::operator::{is_whole, learn_members, make_whole, missing_disks, take_in, tend, usher};
 use super::oracle::Oracle;
 use super::setup::{Setup, stream};
+use super::unrest::unrest;
 
 /// What outlives the daemon: the world, the oracle, what people know.
 pub struct Course {
@@ -28,6 +32,10 @@ pub struct Course {
     pub arbiter: Rc<MemoryArbiter>,
     pub setup: RefCell<Setup>,
     pub redundant: bool,
+    /// Whether somebody stirs: see [`unrest`](super::unrest).
+    pub unrest: bool,
+    /// Whether two disks may be away at once: then nothing else fails.
+    pub pairs: bool,
     pub oracle: RefCell<Oracle>,
     /// Names of spaces that somebody is making.
     pub making: RefCell<Vec<String>>,
@@ -42,16 +50,57 @@ pub struct Course {
     pub rolled_back: Cell<bool>,
     /// All members were here and nothing was stale when the pool was last closed.
     pub whole: Cell<bool>,
-    /// Old and new disk of a replacement that is wanted or under way, and the new disk's slot once it has one.
-    pub replacing: Cell<Option<(usize, usize)>>,
+    /// More disks are or were away at once than some space has copies to spare, and not everything is as it was before:
+    /// what only they have is out of reach, and what no flush had covered may have gone back in time.
+    pub hard: Cell<bool>,
+    /// One of those lost its cache.
+    pub cache_lost: Cell<bool>,
+    /// Replacements that somebody asked for and that have not begun: the old disk and the new one.
+    pub wanted: RefCell<Vec<(usize, usize)>>,
+    /// Members whose replacement has begun.
+    pub leaving: RefCell<BTreeSet<usize>>,
+    /// Disks that were in no pool yet.
+    pub spares: RefCell<Vec<usize>>,
+    /// Disks that nobody takes in for now, although they are there.
+    pub barred: RefCell<BTreeSet<usize>>,
+    /// Disks whose replacement some daemon was at.
+    pub replaced: RefCell<BTreeSet<DiskId>>,
+    /// The disk that suffers.
+    pub victim: Rc<Cell<usize>>,
+    /// What is under way by now, by the order in which it began, and how much ever began.
+    pub at_work: RefCell<BTreeMap<u64, Work>>,
+    pub works: Cell<u64>,
+    /// What was under way when a disk left.
+    pub left_during: RefCell<BTreeMap<usize, BTreeMap<u64, Work>>>,
+    /// Disks that left in this life, whether or not the pool knows of it, and were not taken back in.
+    pub gone: RefCell<BTreeSet<usize>>,
+    /// Checkpoints within which a disk was taken in, and how many of them have ended.
+    pub back_within: RefCell<BTreeSet<u64>>,
+    pub ripe: Cell<u64>,
+    /// How often disks left, and which was the last.
+    pub departures: Cell<u64>,
+    pub last_gone: Cell<Option<usize>>,
+    /// When each disk was taken back in.
+    pub back_at: RefCell<BTreeMap<usize, Moment>>,
     pub operations_left: Cell<u64>,
     pub life_operations: Cell<u64>,
     pub tally: Cell<Tally>,
-    /// The pool's number of each disk, once known: the name of one that is away says nothing.
-    pub slots: RefCell<std::collections::BTreeMap<usize, DiskSlot>>,
+    /// The identity of each disk in the pool, once known.
+    pub ids: RefCell<BTreeMap<usize, DiskId>>,
+    /// The pool of the daemon that lives now.
+    pub pool: RefCell<Weak<Pool>>,
     /// What clients are doing, and what was made of what, for whoever reads a failure.
-    pub doing: RefCell<std::collections::BTreeMap<u64, String>>,
+    pub doing: RefCell<BTreeMap<u64, String>>,
     pub made: RefCell<Vec<String>>,
+}
+
+/// What takes its time, so that something may happen within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    Checkpoint,
+    Resync,
+    Replacement,
+    Rejoin,
 }
 
 /// What happened, for the report.
@@ -110,10 +159,44 @@ pub enum Rare {
     LieExposed,
     /// A full pool refused a write.
     NoRoom,
+    /// A disk left while a checkpoint was under way.
+    LeftInCheckpoint,
+    /// One came back while a checkpoint was under way.
+    BackInCheckpoint,
+    /// One left and came back within one resync.
+    FlappedInResync,
+    /// One left and came back within one replacement.
+    FlappedInReplacement,
+    /// One left while another, or the same, was being taken back in.
+    LeftInRejoin,
+    /// A disk left again within 20 ms of its return.
+    LeftAgainAtOnce,
+    /// More disks were away at once than a space had copies to spare.
+    TooManyAway,
+    /// A disk that took the place of another was replaced itself.
+    ReplacementReplaced,
+    /// A disk came back that had been replaced in the meantime, or was being so.
+    ReplacedCameBack,
+    /// Two daemons' worth of operators brought the same replacement to its end at once.
+    ReplacementTwice,
+    /// A space was deleted while a checkpoint, a resync or a replacement was under way.
+    DeletedAtWork,
+    /// Whole rows were given back while one was.
+    DiscardedAtWork,
+    /// A space was made smaller while one was.
+    ShrunkAtWork,
+    /// Somebody held the turn of changes of the map for some time.
+    MapHeld,
+    /// The daemon ended within a checkpoint, a resync, a rejoin or a replacement that somebody had begun.
+    CrashAtWork,
+    /// A space has more than one table page for each column.
+    SeveralPages,
+    /// The pool was compared with each of its disks left out.
+    StoodWithoutEach,
 }
 
 impl Rare {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 32] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -129,6 +212,23 @@ impl Rare {
         Self::Reverted,
         Self::LieExposed,
         Self::NoRoom,
+        Self::LeftInCheckpoint,
+        Self::BackInCheckpoint,
+        Self::FlappedInResync,
+        Self::FlappedInReplacement,
+        Self::LeftInRejoin,
+        Self::LeftAgainAtOnce,
+        Self::TooManyAway,
+        Self::ReplacementReplaced,
+        Self::ReplacedCameBack,
+        Self::ReplacementTwice,
+        Self::DeletedAtWork,
+        Self::DiscardedAtWork,
+        Self::ShrunkAtWork,
+        Self::MapHeld,
+        Self::CrashAtWork,
+        Self::SeveralPages,
+        Self::StoodWithoutEach,
     ];
 }
 
@@ -180,22 +280,132 @@ impl Course {
         self.tally.set(tally);
     }
 
-    /// Devices of members that are here.
+    /// Devices of members that are here, and of those that somebody may have begun to make members.
     fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        let mut indices: BTreeSet<usize> = self.members.borrow().iter().copied().collect();
+        indices.extend(self.wanted.borrow().iter().map(|(_, new)| *new));
+        indices.retain(|index| !self.barred.borrow().contains(index));
         let disks = self.disks.borrow();
-        let here = self.members.borrow().iter().map(|index| Rc::clone(&disks[*index])).collect::<Vec<_>>();
-        here.iter().filter(|disk| !disk.is_absent()).map(|disk| disk.attach(&self.world)).collect()
+        let here = indices.iter().map(|index| &disks[*index]).filter(|disk| !disk.is_absent());
+        here.map(|disk| disk.attach(&self.world)).collect()
+    }
+
+    /// Whether a disk is being replaced, or is to be.
+    pub fn is_leaving(&self, index: usize) -> bool {
+        self.leaving.borrow().contains(&index) || self.wanted.borrow().iter().any(|(old, _)| *old == index)
+    }
+
+    /// Notes something for whoever reads a failure.
+    pub fn say(&self, what: impl Into<String>) {
+        let tally = self.tally.get();
+        let (step, life, operation) = (self.world.step_count(), tally.lives, tally.operations);
+        let line = format!("step {step} (life {life}, operation {operation}): {}", what.into());
+        self.made.borrow_mut().push(line);
+    }
+
+    /// Does something that counts as under way meanwhile.
+    pub async fn during<T>(&self, work: Work, task: impl Future<Output = T>) -> T {
+        let number = self.works.get();
+        self.works.set(number + 1);
+        self.at_work.borrow_mut().insert(number, work);
+        let done = task.await;
+        self.at_work.borrow_mut().remove(&number);
+        if self.back_within.borrow_mut().remove(&number) {
+            self.ripe.set(self.ripe.get() + 1);
+        }
+        done
+    }
+
+    /// Whether something is under way that somebody has begun.
+    pub fn is_at_work(&self) -> bool {
+        !self.at_work.borrow().is_empty()
+    }
+
+    /// Notes that a disk leaves.
+    pub fn leaves(&self, index: usize) {
+        let now = self.at_work.borrow().clone();
+        let is_at = |work: Work| now.values().any(|other| *other == work);
+        let (checkpoint, rejoin) = (is_at(Work::Checkpoint), is_at(Work::Rejoin));
+        let back_at = self.back_at.borrow().get(&index).copied();
+        self.say(format!("disk {index} leaves while {now:?} are under way"));
+        let is_soon = back_at.is_some_and(|at| self.world.now().0 < at.0 + 20_000_000);
+        self.note(|tally| {
+            let met = [
+                (Rare::LeftInCheckpoint, checkpoint),
+                (Rare::LeftInRejoin, rejoin),
+                (Rare::LeftAgainAtOnce, is_soon),
+            ];
+            met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state));
+        });
+        self.left_during.borrow_mut().insert(index, now);
+        // Others may miss what it has, also those that are back.
+        if self.lost.get() && (self.pairs || !self.redundant) {
+            self.hard.set(true);
+            self.note(|tally| tally.saw(Rare::TooManyAway));
+            if self.cache_lost.get() {
+                // It may have the only copy of what the one before it lost with its cache.
+                self.oracle.borrow_mut().disk_lost(u8::MAX);
+            }
+        }
+        self.lost.set(true);
+        self.whole.set(false);
+        self.gone.borrow_mut().insert(index);
+        self.last_gone.set(Some(index));
+        self.departures.set(self.departures.get() + 1);
+    }
+
+    /// Whether a disk alone has log and map: others were here, and have not been given them again yet.
+    pub fn votes_alone(&self, index: usize) -> bool {
+        let Some(pool) = self.pool.borrow().upgrade() else { return false };
+        let (ids, gone) = (self.ids.borrow(), self.gone.borrow());
+        let stays = |id: &DiskId| !gone.iter().chain([&index]).any(|other| ids.get(other) == Some(id));
+        !pool.voters().iter().any(stays)
+    }
+
+    /// Notes that the disk that has just left lost its power, and with it what no flush had covered.
+    pub fn lost_with_cache(&self) {
+        self.unnoticed.set(true);
+        self.cache_lost.set(true);
+        let copies_max = if self.hard.get() { u8::MAX } else { 1 };
+        self.oracle.borrow_mut().disk_lost(copies_max);
+        self.note(|tally| tally.losses += 1);
+    }
+
+    /// Notes that a disk was taken back in.
+    pub fn is_back(&self, index: usize) {
+        let now = self.at_work.borrow().clone();
+        let before = self.left_during.borrow_mut().remove(&index).unwrap_or_default();
+        let within =
+            |work: Work| now.iter().any(|(number, other)| *other == work && before.contains_key(number));
+        let met = [
+            (Rare::BackInCheckpoint, now.values().any(|work| *work == Work::Checkpoint)),
+            (Rare::FlappedInResync, within(Work::Resync)),
+            (Rare::FlappedInReplacement, within(Work::Replacement)),
+            (Rare::ReplacedCameBack, self.is_leaving(index)),
+        ];
+        self.gone.borrow_mut().remove(&index);
+        self.say(format!("disk {index} is taken in while {now:?} are under way"));
+        self.note(|tally| met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state)));
+        let checkpoints = now.iter().filter(|(_, work)| **work == Work::Checkpoint);
+        self.back_within.borrow_mut().extend(checkpoints.map(|(number, _)| *number));
+        self.back_at.borrow_mut().insert(index, self.world.now());
     }
 }
 
 /// The place of the operator among those who are doing something.
 pub const OPERATOR: u64 = 99;
+/// The place of whoever takes disks back in.
+pub const USHER: u64 = 98;
 
 /// What a life is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// Clients work.
     Serve,
+    /// Everything is made whole.
+    Mend,
+    /// What was made whole is compared without one of the disks.
+    Without,
     /// Everything is made whole and compared.
     Finish,
     /// Everything is compared once more, as it was closed.
@@ -209,6 +419,9 @@ pub struct Life {
     pub clock: Rc<dyn Clock>,
     pub spaces: Rc<Spaces>,
     clients: Cell<usize>,
+    helpers: Cell<usize>,
+    /// A disk was taken in since the operator looked.
+    pub joined: Cell<bool>,
 }
 
 impl Deref for Life {
@@ -238,13 +451,21 @@ impl Life {
     }
 
     /// Keeps what the operator could not do for whoever reads a failure; it is tried again.
-    fn trouble(&self, what: String) {
-        let lives = self.tally.get().lives;
-        self.made.borrow_mut().push(format!("life {lives}: {what}"));
+    pub fn trouble(&self, what: String) {
+        self.say(what);
     }
 
     pub fn client_done(&self) {
         self.clients.set(self.clients.get() - 1);
+    }
+
+    pub fn helper_done(&self) {
+        self.helpers.set(self.helpers.get() - 1);
+    }
+
+    /// Whether clients are at work.
+    pub fn is_served(&self) -> bool {
+        self.clients.get() > 0 && self.failure.borrow().is_none()
     }
 
     /// A space that is there.
@@ -265,7 +486,7 @@ impl Life {
         let oracle = self.oracle.borrow();
         let model = oracle.models.get(&uid);
         let leaving = model.is_none_or(|model| model.leaving);
-        let single = model.is_some_and(|model| model.copies == 1);
+        let single = self.hard.get() || model.is_some_and(|model| model.copies == 1);
         let fine = match error {
             SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. }) => {
                 self.note(|tally| tally.saw(Rare::NoRoom));
@@ -273,6 +494,8 @@ impl Life {
             }
             SpaceError::NoSpaceBelow { .. } => true,
             SpaceError::Gone { .. } => leaving,
+            // It was made smaller in between.
+            SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
             SpaceError::Unflushed { .. } => single,
             SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } => {
                 single && (self.lost.get() || oracle.may_be_unreadable(uid, at, length))
@@ -294,18 +517,20 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     let spaces = start(&course, &seams).await?;
     let clock = Rc::clone(&seams.clock);
     let clients = course.setup.borrow().clients;
-    let life =
-        Rc::new(Life { course: Rc::clone(&course), seams, clock, spaces, clients: Cell::new(clients) });
+    let (clients, helpers) = (Cell::new(clients), Cell::new(0));
+    let joined = Cell::new(true);
+    let life = Rc::new(Life { course: Rc::clone(&course), seams, clock, spaces, clients, helpers, joined });
+    life.pool.replace(Rc::downgrade(life.spaces.pool()));
+    learn_members(&life);
     reconcile(&life).await?;
-    learn_slots(&life);
     course.serving.set(true);
     if goal == Goal::Serve {
         serve(&life).await;
     }
-    if goal == Goal::Finish {
+    if matches!(goal, Goal::Mend | Goal::Finish) {
         make_whole(&life).await?;
     }
-    if goal != Goal::Serve {
+    if !matches!(goal, Goal::Serve | Goal::Mend) {
         compare(&life).await?;
     }
     if life.failure.borrow().is_some() {
@@ -342,13 +567,17 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
 }
 
 async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String> {
-    let devices = course.devices();
+    let mut devices = course.devices();
     let arbiter = || Rc::clone(&course.arbiter) as Rc<dyn Arbiter>;
     let opened = if course.created.get() {
-        let found = discover(seams, &devices).await;
-        let candidates = found.pools.into_values().next().ok_or("no pool was found")?;
-        let opened = open(seams, arbiter(), candidates, &OpenOptions { mode: OpenMode::Write }).await;
-        opened.map_err(|error| format!("opening: {}", in_one_line(&error)))?
+        let mut opened = open_pool(seams, arbiter(), &devices).await;
+        if opened.is_err() && !course.barred.borrow().is_empty() {
+            // The others may be too few, or too old. Then whoever was kept out is let in.
+            course.barred.borrow_mut().clear();
+            devices = course.devices();
+            opened = open_pool(seams, arbiter(), &devices).await;
+        }
+        opened?
     } else {
         let name = "tank".parse().map_err(|error| format!("{error}"))?;
         let options = CreateOptions { name, overwrite: Vec::new(), fault_domains: Vec::new() };
@@ -379,12 +608,23 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
             spaces.list().into_iter().find(|space| space.id() == incident.space).map(|space| space.name());
         if incident.kind == IncidentKind::TakenAsFound {
             taken.extend(name.map(|name| (name.as_str().to_owned(), incident.at, incident.length.0)));
-        } else if course.redundant {
+        } else if course.redundant && !(course.hard.get() && incident.kind == IncidentKind::RottenHere) {
             return Err(format!("recovery lost {incident:?}"));
         }
     }
     course.oracle.borrow_mut().recovered(taken);
     Ok(spaces)
+}
+
+async fn open_pool(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    devices: &[Rc<dyn BlockDevice>],
+) -> Result<Opened, String> {
+    let found = discover(seams, devices).await;
+    let candidates = found.pools.into_values().next().ok_or("no pool was found")?;
+    let opened = open(seams, arbiter, candidates, &OpenOptions { mode: OpenMode::Write }).await;
+    opened.map_err(|error| format!("opening: {}", in_one_line(&error)))
 }
 
 /// Ends what was half done when the daemon before died: spaces that were being made, deleted, resized.
@@ -435,159 +675,37 @@ async fn serve(life: &Rc<Life>) {
         let random = stream(life.seed, 10_000 + lives * 16 + number);
         life.seams.spawner.spawn("client", Box::pin(client(Rc::clone(life), random, number)));
     }
-    while life.clients.get() > 0 {
+    let helper = |number: u64| stream(life.seed, 20_000 + lives * 16 + number);
+    let ushered = helper(0).below(3) > 0;
+    if ushered {
+        life.helpers.set(life.helpers.get() + 1);
+        life.seams.spawner.spawn("usher", Box::pin(usher(Rc::clone(life), helper(1))));
+    }
+    if !life.barred.borrow().is_empty() {
+        life.helpers.set(life.helpers.get() + 1);
+        life.seams.spawner.spawn("plug", Box::pin(let_in(Rc::clone(life), helper(3))));
+    }
+    if life.unrest && lives > 1 {
+        life.helpers.set(life.helpers.get() + 1);
+        life.seams.spawner.spawn("unrest", Box::pin(unrest(Rc::clone(life), helper(2))));
+    }
+    while life.clients.get() > 0 || life.helpers.get() > 0 {
         sleep(life.clock.as_ref(), Duration::from_millis(2)).await;
+        if !ushered {
+            take_in(life).await;
+        }
         if let Err(cause) = tend(life).await {
             life.fail(cause);
         }
     }
 }
 
-/// Looks after disks: what came back is taken in and brought up to date, what is to be replaced is replaced.
-async fn tend(life: &Rc<Life>) -> Result<(), String> {
-    let missing = missing_disks(life);
-    let doing = |what: &str| drop(life.doing.borrow_mut().insert(OPERATOR, format!("operator: {what}")));
-    doing("rejoin");
-    let mut joined = false;
-    for index in missing {
-        let disk = Rc::clone(&life.disks.borrow()[index]);
-        if !disk.is_absent() {
-            // It may fail again on the way; then it stays out until the next time.
-            match life.spaces.rejoin(disk.attach(&life.world)).await {
-                Ok(_) => joined = true,
-                Err(error) => {
-                    life.trouble(format!("rejoining disk {index}: {}", in_one_line(&error)));
-                    if matches!(error, SpaceError::Pool(PoolError::NoSuchDisk { .. })) {
-                        give_up(life, index);
-                    }
-                }
-            }
-        }
-    }
-    if joined {
-        life.unnoticed.set(false);
-        life.note(|tally| tally.rejoins += 1);
-    }
-    if let Some((old, new)) = life.replacing.get() {
-        doing("replace");
-        replace(life, old, new).await;
-    }
-    doing("resync");
-    let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
-    if (joined || !stale.is_empty()) && missing_disks(life).is_empty() {
-        match life.spaces.resync(&Progress::default()).await {
-            Ok(done) if done.waiting == 0 => {}
-            Ok(done) => life.trouble(format!("resync: {done:?}")),
-            Err(error) => life.trouble(format!("resync: {}", in_one_line(&error))),
-        }
-    }
-    doing("nothing");
-    if life.lost.get() && is_whole(life).await? {
-        life.lost.set(false);
-    }
-    Ok(())
-}
-
-/// A disk that lied about flushes may have lost all of its labels with its cache. Nobody knows it then, and whoever looks
-/// after the pool replaces it, as long as there is a disk for that. One that never lied has no such excuse.
-fn give_up(life: &Life, index: usize) {
-    let disks = life.disks.borrow();
-    let spare = disks.len() - 1;
-    let lied = disks[index].fault_counters().of(FaultKind::LyingFlush) > 0;
-    if lied && life.replacing.get().is_none() && !life.members.borrow().contains(&spare) {
-        life.replacing.set(Some((index, spare)));
-    }
-}
-
-/// Members whose disks the pool does without.
-fn missing_disks(life: &Life) -> Vec<usize> {
-    let disks = life.disks.borrow();
-    let present = life.spaces.pool().disks().into_iter().filter(|disk| disk.is_present());
-    let names: Vec<String> = present.map(|disk| disk.name()).collect();
-    let members = life.members.borrow();
-    members.iter().copied().filter(|index| !names.iter().any(|name| name == disks[*index].name())).collect()
-}
-
-/// Notes which number the pool gave to each disk that is here.
-fn learn_slots(life: &Life) {
-    let disks = life.disks.borrow();
-    for present in life.spaces.pool().disks().into_iter().filter(|disk| disk.is_present()) {
-        if let Some(index) = disks.iter().position(|disk| disk.name() == present.name()) {
-            life.slots.borrow_mut().insert(index, present.slot());
-        }
-    }
-}
-
-async fn is_whole(life: &Life) -> Result<bool, String> {
-    let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
-    let away = life.members.borrow().iter().any(|index| life.disks.borrow()[*index].is_absent());
-    Ok(stale.is_empty()
-        && !away
-        && !life.unnoticed.get()
-        && missing_disks(life).is_empty()
-        && life.replacing.get().is_none())
-}
-
-/// Replaces a disk, or goes on with it after a crash. What fails is tried again later.
-async fn replace(life: &Rc<Life>, old: usize, new: usize) {
-    let name = |index: usize| life.disks.borrow()[index].name().to_owned();
-    learn_slots(life);
-    let pool = Rc::clone(life.spaces.pool());
-    let slot_of = |index: usize| {
-        let slot = life.slots.borrow().get(&index).copied();
-        slot.and_then(|slot| pool.disk(slot))
-    };
-    let Some(old_disk) = slot_of(old) else {
-        // It was struck, and the daemon died before anybody was told.
-        life.members.borrow_mut().retain(|index| *index != old);
-        life.replacing.set(None);
-        return;
-    };
-    if !life.members.borrow().contains(&new) {
-        life.members.borrow_mut().push(new);
-    }
-    let progress = Progress::default();
-    match slot_of(new) {
-        None => {
-            let device = { Rc::clone(&life.disks.borrow()[new]) }.attach(&life.world);
-            if let Err(error) = life.spaces.replace(&old_disk, device, &[name(new)], &progress).await {
-                life.trouble(format!("replacing disk {old}: {}", in_one_line(&error)));
-            }
-        }
-        Some(new_disk) => {
-            life.note(|tally| tally.saw(Rare::ReplacementResumed));
-            let (from, to): (DiskSlot, DiskSlot) = (old_disk.slot(), new_disk.slot());
-            match life.spaces.move_slabs(from, to, &progress).await {
-                Ok(true) => drop(pool.strike(&old_disk).await),
-                Ok(false) => life.trouble(format!("slabs stay on disk {old}")),
-                Err(error) => life.trouble(format!("moving from disk {old}: {}", in_one_line(&error))),
-            }
-        }
-    }
-    learn_slots(life);
-    if slot_of(old).is_none() {
-        life.members.borrow_mut().retain(|index| *index != old);
-        life.replacing.set(None);
-        life.note(|tally| tally.replacements += 1);
-    }
-}
-
-/// Everything is here, nothing is stale, every copy of every block is right.
-async fn make_whole(life: &Rc<Life>) -> Result<(), String> {
-    for _ in 0..4 {
-        tend(life).await?;
-        if is_whole(life).await? {
-            break;
-        }
-    }
-    if !is_whole(life).await? {
-        let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
-        let (missing, replacing) = (missing_disks(life), life.replacing.get());
-        return Err(format!(
-            "not whole in the end: stale {stale:?}, missing {missing:?}, replacing {replacing:?}"
-        ));
-    }
-    life.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))
+/// After a while, whoever was kept out may come in.
+async fn let_in(life: Rc<Life>, mut random: Random) {
+    let longest_us = 1000 << random.below(8);
+    sleep(life.clock.as_ref(), Duration::from_micros(random.below(longest_us))).await;
+    life.barred.borrow_mut().clear();
+    life.helper_done();
 }
 
 /// Compares every block with the oracle, and checks map and copies.

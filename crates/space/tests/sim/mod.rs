@@ -10,6 +10,8 @@
 
 pub mod client;
 pub mod life;
+pub mod operator;
 pub mod oracle;
 pub mod run;
 pub mod setup;
+pub mod unrest;

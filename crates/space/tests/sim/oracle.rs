@@ -223,11 +223,31 @@ impl Oracle {
         }
     }
 
+    /// A space is to end earlier: nobody changes or reads what is behind that any more. Whether that can be done now.
+    pub fn shrink_begins(&mut self, uid: u64, size: u64) -> bool {
+        let free = |model: &&mut Model| model.resizing.is_none() && !model.leaving && size < model.size;
+        let Some(model) = self.models.get_mut(&uid).filter(free) else { return false };
+        model.resizing = Some(model.size);
+        model.size = size;
+        true
+    }
+
+    /// Whether a change is under way behind this byte.
+    pub fn is_busy_behind(&self, uid: u64, at: u64) -> bool {
+        let first = usize::try_from(at).unwrap() / BLOCK;
+        self.models
+            .get(&uid)
+            .is_some_and(|model| model.blocks[first..].iter().any(|block| block.in_flight > 0))
+    }
+
     /// Whether a change of this range may begin now: changes of parts of a block are not raced with others, because then
     /// too many mixtures would be right.
     pub fn may_begin(&self, uid: u64, at: u64, length: u64) -> bool {
         let Some(model) = self.models.get(&uid) else { return false };
         let (first, end) = blocks_of(at, length);
+        if at + length > model.size {
+            return false;
+        }
         (first..end).all(|index| {
             let block = &model.blocks[index];
             block.in_flight == 0 || (!block.partial && covers(at, length, index))
@@ -340,11 +360,13 @@ impl Oracle {
         });
     }
 
-    /// A disk went away: unflushed blocks of spaces with one copy may have been on it.
-    pub fn disk_lost(&mut self) {
+    /// A disk went away, with its cache: unflushed blocks of spaces with no more copies than this may have been on it alone.
+    pub fn disk_lost(&mut self, copies_max: u8) {
         let now = self.tick();
         for (uid, index) in &self.dirty {
-            let Some(model) = self.models.get_mut(uid).filter(|model| model.copies == 1) else { continue };
+            let Some(model) = self.models.get_mut(uid).filter(|model| model.copies <= copies_max) else {
+                continue;
+            };
             model.blocks[*index].doubt = true;
             model.blocks[*index].doubted_at = now;
         }

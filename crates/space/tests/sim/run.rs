@@ -9,7 +9,8 @@ use dolmen_pool::MemoryArbiter;
 use dolmen_sim::{FaultCounters, FaultKind, FaultRates, Random, World};
 use dolmen_units::HostId;
 
-use super::life::{Course, Goal, OPERATOR, Rare, Tally, live};
+use super::life::{Course, Goal, Rare, Tally, Work, live};
+use super::operator::want_replaced;
 use super::oracle::{Crash, Oracle};
 use super::setup::{Setup, policy, stream};
 
@@ -30,12 +31,12 @@ struct Run {
     victim: Rc<Cell<usize>>,
     random: Random,
     rates: FaultRates,
+    others: FaultRates,
     spare_used: bool,
     /// The daemon before ended while it recovered.
     recovery_cut: bool,
     /// Lies of the disk that suffers, up to the last crash.
     lies_exposed: u64,
-    log: RefCell<Vec<String>>,
 }
 
 /// Runs a seed; a broken invariant of the engine is a failure like any other.
@@ -64,7 +65,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         ArenaConfig { small_count: 1024, medium_count: 640, large_count: 24 },
         ArenaConfig { small_count: 1024, medium_count: 64, large_count: 8 },
     );
-    world.set_steps_max(100_000);
+    world.set_steps_max(1_000_000);
     world.keep_trace(trace_lines);
     let mut disks: Vec<_> = setup
         .profiles
@@ -72,13 +73,16 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         .enumerate()
         .map(|(number, profile)| world.add_disk(&format!("disk{number}"), profile.clone()))
         .collect();
-    disks.push(world.add_disk("spare", setup.spare.clone()));
-    let member_count = disks.len() - 1;
+    let member_count = disks.len();
+    for (number, profile) in setup.spares.iter().enumerate() {
+        disks.push(world.add_disk(&format!("spare{number}"), profile.clone()));
+    }
+    let spares = (member_count..disks.len()).rev().collect();
     let mut random = stream(seed, 901);
     let victim = Rc::new(Cell::new(random.index(member_count)));
     world.set_damage_policy(policy(&victim, setup.redundant));
     let oracle = Oracle::new(setup.tearing);
-    let rates = setup.rates;
+    let (rates, others) = (setup.rates, setup.others);
     let course = Rc::new(Course {
         seed,
         world,
@@ -86,6 +90,8 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         members: RefCell::new((0..member_count).collect()),
         arbiter: MemoryArbiter::new(HostId([9; 16])),
         redundant: setup.redundant,
+        unrest: setup.unrest,
+        pairs: setup.pairs,
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
         oracle: RefCell::new(oracle),
@@ -97,10 +103,27 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         unnoticed: Cell::new(false),
         rolled_back: Cell::new(false),
         whole: Cell::new(true),
-        replacing: Cell::new(None),
+        hard: Cell::new(false),
+        cache_lost: Cell::new(false),
+        wanted: RefCell::default(),
+        leaving: RefCell::default(),
+        spares: RefCell::new(spares),
+        barred: RefCell::default(),
+        replaced: RefCell::default(),
+        victim: Rc::clone(&victim),
+        at_work: RefCell::default(),
+        works: Cell::new(0),
+        left_during: RefCell::default(),
+        back_at: RefCell::default(),
+        gone: RefCell::default(),
+        back_within: RefCell::default(),
+        ripe: Cell::new(0),
+        departures: Cell::new(0),
+        last_gone: Cell::new(None),
         life_operations: Cell::new(0),
         tally: Cell::default(),
-        slots: RefCell::default(),
+        ids: RefCell::default(),
+        pool: RefCell::default(),
         doing: RefCell::default(),
         made: RefCell::default(),
     });
@@ -109,10 +132,10 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         victim,
         random,
         rates,
+        others,
         spare_used: false,
         recovery_cut: false,
         lies_exposed: 0,
-        log: RefCell::default(),
     };
     let failure = run.all().err();
     let course = Rc::clone(&run.course);
@@ -122,7 +145,6 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         tally.blocks_checked = course.oracle.borrow().blocks_checked;
     });
     let mut trace = course.world.trace_lines();
-    trace.extend(run.log.take());
     trace.extend(course.made.take());
     trace.extend(course.doing.borrow().iter().map(|(client, what)| format!("client {client} was at {what}")));
     Report {
@@ -138,15 +160,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
 
 impl Run {
     fn say(&self, what: impl Into<String>) {
-        let tally = self.course.tally.get();
-        let line = format!(
-            "step {} (life {}, operation {}): {}",
-            self.course.world.step_count(),
-            tally.lives,
-            tally.operations,
-            what.into()
-        );
-        self.log.borrow_mut().push(line);
+        self.course.say(what);
     }
 
     fn all(&mut self) -> Result<(), String> {
@@ -164,6 +178,9 @@ impl Run {
             self.life(Goal::Serve, operations)?;
         }
         self.calm();
+        if self.may_stand_without_each() {
+            self.stand_without_each()?;
+        }
         self.life(Goal::Finish, 0)?;
         self.life(Goal::Compare, 0)
     }
@@ -174,6 +191,33 @@ impl Run {
             disk.set_rates(FaultRates::NONE);
             disk.come_back();
         }
+        self.course.barred.borrow_mut().clear();
+    }
+
+    /// Whether every disk has all that it was told to keep, so that after a resync each may be the one that is left.
+    fn may_stand_without_each(&self) -> bool {
+        let faults = self.course.world.fault_counters();
+        let kept_less = [FaultKind::LyingFlush, FaultKind::ReturnedOld, FaultKind::LateWrite];
+        self.course.redundant && kept_less.iter().all(|kind| faults.of(*kind) == 0)
+    }
+
+    /// Everything is there without any one of the disks: what a resync, a replacement or a write-back left behind on another
+    /// would else be healed before anybody saw it.
+    fn stand_without_each(&mut self) -> Result<(), String> {
+        let course = Rc::clone(&self.course);
+        // What faults did to content is mended; what the engine did is not.
+        course.world.disks().iter().for_each(|disk| disk.replace_content(disk.truth()));
+        self.life(Goal::Mend, 0)?;
+        let members = course.members.borrow().clone();
+        for index in members {
+            course.barred.borrow_mut().insert(index);
+            let stood = self.life(Goal::Without, 0);
+            stood.map_err(|cause| format!("without disk {index}: {cause}"))?;
+            course.barred.borrow_mut().clear();
+            self.life(Goal::Mend, 0)?;
+        }
+        course.note(|tally| tally.saw(Rare::StoodWithoutEach));
+        Ok(())
     }
 
     /// One life, with what befalls it.
@@ -183,6 +227,9 @@ impl Run {
         course.life_operations.set(operations);
         course.serving.set(false);
         course.unnoticed.set(false);
+        course.at_work.borrow_mut().clear();
+        course.left_during.borrow_mut().clear();
+        course.gone.borrow_mut().clear();
         self.set_rates(goal);
         let ended: Rc<RefCell<Option<Result<(), String>>>> = Rc::default();
         let (into, living) = (Rc::clone(&ended), Rc::clone(&course));
@@ -208,7 +255,9 @@ impl Run {
         }
         self.say("closed");
         course.world.kill();
-        self.between();
+        if goal == Goal::Serve {
+            self.between();
+        }
         Ok(())
     }
 
@@ -256,10 +305,24 @@ impl Run {
         if crash.is_some() {
             let at = self.random.below(operations.min(course.life_operations.get() + 1));
             self.until(|_| over(&course) || (course.serving.get() && course.life_operations.get() <= at))?;
-            let last = course.world.step_count() + self.random.below(600);
+            let steps_max = if course.unrest { self.wait_for_unrest(over)? } else { 600 };
+            let last = course.world.step_count() + self.random.below(steps_max);
             self.until(|world| over(&course) || world.step_count() >= last)?;
         }
         Ok(crash)
+    }
+
+    /// Waits for a moment in which something is half done; in how many steps from there the crash is to come, at most.
+    fn wait_for_unrest(&mut self, over: &dyn Fn(&Course) -> bool) -> Result<u64, String> {
+        let course = Rc::clone(&self.course);
+        let (ripe, departures) = (course.ripe.get(), course.departures.get());
+        match self.random.below(4) {
+            0 => self.until(|_| over(&course) || course.is_at_work())?,
+            1 => self.until(|_| over(&course) || course.ripe.get() > ripe)?,
+            2 => self.until(|_| over(&course) || course.departures.get() > departures)?,
+            _ => return Ok(600),
+        }
+        Ok(8 << self.random.below(7))
     }
 
     /// Something happens to the disks or the clock.
@@ -275,21 +338,17 @@ impl Run {
             0..=3 => self.lose(),
             _ if owes_loss => self.lose(),
             4 => course.world.jump_clock(Duration::from_millis(1 + self.random.below(5000))),
-            5 | 6 if !self.spare_used && !course.lost.get() && course.replacing.get().is_none() => {
-                let members = course.members.borrow();
-                let old = if course.redundant {
+            5 | 6 if !self.spare_used && !course.lost.get() && course.leaving.borrow().is_empty() => {
+                let old = if course.redundant && !course.pairs {
                     self.victim.get()
                 } else {
+                    let members = course.members.borrow();
                     members[self.random.index(members.len())]
                 };
                 self.spare_used = true;
-                let spare = course.disks.borrow().len() - 1;
-                if members.contains(&spare) {
-                    return;
+                if !course.is_leaving(old) && want_replaced(&course, old) {
+                    self.say(format!("disk {old} is to be replaced"));
                 }
-                course.replacing.set(Some((old, spare)));
-                drop(members);
-                self.say(format!("disk {old} is to be replaced"));
             }
             _ => {}
         }
@@ -298,16 +357,14 @@ impl Run {
     fn lose(&mut self) {
         let course = &self.course;
         let index = self.victim.get();
-        if !course.members.borrow().contains(&index) {
+        let is_too_much = course.pairs && course.lost.get();
+        if !course.members.borrow().contains(&index) || is_too_much || course.votes_alone(index) {
             return;
         }
         self.say(format!("disk {index} goes away"));
+        course.leaves(index);
         course.disks.borrow()[index].vanish();
-        course.lost.set(true);
-        course.unnoticed.set(true);
-        course.whole.set(false);
-        course.oracle.borrow_mut().disk_lost();
-        course.note(|tally| tally.losses += 1);
+        course.lost_with_cache();
     }
 
     fn crash(&mut self, crash: Crash) {
@@ -341,15 +398,16 @@ impl Run {
             // What the disk said was durable is gone, and nobody is told: it is as good as damaged.
             course.rolled_back.set(true);
         }
-        let work = course.doing.borrow_mut().remove(&OPERATOR).filter(|_| !recovering).unwrap_or_default();
+        let cuts = |work: Work| !recovering && course.at_work.borrow().values().any(|other| *other == work);
         let away = course.members.borrow().iter().any(|index| course.disks.borrow()[*index].is_absent());
         let met = [
             (Rare::RecoveryCut, recovering),
             (Rare::RecoveryCutAgain, cut_again),
             (Rare::CrashWithoutADisk, away),
-            (Rare::RejoinCut, work == "operator: rejoin"),
-            (Rare::ResyncCut, work == "operator: resync"),
-            (Rare::ReplacementCut, work == "operator: replace"),
+            (Rare::RejoinCut, cuts(Work::Rejoin)),
+            (Rare::ResyncCut, cuts(Work::Resync)),
+            (Rare::ReplacementCut, cuts(Work::Replacement)),
+            (Rare::CrashAtWork, !recovering && course.is_at_work()),
             (Rare::LieExposed, exposed),
         ];
         course.note(|tally| met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state)));
@@ -361,7 +419,7 @@ impl Run {
         let victim = Rc::clone(&course.disks.borrow()[self.victim.get()]);
         if victim.is_absent() && self.random.coin() {
             victim.come_back();
-            if course.redundant && self.random.coin() {
+            if course.redundant && !course.pairs && self.random.coin() {
                 let ago = self.random.index(3);
                 if victim.return_to(ago) {
                     self.say(format!("the lost disk is back as it was {ago} flushes before"));
@@ -385,13 +443,35 @@ impl Run {
             drop(members);
             self.say(format!("disk {} is the one that suffers from here on", self.victim.get()));
         }
+        let is_away = |index: &usize| course.disks.borrow()[*index].is_absent();
+        let members = course.members.borrow().clone();
+        if course.pairs && members.len() > 2 && !members.iter().any(is_away) && self.random.coin() {
+            course.barred.borrow_mut().clear();
+            // Half of the time it is the one that left last.
+            let last = course.last_gone.get().filter(|index| members.contains(index) && self.random.coin());
+            let index = last.unwrap_or(members[self.random.index(members.len())]);
+            self.keep_out(index);
+        }
+    }
+
+    /// A disk is kept out of the next life for a while.
+    fn keep_out(&self, index: usize) {
+        self.say(format!("disk {index} is kept out"));
+        self.course.barred.borrow_mut().insert(index);
+        self.course.lost.set(true);
+        self.course.whole.set(false);
+        self.course.hard.set(true);
     }
 
     fn set_rates(&self, goal: Goal) {
         for disk in self.course.world.disks() {
-            let suffers =
-                goal == Goal::Serve && disk.index().0 == self.victim.get() && self.course.created.get();
-            disk.set_rates(if suffers { self.rates } else { FaultRates::NONE });
+            let is_hard = goal == Goal::Serve && self.course.created.get();
+            let suffers = disk.index().0 == self.victim.get();
+            disk.set_rates(match (is_hard, suffers) {
+                (true, true) => self.rates,
+                (true, false) => self.others,
+                (false, _) => FaultRates::NONE,
+            });
         }
     }
 }

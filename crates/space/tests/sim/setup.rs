@@ -4,23 +4,31 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_disk::Extent;
-use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate};
+use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate, SimpleLatency};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::Bytes;
 
 /// Where the data of a small disk begins: labels and metadata are in front.
 pub const DATA_AT: u64 = 9 << 20;
+/// Disks that are no members at first.
+const SPARES: usize = 3;
 
 /// A seed's draws.
 pub struct Setup {
     pub profiles: Vec<DiskProfile>,
-    pub spare: DiskProfile,
+    pub spares: Vec<DiskProfile>,
     /// Every space has at least two copies: one disk may do anything.
     pub redundant: bool,
+    /// Somebody stirs.
+    pub unrest: bool,
+    /// Two disks may be away at once, and nothing else fails.
+    pub pairs: bool,
     pub tearing: bool,
     pub clients: usize,
     pub operations: u64,
     pub rates: FaultRates,
+    /// Rates of all other disks: being slow damages nothing.
+    pub others: FaultRates,
     pub names: u32,
 }
 
@@ -34,24 +42,35 @@ impl Setup {
         let mut random = stream(seed, 900);
         let count = 3 + random.index(4);
         let profiles: Vec<DiskProfile> = (0..count).map(|_| profile(&mut random)).collect();
-        let mut spare = profile(&mut random);
-        spare.geometry.capacity = Bytes::mib(160);
+        let spares: Vec<DiskProfile> = (0..SPARES).map(|_| spare(&mut random)).collect();
         let tearing =
-            profiles.iter().chain([&spare]).any(|profile| profile.geometry.atomic_write_bytes == 512);
+            profiles.iter().chain(&spares).any(|profile| profile.geometry.atomic_write_bytes == 512);
         let redundant = random.below(4) != 0;
         let mut rates = rates(redundant, &mut random);
         let mut lies = stream(seed, 902);
         if redundant && lies.below(3) == 0 {
             rates = rates.with(FaultKind::LyingFlush, Rate::one_in(4 << lies.below(4)));
         }
+        let mut stirs = stream(seed, 904);
+        let unrest = stirs.below(4) > 0;
+        let pairs = unrest && redundant && stirs.below(3) == 0;
+        if pairs || (unrest && !redundant) {
+            // Two at once may be more than is survived, also of log and map.
+            rates = FaultRates::NONE.with(FaultKind::Slow, Rate::one_in(300));
+        }
+        let slow = slow_stretches(&mut stream(seed, 903));
+        rates = rates.with(FaultKind::SlowStretch, slow);
         Self {
             profiles,
-            spare,
+            spares,
             redundant,
+            unrest,
+            pairs,
             tearing,
             clients: 2 + random.index(3),
             operations: 1000 + random.below(200),
             rates,
+            others: FaultRates::NONE.with(FaultKind::SlowStretch, slow),
             names: 0,
         }
     }
@@ -86,6 +105,12 @@ pub fn drawn_size(random: &mut Random) -> u64 {
     (1 << 20) + random.below(7 << 8) * 4096
 }
 
+fn spare(random: &mut Random) -> DiskProfile {
+    let mut spare = profile(random);
+    spare.geometry.capacity = Bytes::mib(160);
+    spare
+}
+
 fn profile(random: &mut Random) -> DiskProfile {
     let capacity = Bytes::mib(72 + random.below(89));
     // A file, as the daemon makes one: what is not data has its room from the beginning.
@@ -103,7 +128,15 @@ fn profile(random: &mut Random) -> DiskProfile {
         profile = profile.without_fua();
     }
     profile.hang_limit = Some(Duration::from_millis(400));
+    profile.latency = Rc::new(pace(random));
     profile
+}
+
+/// How fast a disk is: most are alike, some take up to twenty times as long as others.
+fn pace(random: &mut Random) -> SimpleLatency {
+    let times = [1, 1, 1, 5, 20][random.index(5)];
+    let SimpleLatency { fixed_ns, per_kib_ns, jitter_ns } = SimpleLatency::FAST;
+    SimpleLatency { fixed_ns: times * fixed_ns, per_kib_ns: times * per_kib_ns, jitter_ns: times * jitter_ns }
 }
 
 /// Rates of the disk that suffers, far above those of life. Where some space has one copy only, no disk may lose data or
@@ -132,6 +165,14 @@ fn rates(redundant: bool, random: &mut Random) -> FaultRates {
         }
     }
     rates
+}
+
+/// How often disks become slow for a while; in some worlds never.
+fn slow_stretches(random: &mut Random) -> Rate {
+    match random.below(4) {
+        0 => Rate::NEVER,
+        _ => Rate::one_in(200 << random.below(4)),
+    }
 }
 
 /// A damage policy: one disk, and of it all, or its metadata alone.
