@@ -413,7 +413,8 @@ impl Oracle {
             };
             versions.sort_unstable();
             versions.dedup();
-            block.mixable = crash == Crash::PowerCut
+            // A mixture of before stays one until the block is written.
+            block.mixable |= crash == Crash::PowerCut
                 && self.tearing
                 && versions.len() > 1
                 && (listed || self.interrupted);
