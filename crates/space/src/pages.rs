@@ -511,7 +511,7 @@ impl Shared {
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     async fn write_back_all(&self, below: Lsn) -> Result<(), SpaceError> {
         self.write_backs.set(self.write_backs.get() + 1);
-        let undecided = self.unresolved.borrow().clone();
+        let undecided = self.undecided().await;
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
         let flushed = if is_planted(Bug::TableBeforeFlush) { Ok(()) } else { self.flush().await };

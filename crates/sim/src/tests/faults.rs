@@ -176,7 +176,7 @@ fn a_slow_stretch_slows_commands_of_its_kinds_until_it_is_over() {
             bench.world.now().0 - began
         };
         // None of these takes more than 100 µs on a disk that is not slow, nor less than 200 µs on one that is.
-        let mut slow = || {
+        let slow = || {
             let read = took(&|| drop(bench.read(0).unwrap())) > 150_000;
             let write = took(&|| bench.write_all(&[(1, 1)], Durability::Cached)) > 150_000;
             (read, write, took(&|| bench.flush().unwrap()) > 150_000)

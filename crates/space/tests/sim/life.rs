@@ -590,6 +590,7 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     let recovery = spaces.recovery();
     if course.members.borrow().len() > devices.len() {
         course.note(|tally| tally.saw(Rare::OpenedWithoutADisk));
+        course.oracle.borrow_mut().decides_later();
     }
     if recovery.out_of_reach > 0 {
         course.note(|tally| tally.saw(Rare::Undecided));

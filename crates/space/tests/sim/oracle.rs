@@ -389,6 +389,11 @@ impl Oracle {
         }
     }
 
+    /// Recovery may leave blocks undecided: what is taken as found of them is told later, in the life that decides.
+    pub fn decides_later(&mut self) {
+        self.interrupted = true;
+    }
+
     /// Recovery has finished: what it decided stays decided. `taken` names what it took as found.
     pub fn recovered(&mut self, taken: Vec<(String, u64, u64)>) {
         let now = self.tick();
@@ -408,7 +413,8 @@ impl Oracle {
             };
             versions.sort_unstable();
             versions.dedup();
-            block.mixable = crash == Crash::PowerCut
+            // A mixture of before stays one until the block is written.
+            block.mixable |= crash == Crash::PowerCut
                 && self.tearing
                 && versions.len() > 1
                 && (listed || self.interrupted);
