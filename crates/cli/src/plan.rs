@@ -13,6 +13,7 @@ use dolmen_units::Bytes;
 
 use crate::args::Format;
 use crate::args_plan::PlanArguments;
+use crate::bench::{Rehearsal, Reports};
 use crate::error::CliError;
 use crate::out::Out;
 use crate::plan_view::show_plan;
@@ -105,6 +106,8 @@ pub(crate) fn run(
     format: Format,
     out: &mut Out<'_>,
 ) -> Result<ExitCode, CliError> {
+    // What would be written over something that is no page is refused before anything else is said.
+    Reports::check(arguments.html.as_deref().as_slice(), Rehearsal::Ask)?;
     let request = read(arguments, out)?;
     let plan = Plan::make(&request);
     check(&request.layouts, &plan)?;

@@ -62,6 +62,7 @@ fn bad_input_is_refused_with_the_reason() {
         ("space create tank/x", "--size"),
         ("plan", "no disks to plan for"),
         ("plan -1T", "unexpected argument '-1' found"),
+        ("plan 2x8TB --html /dev/zero", "would be written over a device"),
         ("plan 8TB -r raid5", "no resiliency is called \"raid5\""),
         ("plan 2x8TB -r mirror:3", "needs 3 fault domains, and there are 2"),
         ("space create tank --size 1G", "named with its pool, as POOL/SPACE"),

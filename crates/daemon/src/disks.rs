@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA};
 use dolmen_block_io::BlockDevice;
-use dolmen_disk::{Contents, look};
+use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{Disk, check_devices};
 use dolmen_space::Progress;
-use dolmen_units::Epoch;
+use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
@@ -74,13 +74,17 @@ impl Engine {
         let extents = checked.map_err(|error| fault::create(&error))?;
         let mut steps = disks.steps("add");
         let moved = self.bytes_on(&pool, &old);
+        let room = Bytes(extents.iter().map(|extent| extent.grain_count() * GRAIN_BYTES).sum());
+        if moved > room.0 {
+            return Err(too_small(&old, Bytes(moved), &request.with, room));
+        }
         steps.extend(steps_of_leaving(&pool, &old, &request.with));
         let before = pool.offers();
         let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != old.slot()).copied().collect();
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         after.extend((next..).zip(&extents).map(|(slot, extent)| {
             let mut offer = offer_of(slot, extent, old.member().fault_domain);
-            offer.free_grains = offer.free_grains.saturating_sub(moved.div_ceil(dolmen_units::GRAIN_BYTES));
+            offer.free_grains = offer.free_grains.saturating_sub(moved.div_ceil(GRAIN_BYTES));
             offer
         }));
         let plan = Plan {
@@ -210,7 +214,10 @@ impl Engine {
         let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
         match room {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
-            Some(room) => disk.member().capacity.0.saturating_sub(room.free.0),
+            Some(room) => {
+                let extent = Extent::of(disk.member().capacity).ok();
+                extent.map_or(0, |extent| extent.grain_count() * GRAIN_BYTES).saturating_sub(room.free.0)
+            }
             None => 0,
         }
     }
@@ -270,6 +277,15 @@ impl Engine {
                 .hint("attach it, or name the path where it is now")
         })
     }
+}
+
+/// Nothing leads out of a replacement whose disk has too little room, so none is begun.
+fn too_small(old: &Disk, held: Bytes, with: &str, room: Bytes) -> ErrorBody {
+    let (name, holds) = (old.name(), if old.is_present() { "holds" } else { "may hold" });
+    let message = format!("{name} {holds} {held}, and {with} has room for {room}; nothing was changed");
+    ErrorBody::new(ErrorCode::UnfitDevice, message)
+        .on(with)
+        .hint("name a larger one, or delete or shrink spaces first")
 }
 
 fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {

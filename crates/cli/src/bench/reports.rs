@@ -1,9 +1,10 @@
-//! Where reports go: to regular files, to files that are still to be made, and to pipes. Never to a device, to a target
-//! of the same run or to the file of another report: writing a report empties what it is written to.
+//! Where reports go: to files of text, to files that are still to be made, and to pipes. Never to a device, to a file that
+//! may be a disk, to a target of the same run or to the file of another report: writing a report empties what it is written
+//! to.
 
 use std::ffi::OsString;
-use std::fs::{self, FileType, OpenOptions};
-use std::io;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,8 @@ use rustix::fs::Access;
 
 use super::error::BenchError;
 
+/// Bytes at the beginning of a file that tell whether it is text.
+const TEXT_BYTES: u64 = 4096;
 /// `/dev/null` (Documentation/admin-guide/devices.txt).
 const NULL: (u32, u32) = (1, 3);
 
@@ -50,7 +53,7 @@ enum Kind {
 }
 
 /// The files of the reports, in the order in which they are written.
-pub(super) struct Reports<'a> {
+pub(crate) struct Reports<'a> {
     /// Those that bytes stay in.
     files: Vec<(&'a Path, Place)>,
 }
@@ -58,7 +61,7 @@ pub(super) struct Reports<'a> {
 impl<'a> Reports<'a> {
     /// Tries whether each report can be written, so that an hour is not spent for one that cannot be. Nothing is changed;
     /// a file that is missing is made and removed again, or only asked for.
-    pub(super) fn check(paths: &[&'a Path], rehearsal: Rehearsal) -> Result<Self, BenchError> {
+    pub(crate) fn check(paths: &[&'a Path], rehearsal: Rehearsal) -> Result<Self, BenchError> {
         let mut files: Vec<(&Path, Place)> = Vec::new();
         for path in paths {
             let failed = |source| BenchError::Report { path: path.to_path_buf(), source };
@@ -94,7 +97,7 @@ impl<'a> Reports<'a> {
 
 /// How it is tried whether a file can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rehearsal {
+pub(crate) enum Rehearsal {
     /// By making it, and removing it again.
     Make,
     /// By asking for the rights in its folder.
@@ -135,14 +138,26 @@ fn kind_of(path: &Path) -> Result<Kind, BenchError> {
     let kind = status.file_type();
     if kind.is_file() {
         return match in_use(path).map_err(failed)? {
-            None => Ok(Kind::File),
             Some(by) => Err(refused(&format!("a file that is in use: {by}"))),
+            None if !begins_as_text(path).map_err(failed)? => {
+                Err(refused("a file that is no text, and may be a disk"))
+            }
+            None => Ok(Kind::File),
         };
     }
     if kind.is_fifo() || (kind.is_char_device() && passes_on(status.rdev())) {
         return Ok(Kind::Stream);
     }
     Err(refused(word_of(kind)))
+}
+
+/// Whether a file is empty or begins as reports do: with text. Disks and images of file systems do not; their first sectors
+/// have zeros.
+fn begins_as_text(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(TEXT_BYTES).read_to_end(&mut head)?;
+    let is_utf8 = std::str::from_utf8(&head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    Ok(is_utf8 && !head.contains(&0))
 }
 
 /// Whether a character device is the null device, or the terminal that results or messages go to.
@@ -198,6 +213,26 @@ mod tests {
             assert!(Reports::check(&[&at("new"), &at("other")], rehearsal).is_ok());
             assert!(Reports::check(&[&at("new"), &at("./new")], rehearsal).is_err());
             assert!(at("link").is_symlink() && !at("new").exists() && !at("nothing").exists());
+        }
+    }
+
+    /// What is no text is no earlier report; text and nothing at all may be.
+    #[test]
+    fn a_file_that_may_be_a_disk_takes_no_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let cut = "é".repeat(usize::try_from(TEXT_BYTES).unwrap());
+        for (content, is_taken) in [
+            (b"".as_slice(), true),
+            (b"{\n", true),
+            (&cut.as_bytes()[1..], false),
+            (&[b"x".as_slice(), cut.as_bytes()].concat(), true),
+            (&[0; 512], false),
+            (b"text\0text", false),
+        ] {
+            fs::write(&path, content).unwrap();
+            assert_eq!(Reports::check(&[&path], Rehearsal::Make).is_ok(), is_taken, "{content:?}");
+            assert_eq!(fs::read(&path).unwrap(), content);
         }
     }
 

@@ -86,6 +86,35 @@ fn a_disk_is_replaced_and_what_was_taken_out_is_free_again() {
 }
 
 #[test]
+fn a_disk_is_not_replaced_by_one_that_is_too_small_for_what_it_holds() {
+    // Scenario: the disk to be replaced is there, then it is gone; a tiny one is refused before anything is begun, and one as
+    // large as the old one is taken although nobody can ask that how much it holds.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let fixed =
+        json!({"name": "f", "size_bytes": 160 << 20, "resiliency": "mirror", "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &fixed);
+    let tiny = world.make_disk("tiny", 96 << 20);
+    for verb in ["holds", "may hold"] {
+        for dry_run in [true, false] {
+            let request = json!({"with": tiny, "dry_run": dry_run});
+            let error = world.refused("/v1/pools/tank/disks/1/replace", &request);
+            let message = error["message"].as_str().unwrap();
+            assert!(error["code"] == "unfit_device" && message.contains(verb), "{error}");
+        }
+        world.kill();
+        if verb == "holds" {
+            fs::remove_file(world.disk("d1")).unwrap();
+        }
+        world.start();
+    }
+    let size = fs::metadata(world.disk("d0")).unwrap().len();
+    let new = world.make_disk("new", size);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}));
+    assert_eq!(world.last_job()["state"], "done");
+}
+
+#[test]
 fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
