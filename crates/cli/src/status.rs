@@ -70,12 +70,14 @@ fn headline(status: &Status, paint: Paint) -> String {
 /// Lines behind a label that stands in front of the first; beyond the limit, how many more there are.
 fn labelled(label: &str, lines: &[String]) -> String {
     let mut text = String::new();
-    for (at, line) in lines.iter().take(LINES_MAX).enumerate() {
+    // That there is one more takes as much room as the line itself.
+    let shown = if lines.len() == LINES_MAX + 1 { lines.len() } else { LINES_MAX };
+    for (at, line) in lines.iter().take(shown).enumerate() {
         let label = if at == 0 { label } else { "" };
         text.push_str(&format!("  {label:<5}  {line}\n"));
     }
-    if lines.len() > LINES_MAX {
-        text.push_str(&format!("         and {} more; -o json has all\n", lines.len() - LINES_MAX));
+    if lines.len() > shown {
+        text.push_str(&format!("         and {} more; -o json has all\n", lines.len() - shown));
     }
     text
 }

@@ -189,9 +189,16 @@ impl Engine {
         }
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
         if !moved.map_err(|error| fault::space(&error))? {
-            let message = format!("{} has what could be read; {name} still holds the rest", new.name());
+            let left = owner.spaces.left_on(old.id()).unwrap_or_default();
+            let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
+            let message = format!(
+                "{} has all that could be read; the rest, of {}, waits for {name}, which alone holds it, or for other disks \
+                 that are absent",
+                new.name(),
+                left.join(", ")
+            );
             return Err(ErrorBody::new(ErrorCode::Io, message)
-                .hint("take the disks that are absent back in; it goes on by itself then"));
+                .hint("take them back in, or delete what waits; it goes on by itself then"));
         }
         pool.strike(old).await.map_err(|error| fault::pool(&error))?;
         let mut text = format!("{} has taken the place of {name}", new.name());

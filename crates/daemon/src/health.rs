@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Health, Job, JobKind, JobState, SCHEMA, Status, Version,
 };
-use dolmen_pool::PoolState;
+use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::Bytes;
 
@@ -23,11 +23,32 @@ fn absent_names(open: &OpenPool) -> Vec<String> {
     disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect()
 }
 
+/// Absent disks that may have a part of a space: of one that is being replaced it is known which spaces it has parts of.
+fn absent_with(open: &OpenPool, space: &Space) -> usize {
+    let may_have = |disk: &Rc<Disk>| {
+        let left = open.spaces.left_on(disk.id());
+        left.is_none_or(|left| left.iter().any(|other| other.id() == space.id()))
+    };
+    let disks = open.spaces.pool().disks();
+    disks.iter().filter(|disk| !disk.is_present()).filter(|disk| may_have(disk)).count()
+}
+
+/// Replacements of absent disks that wait for what these alone have, and the spaces that it is part of.
+fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, String)> {
+    let waits = |(old, new): (Rc<Disk>, Rc<Disk>)| {
+        let left = open.spaces.left_on(old.id()).filter(|left| !left.is_empty() && !old.is_present())?;
+        let names: Vec<String> =
+            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
+        Some((old, new, names.join(", ")))
+    };
+    open.spaces.pool().replacements().into_iter().filter_map(waits).collect()
+}
+
 /// How a space is, and why.
 pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
     let mut health = Health::Healthy;
     let mut why = Vec::new();
-    let absent = absent_names(open).len();
+    let absent = absent_with(open, space);
     let redundancy = usize::from(space.spec().resiliency.redundancy());
     let name = format!("{}/{}", open.name(), space.name());
     if absent > redundancy && space.claimed().0 > 0 {
@@ -180,12 +201,22 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
         health = health.max(Health::Warning);
         why.push(few);
     }
+    for (old, new, spaces) in waiting_replacements(open) {
+        why.push(format!(
+            "{} is being replaced by {}, which has all but the parts of {spaces} that the old one alone holds",
+            old.name(),
+            new.name()
+        ));
+    }
+    // What is worst comes first: a screen has room for a few lines.
+    let mut worst = Vec::new();
     for space in open.spaces.list() {
         let (of_space, reasons) = space_health(open, &space);
         health = health.max(of_space);
-        why.extend(reasons);
+        if of_space == Health::Unhealthy { &mut worst } else { &mut why }.extend(reasons);
     }
-    (health, why)
+    worst.extend(why);
+    (health, worst)
 }
 
 fn doing(job: &Job) -> String {
@@ -212,6 +243,15 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
     for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
         let slot = disk.slot().0;
+        let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());
+        if let Some((old, new, spaces)) = waiting {
+            todo.push(format!(
+                "attach {} and `dolmen disk online {name} {slot}`, or delete {spaces}; its replacement by {} then goes on by itself",
+                old.name(),
+                new.name()
+            ));
+            continue;
+        }
         let begun = open
             .spaces
             .pool()

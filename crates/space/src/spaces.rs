@@ -1,7 +1,7 @@
 //! The spaces of an open pool: made, found, changed, repaired, deleted.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Placer, Request};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::layout::slab_grains;
@@ -48,6 +48,8 @@ pub struct Spaces {
     spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
     recovery: Recovery,
     closing: Cell<bool>,
+    /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
+    left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
 }
 
 impl Spaces {
@@ -75,8 +77,8 @@ impl Spaces {
             spaces.insert(SpaceId(id), space);
         }
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
-        let this =
-            Rc::new(Self { shared, spaces: RefCell::new(spaces), recovery, closing: Cell::new(false) });
+        let (spaces, closing, left) = (RefCell::new(spaces), Cell::new(false), RefCell::default());
+        let this = Rc::new(Self { shared, spaces, recovery, closing, left });
         if this.shared.may_write() {
             pool.start_voter_tender();
             this.finish(&unfinished).await;
@@ -431,13 +433,28 @@ impl Spaces {
             }
         }
         self.resync(progress).await?;
-        let mut all = true;
+        let mut left = BTreeSet::new();
         for (space, index) in &rows {
-            if let Some(row) = space.undecided_row(*index).await? {
-                all &= space.drop_slab(&row, from).await?;
+            if let Some(row) = space.undecided_row(*index).await?
+                && !space.drop_slab(&row, from).await?
+            {
+                left.insert(space.id());
             }
         }
+        let all = left.is_empty();
+        if let Some(disk) = self.pool().disk(from) {
+            self.left.borrow_mut().insert(disk.id(), left);
+        }
         Ok(all)
+    }
+
+    /// The spaces that had slabs left on a disk when it was last tried to move all of them away; nothing before the first
+    /// try. A disk that is being replaced gets no new ones.
+    #[must_use]
+    pub fn left_on(&self, disk: DiskId) -> Option<Vec<Rc<Space>>> {
+        let left = self.left.borrow();
+        let spaces = self.spaces.borrow();
+        Some(left.get(&disk)?.iter().filter_map(|id| spaces.get(id).cloned()).collect())
     }
 
     /// Rows with a slab on a disk.
@@ -615,7 +632,7 @@ impl fmt::Debug for Spaces {
 
 /// A member entry for a device that joins.
 #[must_use]
-pub fn new_member(disk: dolmen_units::DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
+pub fn new_member(disk: DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
     Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0), successor: None }
 }
 

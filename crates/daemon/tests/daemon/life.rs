@@ -160,10 +160,20 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     assert!(steps.contains("alone holds of s waits") && !steps.contains("move everything"), "{steps}");
     let request = json!({"with": new});
     world.post("/v1/pools/tank/disks/1/replace", &request);
-    assert_eq!(world.last_job()["state"], "failed");
-    let health = world.get("/v1/pools/tank/spaces/m")["health"].clone();
-    let stale = world.get("/v1/status")["why"].to_string();
-    assert!(!stale.contains("tank/m has"), "{health} {stale}");
+    let job = world.last_job();
+    let result = job["result"].as_str().unwrap();
+    assert!(job["state"] == "failed" && result.contains("the rest, of s, waits for"), "{job}");
+    let health = world.get("/v1/pools/tank/spaces/m")["space"]["health"].clone();
+    assert_eq!(health, "healthy", "the mirror is whole, whatever waits for the disk");
+    let status = world.get("/v1/status");
+    let why = status["why"].as_array().unwrap();
+    assert!(why[0].as_str().unwrap().contains("parts of space tank/s may be out of reach"), "{why:?}");
+    let text = status["why"].to_string();
+    assert!(
+        !text.contains("tank/m") && text.contains("the parts of tank/s that the old one alone holds"),
+        "{text}"
+    );
+    assert!(status["todo"].to_string().contains("or delete tank/s; its replacement"), "{status}");
     let other = world.make_disk("other", 300 << 20);
     let error = world.refused("/v1/pools/tank/disks/1/replace", &json!({"with": other}));
     assert!(error["code"] == "busy" && error["hint"].to_string().contains(&new), "{error}");
