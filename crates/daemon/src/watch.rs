@@ -65,6 +65,11 @@ impl Engine {
             let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
             jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace))
         };
+        if is_at_it() {
+            return Tended::IsBusy;
+        }
+        // A disk that is just being taken back in has its own resync when that is done.
+        let _turn = pool.turn.take().await;
         if is_at_it() || pool.spaces.pool().state() != PoolState::Writable {
             return Tended::IsBusy;
         }
