@@ -129,9 +129,7 @@ impl Pool {
                 plan.members.retain(|other| other.disk != member.disk);
                 plan.members.push(Member { left: Epoch(0), ..known.unwrap_or(member) });
                 plan.members.sort_by_key(|member| member.slot);
-                let retired = plan.members.iter().find(|other| Some(other.disk) == retires);
-                let retired = retired.map(|other| other.slot);
-                retire(&mut plan.members, retired, member.slot);
+                retire(&mut plan.members, retires, member.slot);
                 plan
             })
             .await;
@@ -614,12 +612,15 @@ fn plan_of(generation: &Generation) -> Plan {
     }
 }
 
-fn retire(members: &mut [Member], slot: Option<DiskSlot>, successor: DiskSlot) {
+fn retire(members: &mut [Member], disk: Option<DiskId>, successor: DiskSlot) {
+    let Some(slot) = members.iter().find(|member| Some(member.disk) == disk).map(|member| member.slot) else {
+        return;
+    };
     // Who was to be replaced by the one that is replaced itself goes to the last of them: the number of that one is free soon.
-    for member in members.iter_mut().filter(|member| slot.is_some() && member.successor == slot) {
+    for member in members.iter_mut().filter(|member| member.successor == Some(slot)) {
         member.successor = Some(successor);
     }
-    for member in members.iter_mut().filter(|member| Some(member.slot) == slot) {
+    for member in members.iter_mut().filter(|member| member.slot == slot) {
         member.state = MemberState::Retired;
         member.successor = Some(successor);
     }
