@@ -16,8 +16,8 @@ use crate::shared::{ROWS_BYTES_MAX, Shared};
 type Edits = Vec<(Key, Vec<u8>)>;
 
 impl Shared {
-    /// Commits that slabs on absent disks miss what is written from now on. Columns whose every slab would be stale are
-    /// left alone: their data is where it was, only out of reach.
+    /// Commits that slabs on absent disks miss what is written from now on. Columns that could not be had any more are left
+    /// alone: their data is where it was, only out of reach.
     pub(crate) async fn settle_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         self.settle_absences_of(std::iter::once(row)).await
     }
@@ -96,10 +96,9 @@ impl Shared {
         }
         let mut record = row.record();
         let mut edits = Edits::new();
-        for slabs in &mut record.columns {
-            let is_reachable = slabs.iter().any(|slab| slab.stale.is_none() && is_good(slab));
-            for slab in slabs.iter_mut().filter(|slab| is_reachable && slab.stale.is_none() && !is_good(slab))
-            {
+        let is_had = |column| row.has_blocks_on(column, is_good);
+        for (_, slabs) in record.columns.iter_mut().enumerate().filter(|(column, _)| is_had(*column)) {
+            for slab in slabs.iter_mut().filter(|slab| slab.stale.is_none() && !is_good(slab)) {
                 slab.stale = Some(self.missing_since(slab.disk));
                 edits.push((keys::stale(slab.disk, row.space, row.index), Vec::new()));
             }
@@ -120,10 +119,10 @@ impl Shared {
 fn marked_old(row: &Row, slot: DiskSlot, since: Epoch) -> Option<(RowRecord, Edits)> {
     let mut record = row.record();
     let mut is_changed = false;
-    for slabs in &mut record.columns {
-        let is_elsewhere = slabs.iter().any(|slab| slab.disk != slot && slab.stale.is_none());
+    let is_elsewhere = |column| row.has_blocks_on(column, |slab| slab.disk != slot);
+    for (_, slabs) in record.columns.iter_mut().enumerate().filter(|(column, _)| is_elsewhere(*column)) {
         let lacks_less = |slab: &&mut Slab| slab.disk == slot && slab.stale.is_none_or(|known| known > since);
-        for slab in slabs.iter_mut().filter(lacks_less).filter(|_| is_elsewhere) {
+        for slab in slabs.iter_mut().filter(lacks_less) {
             slab.stale = Some(since);
             is_changed = true;
         }
@@ -135,12 +134,10 @@ fn marked_old(row: &Row, slot: DiskSlot, since: Epoch) -> Option<(RowRecord, Edi
     is_changed.then(edits).map(|edits| (record.clone(), edits))
 }
 
-/// Whether a column has a slab that is not good and not stale, beside one that is good.
+/// Whether a column has a slab that is not good and not stale, and its blocks can be had from others that are good.
 fn has_unmarked(row: &Row, is_good: &impl Fn(&Slab) -> bool) -> bool {
+    let is_unmarked = |slab: &Slab| slab.stale.is_none() && !is_good(slab);
     (0..row.shape.columns()).any(|column| {
-        row.with_slabs(column, |slabs| {
-            let mut trusted = slabs.iter().filter(|slab| slab.stale.is_none());
-            trusted.clone().any(is_good) && !trusted.all(is_good)
-        })
+        row.with_slabs(column, |slabs| slabs.iter().any(is_unmarked)) && row.has_blocks_on(column, is_good)
     })
 }

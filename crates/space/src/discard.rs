@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
+use crate::mapping::Content;
 use crate::record::BlockState;
 use crate::row::Row;
 use crate::shared::{place_in_page, push_stretch};
@@ -87,6 +88,9 @@ impl Space {
 
     /// Forgets blocks of a row that hold something; how many there were. The caller holds their lock.
     async fn discard_blocks(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
+        if row.has_parity() {
+            return self.discard_cached(row, range).await;
+        }
         let mut found: SmallVec<[(usize, Range); 8]> = SmallVec::new();
         for block in range.first..range.first + range.count {
             let spot = row.shape.locate(block);
@@ -134,8 +138,35 @@ impl Space {
         Ok(count)
     }
 
+    /// Forgets blocks of a row with parity, in the write cache: parity changes with them, later.
+    async fn discard_cached(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
+        let mut found: Vec<Range> = Vec::new();
+        for block in range.first..range.first + range.count {
+            if !self.is_data(row, u64::from(block)).await? {
+                continue;
+            }
+            match found.last_mut().filter(|run| run.first + run.count == block) {
+                Some(run) => run.count += 1,
+                None => found.push(Range { first: block, count: 1 }),
+            }
+        }
+        let count = found.iter().map(|run| run.count as usize).sum();
+        let cache = self.cache.borrow().clone();
+        if let Some(cache) = cache.filter(|_| count > 0) {
+            cache.discard(row, &found).await?;
+        }
+        Ok(count)
+    }
+
+    /// Forgets all blocks of a row of the write cache; how many held something.
+    pub(crate) async fn discard_row(&self, row: &Rc<Row>) -> Result<usize, SpaceError> {
+        let range = Range { first: 0, count: row.shape.row_blocks() };
+        let _guard = row.locks.lock(range).await;
+        self.discard_blocks(row, range).await
+    }
+
     /// Frees a row in which nothing is left.
-    async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    pub(crate) async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         if row.gone.get() || !self.is_unused(row).await? {
             return Ok(());
@@ -145,6 +176,14 @@ impl Space {
 
     /// Whether no block of a row holds anything.
     async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+        if row.has_parity() {
+            for block in 0..row.shape.row_blocks() {
+                if self.is_data(row, u64::from(block)).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
         for column in 0..row.shape.columns() {
             for index in 0..row.map(column).pages() {
                 if self.shared.page(row, column, index).await?.used_count() > 0 {
@@ -193,7 +232,11 @@ impl Space {
     }
 
     async fn is_data(&self, row: &Rc<Row>, block: u64) -> Result<bool, SpaceError> {
-        let spot = row.shape.locate(u32::try_from(block).unwrap_or(0));
+        let block = u32::try_from(block).unwrap_or(0);
+        if let Some(content) = self.cached(row, block).await? {
+            return Ok(content != Content::Discarded);
+        }
+        let spot = row.shape.locate(block);
         let (index, entry) = place_in_page(spot.block);
         Ok(self.shared.page(row, spot.column, index).await?.state(entry) != BlockState::Never)
     }

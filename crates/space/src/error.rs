@@ -98,6 +98,12 @@ pub enum SpaceError {
         /// Which.
         name: String,
     },
+    /// The write cache is full of what cannot be put in place.
+    #[error("{name} is full, and what is in it cannot be put in place now; attach the disks that are absent")]
+    CacheFull {
+        /// The space of the cache.
+        name: Name,
+    },
     /// Shrinking would cut off data.
     #[error(
         "space {name} cannot shrink to {wanted}: there is data behind that, up to byte {used_end}; trim or move it first"
@@ -149,4 +155,14 @@ pub enum UnreadableReason {
     /// Its table is lost.
     #[error("no copy of its table can be read; nothing is known about it")]
     NoTable,
+}
+
+impl UnreadableReason {
+    /// Whether no disk that comes back can change it.
+    pub(crate) fn is_final(self) -> bool {
+        match self {
+            Self::Damaged | Self::NoGoodCopy | Self::NoTable => true,
+            Self::RottenHere | Self::Absent | Self::Device(_) => false,
+        }
+    }
 }

@@ -25,7 +25,7 @@ impl Spaces {
         for space in unfinished {
             let _ = self.delete(space).await;
         }
-        for space in self.list() {
+        for space in self.all() {
             let _ = self.finish_resize(&space).await;
         }
     }

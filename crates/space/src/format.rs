@@ -18,6 +18,12 @@ pub(crate) const STATE_NEVER: u8 = 0;
 pub(crate) const STATE_VALID: u8 = 1;
 /// The block's data is lost: reads fail until it is written.
 pub(crate) const STATE_DAMAGED: u8 = 2;
+/// In a record: blocks of a row with parity lie in the write cache (`RawMapping`).
+pub(crate) const RECORD_CACHED: u8 = 3;
+/// In a record: blocks of a row with parity were discarded, in the write cache alone (`RawMapping`).
+pub(crate) const RECORD_DISCARDED: u8 = 4;
+/// In a record: a line of a row with parity is about to be written in place (`RawRedo`).
+pub(crate) const RECORD_REDO: u8 = 5;
 
 /// A space, as the value of its key.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -25,7 +31,7 @@ pub(crate) const STATE_DAMAGED: u8 = 2;
 pub(crate) struct RawSpace {
     /// Version of this record.
     pub(crate) version: U16,
-    /// 1 simple, 2 span, 3 mirror.
+    /// 1 simple, 2 span, 3 mirror, 4 parity.
     pub(crate) resiliency: u8,
     /// Copies of every column.
     pub(crate) copies: u8,
@@ -45,8 +51,10 @@ pub(crate) struct RawSpace {
     pub(crate) interleave: U32,
     /// 0 whole, 1 unfinished.
     pub(crate) standing: u8,
+    /// Parity columns of a row.
+    pub(crate) parity: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 35],
+    pub(crate) reserved: [u8; 34],
     /// Name, UTF-8, filled up with zeros.
     pub(crate) name: [u8; 64],
 }
@@ -61,8 +69,12 @@ pub(crate) struct RawRow {
     pub(crate) formatted: u8,
     /// Data columns.
     pub(crate) columns: u8,
-    /// Bytes written to one column before the next.
-    pub(crate) interleave: U32,
+    /// Bytes written to one column before the next, as a power of two.
+    pub(crate) interleave_shift: u8,
+    /// Parity columns, behind the data columns.
+    pub(crate) parity: u8,
+    /// Zero.
+    pub(crate) reserved: [u8; 2],
     /// This incarnation of the row: records of another one are dead.
     pub(crate) row: U64,
 }
@@ -163,8 +175,10 @@ pub(crate) struct RawSlabHeader {
     pub(crate) columns: u8,
     /// Runs of grains of this slab.
     pub(crate) runs: [RawRun; 4],
+    /// Parity columns of the row.
+    pub(crate) parity: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 3952],
+    pub(crate) reserved: [u8; 3951],
     /// CRC-64/NVME of the block with this field zero.
     pub(crate) checksum: U64,
 }
@@ -195,6 +209,47 @@ pub(crate) struct RawStretch {
     pub(crate) generation: U16,
 }
 
+/// A block of the write cache.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawPlace {
+    /// The cache row, by its incarnation.
+    pub(crate) row: U64,
+    /// Index of the row in the space of the write cache.
+    pub(crate) index: U32,
+    /// Block of the row.
+    pub(crate) block: U32,
+}
+
+/// Follows the head of a stretch that says where blocks of a row lie in the write cache.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawMapping {
+    /// Where the first of the blocks is; the others follow it. Zeros where they were discarded.
+    pub(crate) place: RawPlace,
+    /// LSN of the record that said so first; 0: this one.
+    pub(crate) since: U64,
+}
+
+/// A block of a line that is about to be written in place. As many as the stretch before them counts.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawRedo {
+    /// Which column of the row.
+    pub(crate) column: u8,
+    /// What the block will be: 0 never written, 1 valid, 2 damaged.
+    pub(crate) state: u8,
+    /// Zero.
+    pub(crate) reserved: [u8; 2],
+    /// CRC-32C of the block, if it will be valid.
+    pub(crate) checksum: U32,
+    /// Where its content is, if it will be valid.
+    pub(crate) place: RawPlace,
+}
+
+const _: () = assert!(size_of::<RawPlace>() == 16);
+const _: () = assert!(size_of::<RawMapping>() == 24);
+const _: () = assert!(size_of::<RawRedo>() == 24);
 const _: () = assert!(size_of::<RawSpace>() == 128);
 const _: () = assert!(size_of::<RawRow>() == 16);
 const _: () = assert!(size_of::<RawSlab>() == 16);

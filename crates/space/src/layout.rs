@@ -1,8 +1,10 @@
-//! Where a block of a row is: arithmetic alone, for layouts that stripe columns and keep copies of each.
+//! Where a block of a row is: arithmetic alone, for layouts that stripe columns, and keep copies or parity of them.
 
+use dolmen_placement::{PARITY_DATA_COLUMNS_MIN, PARITY_MAX};
 use dolmen_units::{BLOCK_BYTES, Bytes, GRAIN_BYTES};
 
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
+use crate::locks::Range;
 
 /// Bytes of a block, as lengths in memory are counted.
 pub(crate) const BLOCK: usize = 4096;
@@ -12,12 +14,14 @@ const _: () = assert!(BLOCK as u64 == BLOCK_BYTES, "a block is a block, in memor
 /// Blocks of a row, at most: rows are at most 1 GiB.
 const BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
 
-/// The shape of a row: its interleaves are dealt to the columns in turn.
+/// The shape of a row: its interleaves are dealt to the data columns in turn. Parity columns stand behind them, each as long
+/// as the longest data column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     row_blocks: u32,
     interleave_blocks: u32,
-    columns: u32,
+    data_columns: u32,
+    parity_columns: u32,
 }
 
 /// A place in a row.
@@ -33,25 +37,39 @@ pub(crate) struct Spot {
 
 impl Shape {
     /// A shape, if the lengths fit each other.
-    pub(crate) fn new(row: Bytes, interleave: Bytes, columns: u32) -> Option<Self> {
+    pub(crate) fn new(row: Bytes, interleave: Bytes, data_columns: u32, parity_columns: u32) -> Option<Self> {
         let whole = |bytes: Bytes| bytes.0 > 0 && bytes.0.is_multiple_of(BLOCK_BYTES);
-        if !whole(row) || !whole(interleave) || !row.0.is_multiple_of(interleave.0) || columns == 0 {
+        if !whole(row) || !whole(interleave) || !row.0.is_multiple_of(interleave.0) || data_columns == 0 {
             return None;
         }
         let (row_blocks, interleave_blocks) = (row.0 / BLOCK_BYTES, interleave.0 / BLOCK_BYTES);
-        if row_blocks > BLOCKS_MAX || u64::from(columns) > row_blocks / interleave_blocks {
+        if row_blocks > BLOCKS_MAX || u64::from(data_columns) > row_blocks / interleave_blocks {
+            return None;
+        }
+        if parity_columns > PARITY_MAX || (parity_columns > 0 && data_columns < PARITY_DATA_COLUMNS_MIN) {
             return None;
         }
         Some(Self {
             row_blocks: u32::try_from(row_blocks).ok()?,
             interleave_blocks: u32::try_from(interleave_blocks).ok()?,
-            columns,
+            data_columns,
+            parity_columns,
         })
     }
 
-    /// Data columns.
+    /// Columns, those of parity included, which come last.
     pub(crate) fn columns(&self) -> usize {
-        self.columns as usize
+        (self.data_columns + self.parity_columns) as usize
+    }
+
+    /// Columns that hold data.
+    pub(crate) fn data_columns(&self) -> usize {
+        self.data_columns as usize
+    }
+
+    /// Columns that hold parity.
+    pub(crate) fn parity_columns(&self) -> usize {
+        self.parity_columns as usize
     }
 
     /// Blocks of the row.
@@ -67,36 +85,70 @@ impl Shape {
     /// Where block `block` of the row is.
     pub(crate) fn locate(&self, block: u32) -> Spot {
         let (unit, within) = (block / self.interleave_blocks, block % self.interleave_blocks);
-        let (round, column) = (unit / self.columns, unit % self.columns);
+        let (round, column) = (unit / self.data_columns, unit % self.data_columns);
         let contiguous =
-            if self.columns == 1 { self.row_blocks - block } else { self.interleave_blocks - within };
+            if self.data_columns == 1 { self.row_blocks - block } else { self.interleave_blocks - within };
         Spot { column: column as usize, block: round * self.interleave_blocks + within, contiguous }
     }
 
-    /// The block of the row that is block `block` of column `column`.
+    /// The block of the row that is block `block` of column `column`; for parity, the first of those that it is of.
     pub(crate) fn row_block(&self, column: usize, block: u32) -> u32 {
         let (round, within) = (block / self.interleave_blocks, block % self.interleave_blocks);
-        let column = u32::try_from(column).unwrap_or(0);
-        (round * self.columns + column) * self.interleave_blocks + within
+        let column =
+            u32::try_from(column).ok().filter(|column| *column < self.data_columns).unwrap_or_default();
+        (round * self.data_columns + column) * self.interleave_blocks + within
     }
 
-    /// Blocks of a column: columns differ by one interleave at most.
+    /// Blocks of a column: data columns differ by one interleave at most.
     pub(crate) fn column_blocks(&self, column: usize) -> u32 {
         let units = self.row_blocks / self.interleave_blocks;
-        let longer = u32::try_from(column).is_ok_and(|column| column < units % self.columns);
-        (units / self.columns + u32::from(longer)) * self.interleave_blocks
+        // Parity is as long as the first column, which is the longest.
+        let column = if column < self.data_columns() { column } else { 0 };
+        let longer = u32::try_from(column).is_ok_and(|column| column < units % self.data_columns);
+        (units / self.data_columns + u32::from(longer)) * self.interleave_blocks
+    }
+
+    /// Blocks of the row that share parity with blocks of a column: whole stripes.
+    pub(crate) fn stripes_of(&self, run: Range) -> Range {
+        let stripe = self.interleave_blocks * self.data_columns;
+        let first = run.first / self.interleave_blocks * stripe;
+        let last = (run.first + run.count.max(1) - 1) / self.interleave_blocks * stripe;
+        Range { first, count: (last + stripe).min(self.row_blocks) - first }
+    }
+
+    /// How the slabs of a column are used.
+    pub(crate) fn slab_map(&self, column: usize) -> SlabMap {
+        SlabMap::new(self.column_blocks(column), self.interleave_blocks, self.parity_columns)
+    }
+
+    /// The columns whose slabs have the table of a column, and which of their tables it is: its own, and with parity those
+    /// behind it, in a circle.
+    pub(crate) fn table_holders(&self, column: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (columns, copies) = (self.columns(), self.parity_columns() + 1);
+        (0..copies).map(move |table| ((column + table) % columns, table))
     }
 }
 
-/// How a slab is used: data, then two slots for each page of its table, then a block that says what it is.
+/// How a slab is used: data, then tables, each with two slots for each of its pages, then a block that says what it is. With
+/// parity there is behind the table of the slab's own column one for each parity column more, of the columns before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlabMap {
     /// Blocks of data.
-    pub(crate) blocks: u32,
+    blocks: u32,
+    /// Pages for which each table has room.
+    table_pages: u32,
+    tables: u32,
 }
 
 impl SlabMap {
-    /// Pages of the table.
+    fn new(blocks: u32, interleave_blocks: u32, parity_columns: u32) -> Self {
+        // Tables of other columns may be longer, by an interleave at most. So a slab's length depends on its own data alone.
+        let longest = if parity_columns == 0 { blocks } else { blocks.saturating_add(interleave_blocks) };
+        let table_pages = longest.div_ceil(u32::try_from(PAGE_ENTRIES).unwrap_or(u32::MAX));
+        Self { blocks, table_pages, tables: parity_columns + 1 }
+    }
+
+    /// Pages of the table of its own column.
     pub(crate) fn pages(self) -> usize {
         (self.blocks as usize).div_ceil(PAGE_ENTRIES)
     }
@@ -105,14 +157,20 @@ impl SlabMap {
         u64::from(self.blocks) * BLOCK_BYTES
     }
 
-    /// Offset of the slot for a generation of a page.
-    pub(crate) fn page_at(self, index: usize, generation: u64) -> u64 {
-        self.data_bytes() + (index as u64 * 2 + generation % 2) * PAGE_BYTES as u64
+    /// Offset of the slot for a generation of a page of one of its tables.
+    pub(crate) fn page_at(self, table: usize, index: usize, generation: u64) -> u64 {
+        let page = table as u64 * u64::from(self.table_pages) + index as u64;
+        self.data_bytes() + (page * 2 + generation % 2) * PAGE_BYTES as u64
+    }
+
+    /// Where its tables and its header are: from the first byte to the end.
+    pub(crate) fn tables_at(self) -> std::ops::Range<u64> {
+        self.data_bytes()..self.header_at() + BLOCK_BYTES
     }
 
     /// Offset of the header.
     pub(crate) fn header_at(self) -> u64 {
-        self.data_bytes() + self.pages() as u64 * 2 * PAGE_BYTES as u64
+        self.data_bytes() + u64::from(self.tables) * u64::from(self.table_pages) * 2 * PAGE_BYTES as u64
     }
 
     /// Grains that a slab with so much data takes.
@@ -121,9 +179,10 @@ impl SlabMap {
     }
 }
 
-/// Grains of a slab that holds so many bytes of data.
-pub(crate) fn slab_grains(data: Bytes) -> u64 {
-    SlabMap { blocks: u32::try_from(data.0 / BLOCK_BYTES).unwrap_or(u32::MAX) }.grains()
+/// How many grains a slab takes that holds so many bytes of data, in rows of this interleave and with so many parity columns.
+pub(crate) fn slab_grains(interleave: Bytes, parity_columns: u32) -> impl Fn(Bytes) -> u64 + Copy {
+    let blocks = |bytes: Bytes| u32::try_from(bytes.0 / BLOCK_BYTES).unwrap_or(u32::MAX);
+    move |data| SlabMap::new(blocks(data), blocks(interleave), parity_columns).grains()
 }
 
 #[cfg(test)]
@@ -137,21 +196,69 @@ mod tests {
     proptest! {
         // Every block of a row has exactly one place, columns are full, and the way back leads to the same block.
         #[test]
-        fn every_block_has_one_place(units in 1u32..64, interleave in 1u32..9, columns in 1u32..9) {
-            prop_assume!(columns <= units);
+        fn every_block_has_one_place(
+            units in 1u32..64, interleave in 1u32..9, columns in 1u32..9, parity in 0u32..3
+        ) {
+            prop_assume!(columns <= units && (parity == 0 || columns > 1));
             let row = Bytes(u64::from(units * interleave) * BLOCK_BYTES);
-            let shape = Shape::new(row, Bytes(u64::from(interleave) * BLOCK_BYTES), columns).unwrap();
+            let shape = Shape::new(row, Bytes(u64::from(interleave) * BLOCK_BYTES), columns, parity).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             for block in 0..shape.row_blocks() {
                 let spot = shape.locate(block);
                 prop_assert!(spot.block < shape.column_blocks(spot.column));
+                prop_assert!(spot.column < shape.data_columns());
                 prop_assert_eq!(shape.row_block(spot.column, spot.block), block);
+                let stripes = shape.stripes_of(Range { first: spot.block, count: 1 });
+                prop_assert!(stripes.first <= block && block < stripes.first + stripes.count);
+                for other in 0..shape.row_blocks() {
+                    let shares_parity = shape.locate(other).block / interleave == spot.block / interleave;
+                    let is_within = stripes.first <= other && other < stripes.first + stripes.count;
+                    prop_assert_eq!(is_within, shares_parity);
+                }
                 prop_assert!(seen.insert((spot.column, spot.block)));
                 let last = shape.locate(block + spot.contiguous - 1);
                 prop_assert_eq!((last.column, last.block), (spot.column, spot.block + spot.contiguous - 1));
             }
-            let total: u32 = (0..shape.columns()).map(|column| shape.column_blocks(column)).sum();
+            let total: u32 = (0..shape.data_columns()).map(|column| shape.column_blocks(column)).sum();
             prop_assert_eq!(total, shape.row_blocks());
+            let longest = (0..shape.data_columns()).map(|column| shape.column_blocks(column)).max();
+            for column in shape.data_columns()..shape.columns() {
+                prop_assert_eq!(Some(shape.column_blocks(column)), longest);
+            }
+        }
+
+        // Each table stands on as many slabs as may be lost and one more, and in a slab no two things overlap.
+        #[test]
+        fn nothing_in_a_slab_overlaps(
+            units in 2u32..3000, interleave in 1u32..9, columns in 2u32..9, parity in 0u32..3
+        ) {
+            prop_assume!(columns <= units);
+            let row = Bytes(u64::from(units * interleave) * BLOCK_BYTES);
+            let interleave = Bytes(u64::from(interleave) * BLOCK_BYTES);
+            let shape = Shape::new(row, interleave, columns, parity).unwrap();
+            let mut slots: Vec<std::collections::BTreeSet<u64>> = vec![Default::default(); shape.columns()];
+            for column in 0..shape.columns() {
+                let holders: std::collections::BTreeSet<usize> =
+                    shape.table_holders(column).map(|(holder, _)| holder).collect();
+                prop_assert_eq!(holders.len(), shape.parity_columns() + 1);
+                for (holder, table) in shape.table_holders(column) {
+                    let map = shape.slab_map(holder);
+                    for index in 0..shape.slab_map(column).pages() {
+                        for generation in 0..2 {
+                            let at = map.page_at(table, index, generation);
+                            prop_assert!(map.tables_at().contains(&at) && at < map.header_at());
+                            prop_assert!(slots[holder].insert(at));
+                        }
+                    }
+                }
+            }
+            for column in 0..shape.columns() {
+                let map = shape.slab_map(column);
+                let data = Bytes(u64::from(shape.column_blocks(column)) * BLOCK_BYTES);
+                prop_assert_eq!(map.tables_at().start, data.0);
+                prop_assert_eq!(map.grains(), slab_grains(interleave, parity)(data));
+                prop_assert!(map.grains() * GRAIN_BYTES >= map.tables_at().end);
+            }
         }
     }
 
@@ -166,7 +273,7 @@ mod tests {
                 {
                     let mut spec = SpaceSpec::usual("x".parse().unwrap(), Bytes(1 << exponent), resiliency);
                     spec.provisioning = provisioning;
-                    let placer = Placer::new(spec.check().unwrap(), slab_grains);
+                    let placer = Placer::new(spec.check().unwrap(), slab_grains(spec.interleave, 0));
                     for disks in u16::from(resiliency.copies())..=32 {
                         let offers: Vec<Offer> =
                             (0..disks).map(|slot| Offer::alone(DiskSlot(slot), 1 << 20)).collect();

@@ -15,19 +15,24 @@
 //! - A ticket is never held while waiting for room in the log: making room waits for tickets.
 
 mod absence;
+mod cache;
 mod carry;
+mod destage;
 mod discard;
 mod error;
 mod finish;
 mod format;
 mod layout;
+mod line;
 mod locks;
+mod mapping;
 mod mention;
 mod pages;
 mod reach;
 mod read;
 mod record;
 mod recovery;
+mod replay;
 mod resync;
 mod room;
 mod row;
@@ -49,7 +54,8 @@ pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::Space;
 pub use spaces::{Progress, Spaces, new_member, parse_resiliency};
 pub use spec::{
-    INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, Provisioning,
-    ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec, THIN_ROW_BYTES, THIN_ROWS_MAX,
+    INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
+    PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
+    THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
 pub use verify::{SpaceRange, Verification};

@@ -42,15 +42,13 @@ impl Mentions {
         let mut list = Vec::new();
         for (record, block) in blocks.iter().enumerate() {
             let recorded = block.as_recorded();
-            let mut at = 0;
             for read in stretches(recorded.body) {
                 let read = read.ok_or(recorded.lsn)?;
                 list.push(Mention {
                     row: (read.stretch.space, read.stretch.row_index, read.stretch.row),
                     record: u32::try_from(record).map_err(|_| recorded.lsn)?,
-                    at: u32::try_from(at).map_err(|_| recorded.lsn)?,
+                    at: u32::try_from(read.at).map_err(|_| recorded.lsn)?,
                 });
-                at += read.bytes;
             }
         }
         list.sort_unstable();

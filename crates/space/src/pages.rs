@@ -18,7 +18,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::read::is_silence;
 use crate::record::BlockState;
-use crate::row::{Row, Slab};
+use crate::row::{Row, Slab, TablePlace};
 use crate::shared::{Incident, IncidentKind, Shared};
 use crate::table::{Page, PageName};
 
@@ -52,6 +52,7 @@ impl TablesWritten {
 struct FoundPage {
     disk: Rc<Disk>,
     slab: Slab,
+    place: TablePlace,
     /// The newer of its valid slots.
     newest: Option<(Page, u64)>,
     /// Whether both slots are valid. One that is not was either being written when power failed, or has rotted; and if it
@@ -249,7 +250,7 @@ impl Shared {
     ) -> Result<Rc<Page>, SpaceError> {
         // A copy that was not looked at and holds everything may be the one that is sound.
         let was_read = |slot| found.iter().any(|copy| copy.slab.disk == slot);
-        let is_away = row.has_trusted_beside(column, was_read);
+        let is_away = row.has_table_on(column, |slab| slab.stale.is_none() && !was_read(slab.disk));
         if row.gone.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
             return Err(self.unreadable(
                 row,
@@ -281,20 +282,22 @@ impl Shared {
         self.count(|counters| counters.page_reads += 1);
         let name = self.page_name(row, column, index);
         let mut reads = Vec::new();
-        for slab in row.with_slabs(column, <[Slab]>::to_vec) {
+        let mut holders = Vec::new();
+        row.for_each_table(column, |slab, place| holders.push((slab.clone(), place)));
+        for (slab, place) in holders {
             let Some(disk) = slab.present(&self.pool) else { continue };
             let mut slots = Vec::with_capacity(2);
             for generation in 0..2 {
-                let at = row.map(column).page_at(index, generation);
+                let at = row.page_at(place, index, generation);
                 for piece in slab.pieces(at, PAGE_BYTES) {
                     let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                     slots.push(disk.read(piece.at, buffer));
                 }
             }
-            reads.push((disk, slab, slots));
+            reads.push((disk, slab, place, slots));
         }
         let mut found = Vec::with_capacity(reads.len());
-        for (disk, slab, slots) in reads {
+        for (disk, slab, place, slots) in reads {
             let mut valid = Vec::with_capacity(2);
             let mut answers = true;
             for slot in slots {
@@ -308,7 +311,7 @@ impl Shared {
             }
             let whole = valid.len() == 2;
             let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
-            found.push(FoundPage { disk, slab, newest, whole });
+            found.push(FoundPage { disk, slab, place, newest, whole });
         }
         found
     }
@@ -333,7 +336,7 @@ impl Shared {
             for back in [1, 0] {
                 let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                 let generation = page.copy_sealed(self.page_name(row, column, index), back, &mut buffer);
-                let at = row.map(column).page_at(index, generation);
+                let at = row.page_at(copy.place, index, generation);
                 let frozen = buffer.freeze();
                 for piece in copy.slab.pieces(at, PAGE_BYTES) {
                     if copy.disk.write(piece.at, frozen.clone(), Durability::Cached).await.is_ok() {
@@ -344,23 +347,21 @@ impl Shared {
         }
     }
 
-    /// Starts writing a buffer to one place of every slab of a column whose disk is here.
+    /// Starts writing a page to its slot on every slab that has the table and whose disk is here.
     fn start_writes(
         &self,
         row: &Row,
-        column: usize,
-        at: u64,
+        (column, index): (usize, usize),
+        generation: u64,
         buffer: Buffer,
     ) -> Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>> + use<>)> {
         let frozen = buffer.freeze();
         let mut writes = Vec::new();
-        row.with_slabs(column, |slabs| {
-            for slab in slabs {
-                let Some(disk) = slab.present(&self.pool) else { continue };
-                for piece in slab.pieces(at, frozen.len()) {
-                    let part = frozen.slice(piece.offset..piece.offset + piece.length);
-                    writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
-                }
+        row.for_each_table(column, |slab, place| {
+            let Some(disk) = slab.present(&self.pool) else { return };
+            for piece in slab.pieces(row.page_at(place, index, generation), frozen.len()) {
+                let part = frozen.slice(piece.offset..piece.offset + piece.length);
+                writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
             }
         });
         writes
@@ -406,7 +407,7 @@ impl Shared {
         }
         let mut writes = Vec::new();
         for (column, index, page) in row.pages() {
-            let kept_back = !self.is_in_reach(row, column) || self.is_withheld(row, column, index);
+            let kept_back = !self.is_table_in_reach(row, column) || self.is_withheld(row, column, index);
             if kept_back {
                 page.keep_back();
                 written.kept_back.push((Rc::clone(row), column));
@@ -430,8 +431,8 @@ impl Shared {
                 }
                 self.count(|counters| counters.page_writes += 1);
                 let in_place = times == 1 && is_planted(Bug::PageInPlace);
-                let at = row.map(column).page_at(index, if in_place { 0 } else { generation });
-                writes.extend(self.start_writes(row, column, at, buffer));
+                let slot = if in_place { 0 } else { generation };
+                writes.extend(self.start_writes(row, (column, index), slot, buffer));
             }
             if page.is_dirty() {
                 self.note_dirty(row);
@@ -442,18 +443,19 @@ impl Shared {
         Ok(written)
     }
 
-    /// Whether some slab of a column that holds everything is here.
+    /// Whether the blocks of a column can be had from slabs that hold everything and are here.
     pub(crate) fn is_in_reach(&self, row: &Row, column: usize) -> bool {
-        row.with_slabs(column, |slabs| {
-            slabs.iter().any(|slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
-        })
+        row.has_blocks_on(column, |slab| slab.present(&self.pool).is_some())
     }
 
-    /// Whether some slab of a column that holds everything is on one of these disks.
-    fn is_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
-        row.with_slabs(column, |slabs| {
-            slabs.iter().any(|slab| slab.stale.is_none() && disks.contains(&slab.disk))
-        })
+    /// Whether some slab that has the table of a column, and holds everything, is here.
+    fn is_table_in_reach(&self, row: &Row, column: usize) -> bool {
+        row.has_table_on(column, |slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
+    }
+
+    /// Whether some slab that has the table of a column, and holds everything, is on one of these disks.
+    fn is_table_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
+        row.has_table_on(column, |slab| slab.stale.is_none() && disks.contains(&slab.disk))
     }
 
     /// Writes the block at the end of every slab that says what it is.
@@ -477,7 +479,8 @@ impl Shared {
             raw.interleave = u32::try_from(row.shape.interleave().0).unwrap_or(0).into();
             raw.version = VERSION.into();
             raw.column = u8::try_from(column).unwrap_or(0);
-            raw.columns = u8::try_from(row.shape.columns()).unwrap_or(0);
+            raw.columns = u8::try_from(row.shape.data_columns()).unwrap_or(0);
+            raw.parity = u8::try_from(row.shape.parity_columns()).unwrap_or(0);
             for (to, run) in raw.runs.iter_mut().zip(&slab.runs) {
                 *to = RawRun { first: run.first.into(), count: u32::try_from(run.count).unwrap_or(0).into() };
             }
@@ -510,6 +513,12 @@ impl Shared {
 
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     async fn write_back_all(&self, below: Lsn) -> Result<(), SpaceError> {
+        // Between its record and its end, nothing of what is put in place is said again.
+        let caches = self.caches();
+        let mut turns = Vec::with_capacity(caches.len());
+        for cache in &caches {
+            turns.push(cache.turn.take().await);
+        }
         self.write_backs.set(self.write_backs.get() + 1);
         let undecided = self.undecided().await;
         let limit = self.tickets.next();
@@ -537,7 +546,7 @@ impl Shared {
             homeless.add(row, *column);
         }
         for (row, column, page) in &written.given {
-            if Self::is_held_by(row, *column, &stayed) {
+            if Self::is_table_held_by(row, *column, &stayed) {
                 page.note_durable();
             } else {
                 page.note_unwritten();
@@ -555,6 +564,13 @@ impl Shared {
         homeless.take_all_of(|row| !row.is_formatted());
         // The next one has to look at them again, also where all of their pages are clean, and where this one ends half-way.
         homeless.rows().for_each(|row| self.note_dirty(row));
+        let mut has_said = false;
+        for cache in &caches {
+            has_said |= cache.say_again(below).await?;
+        }
+        if has_said {
+            self.force_flush().await?;
+        }
         self.carry(&homeless, &undecided, below).await
     }
 

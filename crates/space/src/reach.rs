@@ -133,6 +133,14 @@ impl Space {
     /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
     /// more when the disks are back; and what the pool says.
     pub async fn flush(&self) -> Result<(), SpaceError> {
+        let cache = self.cache.borrow().as_ref().map(|cache| Rc::clone(cache.space()));
+        if let Some(hidden) = cache {
+            // What was acknowledged is there.
+            Box::pin(hidden.flush()).await.map_err(|error| match error {
+                SpaceError::Unflushed { .. } => SpaceError::Unflushed { name: self.name() },
+                other => other,
+            })?;
+        }
         // A row that is decided while this flush is under way may come too late for it.
         let were_away = !self.shared.rows_unflushed_away(self).is_empty();
         self.shared.flush().await?;

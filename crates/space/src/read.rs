@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::record::BlockState;
+use crate::mapping::Content;
+use crate::record::{BlockState, Place};
+use crate::resync::hull;
 use crate::row::Row;
 use crate::shared::{Incident, IncidentKind, place_in_page};
 use crate::space::Space;
@@ -63,8 +65,12 @@ type Places = SmallVec<[(u64, usize); 2]>;
 
 /// Blocks of one column and one state that follow each other on a disk.
 struct Run {
+    /// Where they are: the row itself, or one of the write cache.
+    row: Rc<Row>,
     column: usize,
     range: Range,
+    /// The first of them in the row that is read.
+    first: u32,
     states: SmallVec<[BlockState; 64]>,
 }
 
@@ -145,15 +151,12 @@ impl Space {
     async fn runs_of(&self, row: &Rc<Row>, blocks: Range) -> Result<SmallVec<[Run; 4]>, SpaceError> {
         let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
         for block in blocks.first..blocks.first + blocks.count {
-            let spot = row.shape.locate(block);
-            let (index, entry) = place_in_page(spot.block);
-            let page = self.shared.page(row, spot.column, index).await?;
-            let state = page.state(entry);
+            let (at, (column, place), state) = self.find_block(row, block).await?;
             let never = state == BlockState::Never;
             let extends = |run: &&mut Run| {
-                let follows = run.column == spot.column && run.range.first + run.range.count == spot.block;
+                let follows = run.column == column && run.range.first + run.range.count == place;
                 let alike = run.states.last().is_some_and(|last| (*last == BlockState::Never) == never);
-                follows && alike
+                follows && alike && run.row.id == at.id
             };
             match runs.last_mut().filter(extends) {
                 Some(run) => {
@@ -161,12 +164,56 @@ impl Space {
                     run.states.push(state);
                 }
                 None => {
-                    let range = Range { first: spot.block, count: 1 };
-                    runs.push(Run { column: spot.column, range, states: SmallVec::from_elem(state, 1) });
+                    let range = Range { first: place, count: 1 };
+                    let states = SmallVec::from_elem(state, 1);
+                    runs.push(Run { row: at, column, range, first: block, states });
                 }
             }
         }
         Ok(runs)
+    }
+
+    /// Where a block of a row is, and what it holds: the row, its column, and the block of that.
+    async fn find_block(
+        &self,
+        row: &Rc<Row>,
+        block: u32,
+    ) -> Result<(Rc<Row>, (usize, u32), BlockState), SpaceError> {
+        match self.cached(row, block).await? {
+            Some(Content::Discarded) => Ok((Rc::clone(row), (usize::MAX, block), BlockState::Never)),
+            Some(Content::Cached { place, checksum }) => {
+                let at = self.cache_row(place).await?;
+                Ok((at, (0, place.block), BlockState::Valid(checksum)))
+            }
+            None => {
+                let spot = row.shape.locate(block);
+                let (index, entry) = place_in_page(spot.block);
+                let state = self.shared.page(row, spot.column, index).await?.state(entry);
+                Ok((Rc::clone(row), (spot.column, spot.block), state))
+            }
+        }
+    }
+
+    /// What a block holds, if that is in the write cache.
+    pub(crate) async fn cached(&self, row: &Rc<Row>, block: u32) -> Result<Option<Content>, SpaceError> {
+        if row.mappings.is_empty() {
+            return Ok(None);
+        }
+        let cache = self.cache.borrow().clone();
+        match cache {
+            Some(cache) => cache.content(row, block).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The row of the write cache that a place is in.
+    async fn cache_row(&self, place: Place) -> Result<Rc<Row>, SpaceError> {
+        let cache = self.cache.borrow().clone();
+        let row = match cache {
+            Some(cache) => cache.space().row(u64::from(place.index)).await?,
+            None => None,
+        };
+        row.ok_or_else(|| SpaceError::Gone { name: self.name() })
     }
 
     async fn read_run(
@@ -181,7 +228,10 @@ impl Space {
             push(into, Segment::Zeros(length));
             return Ok(());
         }
-        let Some((disk, pieces)) = self.choose_copy(row, run.column, run.range) else {
+        let Some((disk, pieces)) = self.choose_copy(&run.row, run.column, run.range) else {
+            if row.has_parity() {
+                return self.read_run_again(row, &run, memory, into).await;
+            }
             return Err(self.shared.unreadable(
                 row,
                 run.column,
@@ -189,7 +239,7 @@ impl Space {
                 UnreadableReason::Absent,
             ));
         };
-        let mut block = run.range.first;
+        let mut block = run.first;
         let mut states = run.states.iter();
         for (at, length) in pieces {
             let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
@@ -202,12 +252,32 @@ impl Space {
                 let good =
                     result.is_ok() && (matches_state(bytes, state) || is_planted(Bug::ChecksumNotChecked));
                 if !good {
-                    self.read_block_again(row, run.column, block, bytes).await?;
+                    self.read_block_again(row, block, bytes).await?;
                 }
                 block += 1;
             }
             push(into, Segment::Data(buffer.freeze()));
         }
+        Ok(())
+    }
+
+    /// Reads blocks none of whose own slabs is here, one by one.
+    async fn read_run_again(
+        &self,
+        row: &Rc<Row>,
+        run: &Run,
+        memory: &mut Option<Buffer>,
+        into: &mut Segments,
+    ) -> Result<(), SpaceError> {
+        let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
+        let length = run.range.count as usize * BLOCK;
+        if buffer.len() > length {
+            *memory = Some(buffer.split_off(length));
+        }
+        for (block, bytes) in (run.first..).zip(buffer.chunks_exact_mut(BLOCK)) {
+            self.read_block_again(row, block, bytes).await?;
+        }
+        push(into, Segment::Data(buffer.freeze()));
         Ok(())
     }
 
@@ -234,18 +304,20 @@ impl Space {
     async fn read_block_again(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        block: u32,
+        row_block: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        let row_block = row.shape.row_block(column, block);
+        let range = match row.has_parity() {
+            true => hull(row, 0, Range { first: row.shape.locate(row_block).block, count: 1 }),
+            false => Range { first: row_block, count: 1 },
+        };
         loop {
             let Some(row) = self.row(row.index).await? else {
                 self.check_range(0, 0)?;
                 into.fill(0);
                 return Ok(());
             };
-            let _guard = row.locks.lock(Range { first: row_block, count: 1 }).await;
+            let _guard = row.locks.lock(range).await;
             if !row.gone.get() {
                 return self.read_block_locked(&row, row_block, into).await;
             }
@@ -259,20 +331,62 @@ impl Space {
         row_block: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        let spot = row.shape.locate(row_block);
-        let (index, entry) = place_in_page(spot.block);
-        let state = self.shared.page(row, spot.column, index).await?.state(entry);
-        match state {
-            BlockState::Never => {
+        if !row.has_parity() {
+            return self.read_copied_block(row, row_block, into).await;
+        }
+        match self.cached(row, row_block).await? {
+            Some(Content::Discarded) => {
                 into.fill(0);
                 return Ok(());
             }
-            BlockState::Damaged => {
-                let why = UnreadableReason::Damaged;
-                self.note(row, row_block, IncidentKind::Lost);
-                return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
+            Some(Content::Cached { place, .. }) => {
+                let cache = self.cache.borrow().clone();
+                let Some(cache) = cache else { return Err(SpaceError::Gone { name: self.name() }) };
+                return cache.read(place, into).await;
             }
+            None => {}
+        }
+        let spot = row.shape.locate(row_block);
+        match self.state_to_read(row, row_block).await? {
             BlockState::Valid(_) => {}
+            _ => {
+                into.fill(0);
+                return Ok(());
+            }
+        }
+        let read = self.read_in_place(row, spot.column, spot.block, into).await;
+        if let Err(SpaceError::Unreadable { why: UnreadableReason::NoGoodCopy, .. }) = &read {
+            self.shared.count(|counters| counters.lost_blocks += 1);
+            self.note(row, row_block, IncidentKind::Lost);
+        }
+        read
+    }
+
+    /// What the table says of a block that is about to be read: damage is an error.
+    async fn state_to_read(&self, row: &Rc<Row>, row_block: u32) -> Result<BlockState, SpaceError> {
+        let spot = row.shape.locate(row_block);
+        let (index, entry) = place_in_page(spot.block);
+        let state = self.shared.page(row, spot.column, index).await?.state(entry);
+        if state == BlockState::Damaged {
+            let why = UnreadableReason::Damaged;
+            self.note(row, row_block, IncidentKind::Lost);
+            return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
+        }
+        Ok(state)
+    }
+
+    /// Reads one block of a row of copies from whichever verifies, and heals the others. The caller holds its lock.
+    pub(crate) async fn read_copied_block(
+        &self,
+        row: &Rc<Row>,
+        row_block: u32,
+        into: &mut [u8],
+    ) -> Result<(), SpaceError> {
+        let spot = row.shape.locate(row_block);
+        let state = self.state_to_read(row, row_block).await?;
+        if state == BlockState::Never {
+            into.fill(0);
+            return Ok(());
         }
         let copies = self.read_copies(row, spot.column, spot.block).await;
         // A copy that misses other writes is as good for a block that it has.

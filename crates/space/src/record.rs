@@ -1,9 +1,12 @@
 //! Records of blocks: what the log says was written where.
 
-use dolmen_units::{Epoch, RowId, SpaceId};
+use dolmen_units::{Epoch, Lsn, RowId, SpaceId};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::format::{RawStretch, STATE_DAMAGED, STATE_NEVER, STATE_VALID};
+use crate::format::{
+    RECORD_CACHED, RECORD_DISCARDED, RECORD_REDO, RawMapping, RawPlace, RawRedo, RawStretch, STATE_DAMAGED,
+    STATE_NEVER, STATE_VALID,
+};
 
 /// Bits of an epoch that an entry keeps.
 const STAMP_BITS: u32 = 24;
@@ -88,6 +91,24 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    fn of(raw: &RawStretch) -> Self {
+        Self {
+            space: SpaceId(raw.space.get()),
+            row_index: raw.row_index.get(),
+            row: RowId(raw.row.get()),
+            column: raw.column,
+            first: raw.first.get(),
+            count: raw.count.get(),
+            stamp: Stamp(raw.stamp),
+            state: raw.state,
+            intent: raw.intent & 1 != 0,
+            undecided: raw.intent & 2 != 0,
+            anew: raw.intent & 4 != 0,
+            covered: raw.intent & 8 != 0,
+            generation: raw.generation.get(),
+        }
+    }
+
     /// The head of the stretch; a valid one is followed by `count` checksums of four bytes.
     pub(crate) fn head(&self) -> [u8; 40] {
         let raw = RawStretch {
@@ -116,70 +137,264 @@ impl Stretch {
 pub(crate) struct ReadStretch<'a> {
     pub(crate) stretch: Stretch,
     checksums: &'a [u8],
-    /// Bytes from its head to the end of its checksums.
-    pub(crate) bytes: usize,
+    /// The first byte of its head in the record.
+    pub(crate) at: usize,
 }
 
 impl ReadStretch<'_> {
     /// The state of block `index` of the stretch.
     pub(crate) fn state(&self, index: u32) -> BlockState {
-        let at = index as usize * 4;
-        let checksum = self
-            .checksums
-            .get(at..at + 4)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u32::from_le_bytes);
-        BlockState::from_parts(self.stretch.state, checksum)
+        BlockState::from_parts(self.stretch.state, checksum_at(self.checksums, index))
     }
+}
+
+/// A block of the write cache, as records name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub(crate) row: RowId,
+    /// Index of the row in the space of the cache.
+    pub(crate) index: u32,
+    pub(crate) block: u32,
+}
+
+impl Place {
+    fn of(raw: RawPlace) -> Self {
+        Self { row: RowId(raw.row.get()), index: raw.index.get(), block: raw.block.get() }
+    }
+
+    fn raw(self) -> RawPlace {
+        RawPlace { row: self.row.0.into(), index: self.index.into(), block: self.block.into() }
+    }
+
+    /// The block so many places behind it.
+    pub(crate) fn plus(self, blocks: u32) -> Self {
+        Self { block: self.block.saturating_add(blocks), ..self }
+    }
+}
+
+/// Where blocks of a row that follow each other lie in the write cache, as a record says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) space: SpaceId,
+    pub(crate) row_index: u64,
+    pub(crate) row: RowId,
+    /// First block of the row, and how many.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    /// Where the first is; `None` where they were discarded.
+    pub(crate) place: Option<Place>,
+    /// The record that said so first, if it is another one.
+    pub(crate) since: Option<Lsn>,
+    /// Whether it counts as not covered by a flush, whatever its place in the log.
+    pub(crate) undecided: bool,
+    /// Whether a flush had covered it before it was said.
+    pub(crate) covered: bool,
+}
+
+impl Mapping {
+    /// The head of the record; checksums of four bytes for each block follow where there is a place.
+    pub(crate) fn head(&self) -> [u8; 64] {
+        let raw = RawStretch {
+            space: self.space.0.into(),
+            row_index: self.row_index.into(),
+            row: self.row.0.into(),
+            first: self.first.into(),
+            count: self.count.into(),
+            stamp: [0; 3],
+            state: if self.place.is_some() { RECORD_CACHED } else { RECORD_DISCARDED },
+            column: 0,
+            intent: u8::from(self.undecided) << 1 | u8::from(self.covered) << 3,
+            generation: 0.into(),
+        };
+        let mapping = RawMapping {
+            place: self.place.unwrap_or_default().raw(),
+            since: self.since.unwrap_or_default().0.into(),
+        };
+        let mut bytes = [0; 64];
+        let all = raw.as_bytes().iter().chain(mapping.as_bytes());
+        bytes.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
+        bytes
+    }
+}
+
+/// A mapping that was read from the log, with its checksums.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadMapping<'a> {
+    pub(crate) mapping: Mapping,
+    checksums: &'a [u8],
+}
+
+impl ReadMapping<'_> {
+    /// The checksum of block `index` of the mapping.
+    pub(crate) fn checksum(&self, index: u32) -> u32 {
+        checksum_at(self.checksums, index)
+    }
+}
+
+/// A line that is about to be written in place, as a record says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RedoHead {
+    pub(crate) space: SpaceId,
+    pub(crate) row_index: u64,
+    pub(crate) row: RowId,
+    /// Block of each column.
+    pub(crate) line: u32,
+    /// Whether a flush had covered it before it was said.
+    pub(crate) covered: bool,
+}
+
+/// A block of a line that is about to be written in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RedoBlock {
+    pub(crate) column: usize,
+    pub(crate) state: BlockState,
+    /// Where its content is, if it will be valid.
+    pub(crate) place: Place,
+}
+
+/// Adds the record of a line to a body.
+pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]) {
+    let raw = RawStretch {
+        space: head.space.0.into(),
+        row_index: head.row_index.into(),
+        row: head.row.0.into(),
+        first: head.line.into(),
+        count: u32::try_from(blocks.len()).unwrap_or(0).into(),
+        stamp: [0; 3],
+        state: RECORD_REDO,
+        column: 0,
+        intent: u8::from(head.covered) << 3,
+        generation: 0.into(),
+    };
+    body.extend_from_slice(raw.as_bytes());
+    for block in blocks {
+        let (state, checksum) = block.state.parts();
+        let raw = RawRedo {
+            column: u8::try_from(block.column).unwrap_or(0),
+            state,
+            reserved: [0; 2],
+            checksum: checksum.into(),
+            place: block.place.raw(),
+        };
+        body.extend_from_slice(raw.as_bytes());
+    }
+}
+
+/// A redo that was read from the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadRedo<'a> {
+    pub(crate) head: RedoHead,
+    blocks: &'a [RawRedo],
+}
+
+impl ReadRedo<'_> {
+    /// The blocks that are written.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = RedoBlock> + '_ {
+        self.blocks.iter().map(|raw| RedoBlock {
+            column: usize::from(raw.column),
+            state: BlockState::from_parts(raw.state, raw.checksum.get()),
+            place: Place::of(raw.place),
+        })
+    }
+}
+
+fn checksum_at(checksums: &[u8], index: u32) -> u32 {
+    let at = index as usize * 4;
+    let bytes = checksums.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_le_bytes)
+}
+
+/// What a record consists of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Entry<'a> {
+    Stretch(ReadStretch<'a>),
+    Mapping(ReadMapping<'a>),
+    Redo(ReadRedo<'a>),
 }
 
 /// The stretch that begins at byte `at` of a record.
 pub(crate) fn stretch_at(body: &[u8], at: usize) -> Option<ReadStretch<'_>> {
-    next_stretch(&mut body.get(at..)?)
+    match next_entry(&mut body.get(at..)?, at)? {
+        Entry::Stretch(read) => Some(read),
+        Entry::Mapping(_) | Entry::Redo(_) => None,
+    }
 }
 
 /// The stretches of a record; `None` in place of the rest when it makes no sense.
 pub(crate) fn stretches(body: &[u8]) -> impl Iterator<Item = Option<ReadStretch<'_>>> {
+    entries(body).filter_map(|entry| match entry {
+        Some(Entry::Stretch(read)) => Some(Some(read)),
+        Some(Entry::Mapping(_) | Entry::Redo(_)) => None,
+        None => Some(None),
+    })
+}
+
+/// All that a record consists of; `None` in place of the rest when it makes no sense.
+pub(crate) fn entries(body: &[u8]) -> impl Iterator<Item = Option<Entry<'_>>> {
     let mut rest = body;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let read = next_stretch(&mut rest);
-        if read.is_none() {
+        let at = body.len() - rest.len();
+        let entry = next_entry(&mut rest, at);
+        if entry.is_none() {
             rest = &[];
         }
-        Some(read)
+        Some(entry)
     })
 }
 
-fn next_stretch<'a>(rest: &mut &'a [u8]) -> Option<ReadStretch<'a>> {
+fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
     let (raw, after) = RawStretch::read_from_prefix(rest).ok()?;
-    let stretch = Stretch {
-        space: SpaceId(raw.space.get()),
-        row_index: raw.row_index.get(),
-        row: RowId(raw.row.get()),
-        column: raw.column,
-        first: raw.first.get(),
-        count: raw.count.get(),
-        stamp: Stamp(raw.stamp),
-        state: raw.state,
-        intent: raw.intent & 1 != 0,
-        undecided: raw.intent & 2 != 0,
-        anew: raw.intent & 4 != 0,
-        covered: raw.intent & 8 != 0,
-        generation: raw.generation.get(),
-    };
-    let known = matches!(raw.state, STATE_NEVER | STATE_VALID | STATE_DAMAGED) && raw.intent <= 15;
-    if !known || stretch.count == 0 || stretch.first.checked_add(stretch.count).is_none() {
+    let (first, count) = (raw.first.get(), raw.count.get());
+    if raw.intent > 15 || count == 0 || first.checked_add(count).is_none() {
         return None;
     }
-    let length =
-        if raw.state == STATE_VALID { usize::try_from(stretch.count).ok()?.checked_mul(4)? } else { 0 };
-    let (checksums, after) = after.split_at_checked(length)?;
-    let bytes = size_of::<RawStretch>() + length;
+    let (entry, after) = match raw.state {
+        STATE_NEVER | STATE_VALID | STATE_DAMAGED => {
+            let (checksums, after) = after.split_at_checked(checksum_bytes(&raw, STATE_VALID)?)?;
+            (Entry::Stretch(ReadStretch { stretch: Stretch::of(&raw), checksums, at }), after)
+        }
+        RECORD_CACHED | RECORD_DISCARDED => {
+            let (tail, after) = RawMapping::read_from_prefix(after).ok()?;
+            let (checksums, after) = after.split_at_checked(checksum_bytes(&raw, RECORD_CACHED)?)?;
+            let place = Place::of(tail.place);
+            place.block.checked_add(count)?;
+            let mapping = Mapping {
+                space: SpaceId(raw.space.get()),
+                row_index: raw.row_index.get(),
+                row: RowId(raw.row.get()),
+                first,
+                count,
+                place: (raw.state == RECORD_CACHED).then_some(place),
+                since: Some(Lsn(tail.since.get())).filter(|lsn| lsn.0 > 0),
+                undecided: raw.intent & 2 != 0,
+                covered: raw.intent & 8 != 0,
+            };
+            (Entry::Mapping(ReadMapping { mapping, checksums }), after)
+        }
+        RECORD_REDO => {
+            let head = RedoHead {
+                space: SpaceId(raw.space.get()),
+                row_index: raw.row_index.get(),
+                row: RowId(raw.row.get()),
+                line: first,
+                covered: raw.intent & 8 != 0,
+            };
+            let count = usize::try_from(count).ok()?;
+            let (blocks, after) = <[RawRedo]>::ref_from_prefix_with_elems(after, count).ok()?;
+            (Entry::Redo(ReadRedo { head, blocks }), after)
+        }
+        _ => return None,
+    };
     *rest = after;
-    Some(ReadStretch { stretch, checksums, bytes })
+    Some(entry)
+}
+
+/// Bytes of checksums that follow a head if it has this state.
+fn checksum_bytes(raw: &RawStretch, state: u8) -> Option<usize> {
+    if raw.state == state { usize::try_from(raw.count.get()).ok()?.checked_mul(4) } else { Some(0) }
 }
 
 #[cfg(test)]
@@ -201,8 +416,12 @@ mod tests {
 
         #[test]
         fn nonsense_in_a_record_does_no_harm(body in proptest::collection::vec(any::<u8>(), 0..300)) {
-            for read in stretches(&body).flatten() {
-                let _ = read.state(read.stretch.count - 1);
+            for entry in entries(&body).flatten() {
+                match entry {
+                    Entry::Stretch(read) => drop(read.state(read.stretch.count - 1)),
+                    Entry::Mapping(read) => drop(read.checksum(read.mapping.count - 1)),
+                    Entry::Redo(read) => drop(read.blocks().last()),
+                }
             }
         }
     }
@@ -231,7 +450,42 @@ mod tests {
         let read: Vec<_> = stretches(&body).map(Option::unwrap).collect();
         assert_eq!((read[0].stretch, read[1].stretch), (stretch, gone));
         assert_eq!((read[0].state(1), read[1].state(3)), (BlockState::Valid(2), BlockState::Never));
-        assert_eq!((read[0].bytes, read[1].bytes), (48, 40));
-        assert_eq!(stretch_at(&body, read[0].bytes).unwrap().stretch, gone);
+        assert_eq!((read[0].at, read[1].at), (0, 48));
+        assert_eq!(stretch_at(&body, 48).unwrap().stretch, gone);
+    }
+
+    #[test]
+    fn mappings_and_redos_read_back_beside_stretches() {
+        let place = Place { row: RowId(9), index: 4, block: 100 };
+        let cached = Mapping {
+            space: SpaceId(1),
+            row_index: 2,
+            row: RowId(3),
+            first: 7,
+            count: 2,
+            place: Some(place),
+            since: None,
+            undecided: false,
+            covered: true,
+        };
+        let mut body = cached.head().to_vec();
+        body.extend([1, 0, 0, 0, 2, 0, 0, 0]);
+        let discarded =
+            Mapping { place: None, since: Some(Lsn(77)), undecided: true, covered: false, ..cached };
+        body.extend(discarded.head());
+        let head = RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), line: 5, covered: true };
+        let blocks = [
+            RedoBlock { column: 0, state: BlockState::Valid(8), place },
+            RedoBlock { column: 3, state: BlockState::Never, place: Place::default() },
+        ];
+        push_redo(&mut body, head, &blocks);
+        let found: Vec<_> = entries(&body).map(Option::unwrap).collect();
+        let [Entry::Mapping(first), Entry::Mapping(second), Entry::Redo(redo)] = found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((first.mapping, first.checksum(1)), (cached, 2));
+        assert_eq!(second.mapping, discarded);
+        assert_eq!((redo.head, redo.blocks().collect::<Vec<_>>()), (head, blocks.to_vec()));
+        assert_eq!(stretches(&body).count(), 0);
     }
 }

@@ -18,6 +18,7 @@ use crate::mention::Mentions;
 use crate::pages::Knowledge;
 use crate::read::{Copy, is_silence, matches_state};
 use crate::record::{BlockState, ReadStretch, Stamp, Stretch, stretches};
+use crate::replay::Cached;
 use crate::row::{Row, Slab};
 use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
 use crate::space::Space;
@@ -121,8 +122,10 @@ pub(crate) async fn recover(
     blocks: Vec<RecoveredBlock>,
 ) -> Result<Recovery, SpaceError> {
     let mut recovery = Recovery::default();
+    let cached = Cached::of(&blocks).map_err(|lsn| shared.malformed(lsn))?;
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
     let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
+    cached.load(spaces).await?;
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {

@@ -8,7 +8,7 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::layout::{BLOCK, SlabMap};
+use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
@@ -69,6 +69,11 @@ impl Space {
         result: &mut Resynced,
     ) -> Result<Option<Refilled>, SpaceError> {
         let Some(row) = self.row(index).await? else { return Ok(None) };
+        if self.has_unfinished(&row) {
+            // What its lines are is known when they are in place.
+            result.waiting += 1;
+            return Ok(None);
+        }
         let mut stale = Vec::new();
         row.for_each_slab(|column, slab| {
             if slab.stale.is_some() {
@@ -78,8 +83,7 @@ impl Space {
         let mut slabs = Vec::new();
         for (column, slab) in stale {
             let pool = &self.shared.pool;
-            let has_source =
-                row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.readable(pool).is_some()));
+            let has_source = self.shared.is_in_reach(&row, column);
             let Some(disk) = slab.present(pool).filter(|_| has_source) else {
                 result.waiting += 1;
                 continue;
@@ -96,6 +100,12 @@ impl Space {
             }
         }
         Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
+    }
+
+    /// Whether lines of a row may be half in place.
+    fn has_unfinished(&self, row: &Row) -> bool {
+        let cache = self.cache.borrow();
+        cache.as_ref().is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.id == row.id))
     }
 
     /// Gives one slab what it misses; whether it has its tables' room.
@@ -128,10 +138,13 @@ impl Space {
         Ok(has_all)
     }
 
-    /// Gives the slab its tables as they are on the other copies. The next generation goes to the other slot, so that both
+    /// Gives the slab the tables that it has a copy of, as they are on the others. The next generation goes to the other slot, so that both
     /// slots are sound when the slab is trusted; else, alone, it would not be believed.
     async fn pair_slots(&self, row: &Rc<Row>, column: usize, slab: &Slab) -> Result<(), SpaceError> {
-        for index in 0..row.map(column).pages() {
+        let places = row.tables_on(column).flat_map(|(column, place)| {
+            (0..row.map(column).pages()).map(move |index| (column, place, index))
+        });
+        for (column, place, index) in places {
             let page = self.shared.page(row, column, index).await?;
             let _turn = self.shared.table_turn.take().await;
             if row.gone.get() {
@@ -144,29 +157,31 @@ impl Space {
             }
             let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
             let generation = page.copy_sealed(self.shared.page_name(row, column, index), 0, &mut buffer);
-            self.write_to_slab(slab, row.map(column).page_at(index, generation), buffer.freeze()).await?;
+            self.write_to_slab(slab, row.page_at(place, index, generation), buffer.freeze()).await?;
         }
         Ok(())
     }
 
     /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one
     /// block of each announces that: recovery then knows that a slot may be half-written.
-    async fn announce_pages(&self, row: &Rc<Row>, column: usize) -> Result<(), SpaceError> {
+    async fn announce_pages(&self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
         self.shared.gate().await?;
         let mut guards = Vec::new();
-        let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
-        let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
-        for first in &firsts {
-            let row_block = row.shape.row_block(column, *first);
-            guards.push(row.locks.lock(Range { first: row_block, count: 1 }).await);
-        }
-        if row.gone.get() {
-            return Ok(());
-        }
-        let held = self.shared.tickets.begin();
-        self.shared.record_blocks_again(row, column, &firsts, held.ticket()).await?;
-        for first in firsts {
-            self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
+        for (column, _) in row.tables_on(holder) {
+            let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
+            let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
+            guards.clear();
+            for first in &firsts {
+                guards.push(row.locks.lock(hull(row, column, Range { first: *first, count: 1 })).await);
+            }
+            if row.gone.get() {
+                return Ok(());
+            }
+            let held = self.shared.tickets.begin();
+            self.shared.record_blocks_again(row, column, &firsts, held.ticket()).await?;
+            for first in firsts {
+                self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
+            }
         }
         Ok(())
     }
@@ -296,7 +311,7 @@ impl Space {
                 change.release(from, &useless.runs);
                 change.delete(keys::stale(from, row.space, row.index));
             }
-            let grains = SlabMap { blocks: row.shape.column_blocks(column) }.grains();
+            let grains = row.map(column).grains();
             let claim = change.take(to, grains)?;
             let slab = Slab { disk: to, runs: claim.runs, stale: Some(Epoch(0)) };
             added.push((column, slab.clone()));
@@ -392,7 +407,9 @@ impl Refill<'_> {
         self.run(run).await?;
         self.result.lost_blocks += self.unreadable.len() as u64;
         self.result.unreadable += self.unreadable.len() as u64;
-        self.unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
+        if self.column < self.row.shape.data_columns() {
+            self.unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
+        }
         self.space.pair_slots(self.row, self.column, self.slab).await?;
         self.space.announce_pages(self.row, self.column).await
     }
@@ -422,7 +439,11 @@ impl Refill<'_> {
         let Self { space, row, column, .. } = *self;
         let row_block = row.shape.row_block(column, block);
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
-        match space.read_block_locked(row, row_block, &mut buffer).await {
+        let read = match row.has_parity() {
+            true => space.read_in_place(row, column, block, &mut buffer).await,
+            false => space.read_block_locked(row, row_block, &mut buffer).await,
+        };
+        match read {
             Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,
             // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
             Err(SpaceError::Unreadable {
@@ -456,8 +477,11 @@ impl Refill<'_> {
     }
 }
 
-/// The smallest range of a row that holds blocks of a column that follow each other.
+/// The smallest range of a row that holds blocks of a column that follow each other; with parity, whatever shares it with them.
 pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
+    if row.shape.parity_columns() > 0 {
+        return row.shape.stripes_of(run);
+    }
     let first = row.shape.row_block(column, run.first);
     let last = row.shape.row_block(column, run.first + run.count.saturating_sub(1));
     Range { first, count: last - first + 1 }

@@ -3,12 +3,14 @@
 //! A write-back that finds no room below would have to give a sound disk up, since what it says has no other place there.
 //! So the claim of a slab writes zeros where tables and header will be: if there is no room, it is the claim that fails.
 
+use std::ops::Range;
+
 use dolmen_block_io::{DeviceError, Durability};
-use dolmen_units::{BLOCK_BYTES, DiskSlot};
+use dolmen_units::DiskSlot;
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
-use crate::layout::{Shape, SlabMap};
+use crate::layout::Shape;
 use crate::row::Slab;
 use crate::space::Space;
 
@@ -32,8 +34,7 @@ impl Space {
             if !disk.geometry().is_some_and(|geometry| geometry.thin) {
                 continue;
             }
-            let map = SlabMap { blocks: shape.column_blocks(*column) };
-            let (first, end) = (map.page_at(0, 0), map.header_at() + BLOCK_BYTES);
+            let Range { start: first, end } = shape.slab_map(*column).tables_at();
             let length = (end - first).min(ZEROS);
             let mut buffer =
                 self.shared.pool.seams().metadata.take(usize::try_from(length).unwrap_or(0)).await;

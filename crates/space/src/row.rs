@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
+use crate::mapping::Mappings;
 use crate::table::Page;
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
@@ -73,6 +74,29 @@ impl Slab {
     }
 }
 
+/// Which slabs have a table of a row, and which of their tables it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TablePlace {
+    /// The column that the slabs serve.
+    holder: usize,
+    table: usize,
+}
+
+/// Whether the blocks of a column can be had from slabs that are good.
+pub(crate) fn can_be_had(
+    shape: &Shape,
+    columns: &[Slabs],
+    column: usize,
+    is_good: impl Fn(&Slab) -> bool,
+) -> bool {
+    let is_held = |slabs: &Slabs| slabs.iter().any(&is_good);
+    if columns.get(column).is_some_and(is_held) {
+        return true;
+    }
+    shape.parity_columns() > 0
+        && columns.iter().filter(|slabs| is_held(slabs)).count() >= shape.data_columns()
+}
+
 /// The slabs of one column.
 pub(crate) type Slabs = SmallVec<[Slab; 2]>;
 
@@ -95,8 +119,10 @@ impl RowRecord {
         let raw = RawRow {
             version: VERSION.into(),
             formatted: u8::from(self.formatted),
-            columns: u8::try_from(self.columns.len()).unwrap_or(0),
-            interleave: u32::try_from(self.shape.interleave().0).unwrap_or(0).into(),
+            columns: u8::try_from(self.shape.data_columns()).unwrap_or(0),
+            interleave_shift: u8::try_from(self.shape.interleave().0.trailing_zeros()).unwrap_or(0),
+            parity: u8::try_from(self.shape.parity_columns()).unwrap_or(0),
+            reserved: [0; 2],
             row: self.id.0.into(),
         };
         let mut bytes = raw.as_bytes().to_vec();
@@ -123,17 +149,18 @@ impl RowRecord {
     /// The row in the value of its key, for a space whose rows have `row_length` bytes.
     pub(crate) fn parse(bytes: &[u8], row_length: Bytes) -> Result<Self, BadRow> {
         let (raw, mut rest) = RawRow::read_from_prefix(bytes).map_err(|_| BadRow)?;
-        if raw.version.get() != VERSION || raw.formatted > 1 {
+        if raw.version.get() != VERSION || raw.formatted > 1 || raw.reserved != [0; 2] {
             return Err(BadRow);
         }
-        let interleave = Bytes(u64::from(raw.interleave.get()));
-        let shape = Shape::new(row_length, interleave, u32::from(raw.columns)).ok_or(BadRow)?;
+        let interleave = Bytes(1u64.checked_shl(raw.interleave_shift.into()).ok_or(BadRow)?);
+        let (data, parity) = (u32::from(raw.columns), u32::from(raw.parity));
+        let shape = Shape::new(row_length, interleave, data, parity).ok_or(BadRow)?;
         let mut columns = vec![Slabs::new(); shape.columns()];
         while !rest.is_empty() {
             let (column, slab, after) = parse_slab(rest)?;
             rest = after;
-            let grains = SlabMap { blocks: shape.column_blocks(column) }.grains();
             let slabs = columns.get_mut(column).ok_or(BadRow)?;
+            let grains = shape.slab_map(column).grains();
             let whole = slab.runs.iter().map(|run| run.count).sum::<u64>() == grains;
             if !whole || slabs.len() >= SLABS_MAX || slabs.iter().any(|other| other.disk == slab.disk) {
                 return Err(BadRow);
@@ -184,14 +211,15 @@ pub(crate) struct Row {
     pub(crate) used: Cell<bool>,
     /// Pages of its tables that were given to its disks since it came into memory: who reads one sees that it changed.
     pub(crate) seals: Cell<u64>,
+    /// What of it is in the write cache.
+    pub(crate) mappings: Mappings,
 }
 
 impl Row {
     /// A row as the metadata has it.
     pub(crate) fn new(space: SpaceId, index: u64, record: RowRecord) -> Rc<Self> {
-        let pages = (0..record.shape.columns()).map(|column| {
-            RefCell::new(vec![None; SlabMap { blocks: record.shape.column_blocks(column) }.pages()])
-        });
+        let pages = (0..record.shape.columns())
+            .map(|column| RefCell::new(vec![None; record.shape.slab_map(column).pages()]));
         Rc::new(Self {
             space,
             index,
@@ -205,6 +233,7 @@ impl Row {
             dirty: Cell::new(false),
             used: Cell::new(true),
             seals: Cell::new(0),
+            mappings: Mappings::default(),
         })
     }
 
@@ -224,6 +253,11 @@ impl Row {
         self.formatted.set(record.formatted);
     }
 
+    /// Whether it has parity columns.
+    pub(crate) fn has_parity(&self) -> bool {
+        self.shape.parity_columns() > 0
+    }
+
     /// Whether every page of its tables is on its disks.
     pub(crate) fn is_formatted(&self) -> bool {
         self.formatted.get()
@@ -231,7 +265,7 @@ impl Row {
 
     /// How the slabs of a column are used.
     pub(crate) fn map(&self, column: usize) -> SlabMap {
-        SlabMap { blocks: self.shape.column_blocks(column) }
+        self.shape.slab_map(column)
     }
 
     /// Does something with the slabs of a column.
@@ -239,9 +273,33 @@ impl Row {
         action(self.columns.borrow().get(column).map_or(&[], |slabs| slabs.as_slice()))
     }
 
+    /// Does something with every slab that has the table of a column, and the place of that table.
+    pub(crate) fn for_each_table(&self, column: usize, mut action: impl FnMut(&Slab, TablePlace)) {
+        let columns = self.columns.borrow();
+        for (holder, table) in self.shape.table_holders(column) {
+            let place = TablePlace { holder, table };
+            columns.get(holder).into_iter().flatten().for_each(|slab| action(slab, place));
+        }
+    }
+
+    /// Whether some slab that has the table of a column is as wanted.
+    pub(crate) fn has_table_on(&self, column: usize, is_wanted: impl Fn(&Slab) -> bool) -> bool {
+        let mut found = false;
+        self.for_each_table(column, |slab, _| found |= is_wanted(slab));
+        found
+    }
+
     /// Whether a slab that holds everything is on a disk other than those whose copy was read.
     pub(crate) fn has_trusted_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
         self.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.stale.is_none() && !was_read(slab.disk)))
+    }
+
+    /// Whether the blocks of a column can be had from slabs that hold everything and are as wanted: from its own, or with parity
+    /// from those of enough other columns.
+    pub(crate) fn has_blocks_on(&self, column: usize, is_wanted: impl Fn(&Slab) -> bool) -> bool {
+        can_be_had(&self.shape, &self.columns.borrow(), column, |slab| {
+            slab.stale.is_none() && is_wanted(slab)
+        })
     }
 
     /// Whether a slab that has held something is on a disk other than those whose copy was read: even where it misses other
@@ -275,6 +333,20 @@ impl Row {
             }
             None => (fresh, false),
         }
+    }
+
+    /// Byte of a slab at which a slot of a page of a column's table begins.
+    pub(crate) fn page_at(&self, place: TablePlace, index: usize, generation: u64) -> u64 {
+        self.map(place.holder).page_at(place.table, index, generation)
+    }
+
+    /// The columns whose tables a column's slabs have, and their places.
+    pub(crate) fn tables_on(&self, holder: usize) -> impl Iterator<Item = (usize, TablePlace)> + use<> {
+        let shape = self.shape;
+        (0..shape.columns()).flat_map(move |column| {
+            let places = shape.table_holders(column).filter(move |(other, _)| *other == holder);
+            places.map(move |(holder, table)| (column, TablePlace { holder, table }))
+        })
     }
 
     /// Column and index of every page that its tables have.
@@ -335,8 +407,8 @@ mod tests {
 
     #[test]
     fn a_row_reads_back_as_it_was_written() {
-        let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2).unwrap();
-        let grains = SlabMap { blocks: shape.column_blocks(0) }.grains();
+        let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2, 0).unwrap();
+        let grains = shape.slab_map(0).grains();
         let slab = |disk: u16, stale| Slab {
             disk: DiskSlot(disk),
             runs: vec![Run { first: 5, count: 3 }, Run { first: 100, count: grains - 3 }],

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
 use dolmen_journal::Wait;
@@ -12,6 +12,7 @@ use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
+use crate::cache::Cache;
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
@@ -97,6 +98,20 @@ pub struct SpaceCounters {
     pub resynced_blocks: u64,
 }
 
+/// A point in the order of writes, and of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Moment {
+    ticket: Ticket,
+    lsn: Lsn,
+}
+
+impl Moment {
+    /// Behind a write and its record.
+    pub(crate) fn behind(ticket: Ticket, lsn: Lsn) -> Self {
+        Self { ticket: Ticket(ticket.0 + 1), lsn: lsn.next() }
+    }
+}
+
 /// Blocks whose last write no flush has covered.
 #[derive(Clone)]
 struct Unsettled {
@@ -163,6 +178,8 @@ pub(crate) struct Shared {
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
+    /// Write caches.
+    pub(crate) caches: RefCell<Vec<Weak<Cache>>>,
     /// Names of the spaces, for messages.
     names: RefCell<BTreeMap<SpaceId, Name>>,
 }
@@ -177,6 +194,11 @@ impl Share {
     fn of(frames: u64) -> Self {
         let all = frames.max(1);
         Self { permits: Semaphore::new(all), all }
+    }
+
+    /// How many there are.
+    pub(crate) fn all(&self) -> u64 {
+        self.all
     }
 
     /// Takes so many, or all where there are fewer.
@@ -217,6 +239,7 @@ impl Shared {
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
+            caches: RefCell::default(),
             names: RefCell::default(),
         })
     }
@@ -257,6 +280,11 @@ impl Shared {
             covered: self.covered_interval.get(),
             frozen: self.frozen.get(),
         }
+    }
+
+    /// The write caches.
+    pub(crate) fn caches(&self) -> Vec<Rc<Cache>> {
+        self.caches.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Notes that a row has pages that are not on its disks.
@@ -358,10 +386,21 @@ impl Shared {
     }
 
     /// Appends a record of blocks to the log.
-    pub(crate) async fn record(&self, body: &[u8], wait: Wait) -> Result<(), PoolError> {
+    pub(crate) async fn record(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
         let lsn = self.pool.append_blocks(body, wait).await?;
         self.recorded.set(self.recorded.get().max(lsn.next()));
-        Ok(())
+        Ok(lsn)
+    }
+
+    /// Everything that was written and recorded until now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { ticket: self.tickets.next(), lsn: self.recorded.get() }
+    }
+
+    /// Whether a flush has covered everything of before a moment.
+    pub(crate) fn has_covered(&self, moment: Moment) -> bool {
+        let (ticket, lsn) = self.covered.get();
+        ticket >= moment.ticket && lsn >= moment.lsn
     }
 
     /// Notes a write that no flush has covered.

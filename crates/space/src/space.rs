@@ -6,11 +6,12 @@ use std::fmt;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
-use dolmen_placement::Request;
+use dolmen_placement::{Code, Request, SlabPlace};
 use dolmen_pool::{Claim, ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
+use crate::cache::Cache;
 use crate::error::SpaceError;
 use crate::layout::{Shape, slab_grains};
 use crate::locks::Range;
@@ -50,6 +51,8 @@ pub struct Space {
     pub(crate) gone: Cell<bool>,
     /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
     pub(crate) lost_unflushed: Cell<bool>,
+    /// The write cache of a space with parity.
+    pub(crate) cache: RefCell<Option<Rc<Cache>>>,
 }
 
 impl Space {
@@ -70,6 +73,7 @@ impl Space {
             row_count: Cell::new(0),
             gone: Cell::new(false),
             lost_unflushed: Cell::new(false),
+            cache: RefCell::default(),
         }))
     }
 
@@ -226,19 +230,24 @@ impl Space {
         let mut change = self.shared.pool.change(Purpose::Claim).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
         let own = self.own.borrow().clone();
+        let grains = self.slab_grains();
         let (placement, claims) =
-            change.place(&self.request, slab_grains, |slot| own.get(&slot).copied().unwrap_or(0))?;
-        let interleave = self.spec.borrow().interleave;
-        let shape = Shape::new(Bytes(self.row_bytes), interleave, placement.columns);
+            change.place(&self.request, grains, |slot| own.get(&slot).copied().unwrap_or(0))?;
+        let (data, parity) = match placement.code {
+            Code::Striped { .. } => (placement.columns, 0),
+            Code::Parity { data, parity } => (data, parity),
+        };
+        let shape = Shape::new(Bytes(self.row_bytes), self.spec.borrow().interleave, data, parity);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
-        let placed = placement.slabs.iter().zip(&claims).map(|(slab, claim)| {
+        let columns = columns_in_turn(&placement.slabs, data, index);
+        let placed = columns.iter().zip(&claims).map(|(column, claim)| {
             let mut new = Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None };
             // One that is absent misses all that will be written.
             if new.present(&self.shared.pool).is_none() {
                 new.stale = Some(Epoch(0));
                 change.put(keys::stale(new.disk, self.id, index), Vec::new());
             }
-            (slab.column as usize, new)
+            (*column as usize, new)
         });
         let slabs: Vec<(usize, Slab)> = placed.collect();
         let failed = self.take_table_room(&shape, &slabs).await?;
@@ -258,6 +267,12 @@ impl Space {
         let row = Row::new(self.id, index, record);
         self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
         Ok(Claimed::Row(row))
+    }
+
+    /// How many grains its slabs take, by the bytes of data in them.
+    pub(crate) fn slab_grains(&self) -> impl Fn(Bytes) -> u64 + Copy + use<> {
+        let spec = self.spec.borrow();
+        slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()))
     }
 
     /// Claims every row that does not exist: for fixed provisioning.
@@ -332,6 +347,9 @@ impl Space {
             return Err(error.into());
         }
         self.rows.borrow_mut().insert(row.index, None);
+        if let Some(cache) = &*self.cache.borrow() {
+            cache.forget_row(row);
+        }
         self.shared.forget_row(self.id, row.index);
         self.row_count.set(count);
         let mut own = self.own.borrow_mut();
@@ -370,13 +388,29 @@ impl Space {
     }
 }
 
+/// The column of each slab of a placement. With parity, those that are as long as a parity column take turns at being one.
+fn columns_in_turn(slabs: &[SlabPlace], data: u32, turn: u64) -> Vec<u32> {
+    let mut columns: Vec<u32> = slabs.iter().map(|slab| slab.column).collect();
+    let Some(parity) = slabs.iter().find(|slab| slab.column >= data) else { return columns };
+    let as_long = |at: &usize| slabs.get(*at).is_some_and(|slab| slab.grains == parity.grains);
+    let alike: Vec<usize> = (0..slabs.len()).filter(as_long).collect();
+    let shift = usize::try_from(turn % alike.len() as u64).unwrap_or(0);
+    for (at, taken) in alike.iter().zip(alike.iter().cycle().skip(shift)) {
+        if let (Some(column), Some(slab)) = (columns.get_mut(*at), slabs.get(*taken)) {
+            *column = slab.column;
+        }
+    }
+    columns
+}
+
 /// Drops rows that nobody uses; how many pages went with them.
 fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>) -> usize {
     let mut pages = 0;
     rows.retain(|_, row| match row {
         None => false,
         Some(row) => {
-            let busy = Rc::strong_count(row) > 1 || row.dirty.get() || !row.is_formatted();
+            let is_needed = row.dirty.get() || !row.is_formatted() || !row.mappings.is_empty();
+            let busy = Rc::strong_count(row) > 1 || is_needed;
             let keep = busy || row.used.replace(false);
             pages += if keep { 0 } else { row.pages().len() };
             keep

@@ -6,14 +6,15 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::sync::join_all;
+use dolmen_block_io::sync::{Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
-use dolmen_placement::{Placer, Request};
+use dolmen_placement::{Placer, Request, Resiliency as Code};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
+use crate::cache::{Cache, cache_id, cache_spec, is_hidden};
 use crate::error::SpaceError;
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
@@ -46,6 +47,9 @@ pub struct Progress {
 pub struct Spaces {
     shared: Rc<Shared>,
     spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
+    /// Write caches, by the redundancy of the spaces that they are for.
+    caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
+    cache_turn: Turn,
     recovery: Recovery,
     closing: Cell<bool>,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
@@ -76,11 +80,14 @@ impl Spaces {
             }
             spaces.insert(SpaceId(id), space);
         }
+        let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let (spaces, closing, left) = (RefCell::new(spaces), Cell::new(false), RefCell::default());
-        let this = Rc::new(Self { shared, spaces, recovery, closing, left });
+        let (caches, cache_turn) = (RefCell::new(caches), Turn::default());
+        let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, closing, left });
         if this.shared.may_write() {
             pool.start_voter_tender();
+            this.finish_lines().await?;
             this.finish(&unfinished).await;
         }
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
@@ -111,9 +118,14 @@ impl Spaces {
         self.shared.incidents.borrow().iter().cloned().collect()
     }
 
-    /// All spaces, by id.
+    /// All spaces that people made, by id.
     #[must_use]
     pub fn list(&self) -> Vec<Rc<Space>> {
+        self.all().into_iter().filter(|space| !is_hidden(space.id())).collect()
+    }
+
+    /// All spaces, the hidden ones behind the others.
+    pub(crate) fn all(&self) -> Vec<Rc<Space>> {
         self.spaces.borrow().values().cloned().collect()
     }
 
@@ -143,7 +155,12 @@ impl Spaces {
             .collect();
         domains.sort_unstable();
         domains.dedup();
-        let needed = request.resiliency().minimum_disks() * spec.columns.map_or(1, u32::from);
+        let minimum = request.resiliency().minimum_disks();
+        let needed = match (spec.columns.map(u32::from), spec.resiliency) {
+            (None, _) => minimum,
+            (Some(columns), Resiliency::Parity { parity }) => columns + u32::from(parity),
+            (Some(columns), _) => minimum * columns,
+        };
         if (domains.len() as u64) < u64::from(needed) {
             let what = spec
                 .columns
@@ -166,7 +183,11 @@ impl Spaces {
     #[must_use]
     pub fn rows_that_fit(&self, request: &Request) -> u64 {
         let offers = self.pool().offers(Purpose::Claim);
-        Placer::new(*request, slab_grains).usable(&offers).rows
+        let parity = match request.resiliency() {
+            Code::Parity { parity } => parity,
+            Code::Span | Code::Striped { .. } => 0,
+        };
+        Placer::new(*request, slab_grains(request.interleave(), parity)).usable(&offers).rows
     }
 
     /// Makes a space.
@@ -175,6 +196,9 @@ impl Spaces {
     /// [`SpaceError`]; nothing is left of it then.
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
+        if let Resiliency::Parity { parity } = spec.resiliency {
+            self.make_cache(parity).await?;
+        }
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
@@ -188,7 +212,7 @@ impl Spaces {
         };
         change.put(keys::space(id), spec.encode(standing));
         change.commit().await?;
-        self.spaces.borrow_mut().insert(id, Rc::clone(&space));
+        self.adopt(&space);
         if standing == Standing::Unfinished
             && let Err(error) = self.claim_and_finish(&space, spec).await
         {
@@ -196,6 +220,59 @@ impl Spaces {
             return Err(error);
         }
         Ok(space)
+    }
+
+    /// Makes a space known, and gives it its write cache if it has parity.
+    fn adopt(&self, space: &Rc<Space>) {
+        let parity = space.spec().resiliency.parity_columns();
+        if let Some(cache) = self.caches.borrow().get(&parity) {
+            cache.add_owner(space);
+        }
+        self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));
+    }
+
+    /// Makes the write cache for spaces of a redundancy, unless there is one.
+    async fn make_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
+        let _turn = self.cache_turn.take().await;
+        if self.caches.borrow().contains_key(&redundancy) {
+            return Ok(());
+        }
+        let capacity = self.pool().disks().iter().map(|disk| disk.data_bytes().0).sum();
+        let spec = cache_spec(redundancy, Bytes(capacity));
+        let id = cache_id(redundancy);
+        let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
+        let mut change = self.pool().change(Purpose::Claim).await;
+        change.put(keys::space(id), spec.encode(Standing::Unfinished));
+        change.commit().await?;
+        self.spaces.borrow_mut().insert(id, Rc::clone(&space));
+        if let Err(error) = self.claim_and_finish(&space, spec).await {
+            self.delete(&space).await?;
+            return Err(error);
+        }
+        let cache = Cache::start(space).await?;
+        self.shared.caches.borrow_mut().push(Rc::downgrade(&cache));
+        self.caches.borrow_mut().insert(redundancy, cache);
+        Ok(())
+    }
+
+    /// Finishes lines of parity that may be half in place, as far as their disks are here.
+    async fn finish_lines(&self) -> Result<(), SpaceError> {
+        for cache in self.shared.caches() {
+            let _turn = cache.turn.take().await;
+            cache.finish_lines().await?;
+        }
+        Ok(())
+    }
+
+    /// Puts everything that is in the write caches in place.
+    ///
+    /// # Errors
+    /// [`SpaceError`]: what stands in the way.
+    pub async fn destage(&self) -> Result<(), SpaceError> {
+        for cache in self.shared.caches() {
+            cache.empty_all().await?;
+        }
+        Ok(())
     }
 
     async fn claim_and_finish(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
@@ -231,7 +308,21 @@ impl Spaces {
         change.delete(keys::row_count(space.id()));
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
-        Ok(())
+        self.drop_cache(space.spec().resiliency.parity_columns()).await
+    }
+
+    /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
+    async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
+        let needed = self.all().iter().any(|space| space.spec().resiliency.parity_columns() == redundancy);
+        if redundancy == 0 || needed {
+            return Ok(());
+        }
+        self.caches.borrow_mut().remove(&redundancy);
+        let hidden = self.spaces.borrow().get(&cache_id(redundancy)).cloned();
+        match hidden {
+            Some(hidden) => Box::pin(self.delete(&hidden)).await,
+            None => Ok(()),
+        }
     }
 
     /// Changes the size of a space: larger always, smaller where nothing is in the way.
@@ -374,9 +465,10 @@ impl Spaces {
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
     pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
         // A claim that began while a disk was absent may have left it a stale slab.
-        for space in self.list() {
+        for space in self.all() {
             space.claims_end().await;
         }
+        self.finish_lines().await?;
         let rows = self.stale_rows().await?;
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();
@@ -460,7 +552,7 @@ impl Spaces {
     /// Rows with a slab on a disk.
     async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
         let mut rows = Vec::new();
-        for space in self.list() {
+        for space in self.all() {
             let mut found = Vec::new();
             space
                 .for_each_record(|index, record| {
@@ -607,13 +699,40 @@ impl Spaces {
     }
 }
 
+/// The caches of a pool that is being opened, each known to its spaces.
+async fn start_caches(
+    shared: &Rc<Shared>,
+    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+) -> Result<BTreeMap<u8, Rc<Cache>>, SpaceError> {
+    let mut caches = BTreeMap::new();
+    for space in spaces.values() {
+        let redundancy = space.spec().resiliency.parity_columns();
+        if redundancy == 0 || caches.contains_key(&redundancy) {
+            continue;
+        }
+        let Some(hidden) = spaces.get(&cache_id(redundancy)) else {
+            let what = format!("space {} has no write cache", space.name());
+            return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
+        };
+        let cache = Cache::start(Rc::clone(hidden)).await?;
+        shared.caches.borrow_mut().push(Rc::downgrade(&cache));
+        caches.insert(redundancy, cache);
+    }
+    for space in spaces.values() {
+        if let Some(cache) = caches.get(&space.spec().resiliency.parity_columns()) {
+            cache.add_owner(space);
+        }
+    }
+    Ok(caches)
+}
+
 /// Keeps memory in bounds.
 async fn tend(weak: Weak<Spaces>) {
     loop {
         let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.closing.get()) else { return };
         let clock = Rc::clone(&spaces.pool().seams().clock);
         if spaces.shared.has_many_pages() {
-            spaces.list().iter().for_each(|space| space.trim_pages());
+            spaces.all().iter().for_each(|space| space.trim_pages());
         }
         if spaces.shared.has_many_dirty_rows() && spaces.pool().state() == PoolState::Writable {
             // A failure latches the pool, and everybody is told by that; of a full map, whoever wants room is.

@@ -22,6 +22,8 @@ pub const LARGE_ROW_BYTES: Bytes = Bytes::mib(256);
 pub const LARGE_SPACE_BYTES: Bytes = Bytes::gib(64 * 1024);
 /// Bytes written to one column before the next when nobody says otherwise.
 pub const INTERLEAVE_BYTES: Bytes = Bytes::kib(256);
+/// The same with parity: a whole stripe, which is written once, is short enough for files to bring it.
+pub const PARITY_INTERLEAVE_BYTES: Bytes = Bytes::kib(64);
 /// The interleaves that can be chosen.
 pub const INTERLEAVE_RANGE: (Bytes, Bytes) = (Bytes::kib(16), Bytes::mib(1));
 /// The shortest row: for small pools, and tests.
@@ -41,6 +43,11 @@ pub enum Resiliency {
         /// Copies.
         copies: u8,
     },
+    /// Striped, with parity over the columns.
+    Parity {
+        /// Parity columns: how many disks may be lost.
+        parity: u8,
+    },
 }
 
 impl Resiliency {
@@ -48,15 +55,24 @@ impl Resiliency {
     #[must_use]
     pub fn copies(self) -> u8 {
         match self {
-            Self::Simple | Self::Span => 1,
+            Self::Simple | Self::Span | Self::Parity { .. } => 1,
             Self::Mirror { copies } => copies,
+        }
+    }
+
+    /// Parity columns of a row.
+    #[must_use]
+    pub fn parity_columns(self) -> u8 {
+        match self {
+            Self::Parity { parity } => parity,
+            Self::Simple | Self::Span | Self::Mirror { .. } => 0,
         }
     }
 
     /// Disks that may be lost.
     #[must_use]
     pub fn redundancy(self) -> u8 {
-        self.copies() - 1
+        self.copies() - 1 + self.parity_columns()
     }
 
     /// As placement calls it.
@@ -66,6 +82,7 @@ impl Resiliency {
             Self::Simple => Code::Striped { copies: 1 },
             Self::Span => Code::Span,
             Self::Mirror { copies } => Code::Striped { copies: u32::from(copies) },
+            Self::Parity { parity } => Code::Parity { parity: u32::from(parity) },
         }
     }
 }
@@ -76,6 +93,8 @@ impl fmt::Display for Resiliency {
             Self::Simple => f.pad("simple"),
             Self::Span => f.pad("span"),
             Self::Mirror { copies } => f.pad(&format!("mirror ({copies} copies)")),
+            Self::Parity { parity: 1 } => f.pad("parity"),
+            Self::Parity { parity } => f.pad(&format!("parity ({parity} disks)")),
         }
     }
 }
@@ -134,12 +153,16 @@ impl SpaceSpec {
     /// A thin space with everything else as usual.
     #[must_use]
     pub fn usual(name: Name, size: Bytes, resiliency: Resiliency) -> Self {
+        let interleave = match resiliency {
+            Resiliency::Parity { .. } => PARITY_INTERLEAVE_BYTES,
+            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => INTERLEAVE_BYTES,
+        };
         Self {
             name,
             size,
             resiliency,
             columns: None,
-            interleave: INTERLEAVE_BYTES,
+            interleave,
             row: None,
             provisioning: Provisioning::Thin,
             integrity: Integrity::Relaxed,
@@ -219,8 +242,10 @@ impl SpaceSpec {
             Resiliency::Simple => 1,
             Resiliency::Span => 2,
             Resiliency::Mirror { .. } => 3,
+            Resiliency::Parity { .. } => 4,
         };
         raw.copies = self.resiliency.copies();
+        raw.parity = self.resiliency.parity_columns();
         raw.columns = self.columns.unwrap_or(0);
         raw.provisioning = if self.provisioning == Provisioning::Thin { 1 } else { 2 };
         raw.integrity = if self.integrity == Integrity::Relaxed { 1 } else { 2 };
@@ -237,7 +262,7 @@ impl SpaceSpec {
     /// The space in the value of its key; `None` for what no version writes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 35] {
+        if raw.version.get() != VERSION || raw.reserved != [0; 34] {
             return None;
         }
         let standing = match raw.standing {
@@ -245,10 +270,11 @@ impl SpaceSpec {
             1 => Standing::Unfinished,
             _ => return None,
         };
-        let resiliency = match (raw.resiliency, raw.copies) {
-            (1, 1) => Resiliency::Simple,
-            (2, 1) => Resiliency::Span,
-            (3, copies) => Resiliency::Mirror { copies },
+        let resiliency = match (raw.resiliency, raw.copies, raw.parity) {
+            (1, 1, 0) => Resiliency::Simple,
+            (2, 1, 0) => Resiliency::Span,
+            (3, copies, 0) => Resiliency::Mirror { copies },
+            (4, 1, parity) => Resiliency::Parity { parity },
             _ => return None,
         };
         let name: Vec<u8> = raw.name.iter().copied().take_while(|byte| *byte != 0).collect();

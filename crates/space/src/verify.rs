@@ -127,7 +127,7 @@ impl Spaces {
         rows_at_a_time: NonZeroUsize,
     ) -> Result<Verification, SpaceError> {
         let mut seen = Verification::default();
-        for space in self.list() {
+        for space in self.all() {
             let mut rows = Vec::new();
             space.for_each_record(|index, _| rows.push(index)).await?;
             progress.total.set(progress.total.get() + rows.len() as u64);
@@ -150,7 +150,7 @@ impl Spaces {
         let mut findings = Vec::new();
         let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
         let indexed = self.stale_rows().await?;
-        for space in self.list() {
+        for space in self.all() {
             let limit = space.size().0.div_ceil(space.row_bytes());
             let mut rows = 0;
             let name = space.name();
@@ -255,7 +255,12 @@ impl Space {
             let mut read = Ok(());
             if suspect {
                 let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-                read = self.read_block_locked(row, row.shape.row_block(column, block), &mut buffer).await;
+                read = match row.has_parity() {
+                    true => self.read_in_place(row, column, block, &mut buffer).await,
+                    false => {
+                        self.read_block_locked(row, row.shape.row_block(column, block), &mut buffer).await
+                    }
+                };
             }
             match read {
                 Ok(()) => verdict.blocks += 1,

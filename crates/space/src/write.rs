@@ -7,14 +7,15 @@ use dolmen_buffer::Shared as Bytes_;
 use dolmen_checksum::crc32c;
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::ExcludeReason;
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot};
+use dolmen_pool::{ExcludeReason, PoolError};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
+use crate::cache::{CACHED_BYTES_MAX, Reserved};
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::record::BlockState;
+use crate::record::{BlockState, Mapping};
 use crate::row::Row;
 use crate::shared::{by_page, place_in_page, push_stretch};
 use crate::space::Space;
@@ -45,6 +46,27 @@ struct Written {
     failed: SmallVec<[(DiskSlot, DeviceError); 2]>,
     /// Whether every part is on at least one slab that holds everything else too.
     complete: bool,
+    /// The record of it.
+    lsn: Lsn,
+}
+
+/// What the record of a write says beside what was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Beside<'a> {
+    /// Nothing.
+    Nothing,
+    /// Whose blocks these are, with their checksums.
+    Mapping(Mapping),
+    /// That lines are about to be written in place.
+    Redo(&'a [u8]),
+}
+
+/// What became of a write of blocks that lie in one piece.
+pub(crate) struct Wrote {
+    /// Its record.
+    pub(crate) lsn: Lsn,
+    /// What its blocks are now.
+    pub(crate) states: SmallVec<[BlockState; 64]>,
 }
 
 impl Space {
@@ -95,6 +117,7 @@ impl Space {
             let (index, within) =
                 ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
+            let room = if self.has_cache() { room.min(CACHED_BYTES_MAX) } else { room };
             let part = data.slice(done..done + room.min(data.len() - done));
             done += part.len();
             self.write_in_row(index, within, part).await?;
@@ -105,24 +128,57 @@ impl Space {
     async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
         let end = within + data.len() as u64;
         let range = blocks_of(within, end);
+        let cache = self.cache.borrow().clone();
         loop {
             let row = self.row_for_write(index).await?;
+            let mut room = match cache.as_ref().filter(|_| row.has_parity()) {
+                Some(cache) => Some(cache.reserve(range.count.into()).await?),
+                None => None,
+            };
             let _guard = row.locks.lock(range).await;
             if row.gone.get() || self.shared.is_unresolved(&row) {
                 continue;
             }
             // The space may have been made smaller while this waited for the lock.
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
-            self.shared.settle_absences(&row).await?;
-            if within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES) {
-                return self.write_blocks(&row, range.first, &data).await;
+            if room.is_none() {
+                self.shared.settle_absences(&row).await?;
             }
-            return self.write_sectors(&row, within, &data).await;
+            if within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES) {
+                return self.write_whole(&row, range.first, &data, &mut room).await;
+            }
+            return self.write_sectors(&row, within, &data, &mut room).await;
+        }
+    }
+
+    /// Whether what is written to it goes to a write cache first.
+    fn has_cache(&self) -> bool {
+        self.cache.borrow().is_some()
+    }
+
+    /// Writes whole blocks of a row: to the write cache if room was reserved there. The caller holds their lock.
+    async fn write_whole(
+        &self,
+        row: &Rc<Row>,
+        first: u32,
+        data: &Bytes_,
+        room: &mut Option<Reserved<'_>>,
+    ) -> Result<(), SpaceError> {
+        let cache = self.cache.borrow().clone();
+        match (cache, room) {
+            (Some(cache), Some(room)) => cache.put(row, first, data, room).await,
+            _ => self.write_blocks(row, first, data, Beside::Nothing).await.map(drop),
         }
     }
 
     /// Writes sectors that are no whole blocks: the blocks at the ends are read, verified, changed and written whole.
-    async fn write_sectors(&self, row: &Rc<Row>, within: u64, data: &Bytes_) -> Result<(), SpaceError> {
+    async fn write_sectors(
+        &self,
+        row: &Rc<Row>,
+        within: u64,
+        data: &Bytes_,
+        room: &mut Option<Reserved<'_>>,
+    ) -> Result<(), SpaceError> {
         let mut done = 0;
         while done < data.len() {
             let at = within + done as u64;
@@ -130,7 +186,7 @@ impl Space {
             let skip = usize::try_from(at % BLOCK_BYTES).unwrap_or(0);
             let whole = (data.len() - done) / BLOCK * BLOCK;
             if skip == 0 && whole > 0 {
-                self.write_blocks(row, block, &data.slice(done..done + whole)).await?;
+                self.write_whole(row, block, &data.slice(done..done + whole), room).await?;
                 done += whole;
                 continue;
             }
@@ -142,7 +198,7 @@ impl Space {
             {
                 to.copy_from_slice(from);
             }
-            self.write_blocks(row, block, &buffer.freeze()).await?;
+            self.write_whole(row, block, &buffer.freeze(), room).await?;
             done += length;
         }
         Ok(())
@@ -154,7 +210,8 @@ impl Space {
         row: &Rc<Row>,
         first: u32,
         data: &Bytes_,
-    ) -> Result<(), SpaceError> {
+        beside: Beside<'_>,
+    ) -> Result<Wrote, SpaceError> {
         let mut parts = split(row, first, data);
         if !self.survives(row, &parts, &[]) {
             return Err(self.unwritable(row, &parts, DeviceError::Gone));
@@ -168,15 +225,19 @@ impl Space {
             let blocks = bytes.chunks_exact(BLOCK).take(part.range.count as usize);
             part.states.extend(blocks.map(|block| BlockState::Valid(crc32c(block))));
         }
-        let written = self.write_in_order(row, &parts, &pages, data, class).await?;
+        let written = self.write_in_order(row, &parts, &pages, (data, beside), class).await?;
         if !written.complete {
-            return self.give_up(row, &parts, &written, &held).await;
+            return Err(self.give_up(row, &parts, &written, &held).await);
         }
         self.apply(row, &parts, &pages, &held);
+        let wrote = |parts: Parts| Wrote {
+            lsn: written.lsn,
+            states: parts.into_iter().next().map(|part| part.states).unwrap_or_default(),
+        };
         // A disk that was done with it may have left since, and a flush have recorded again, under the new epoch, what it knew
         // of; of this it did not know yet.
         if written.failed.is_empty() && self.shared.stamp() == begun_in {
-            return Ok(());
+            return Ok(wrote(parts));
         }
         for (slot, _) in &written.failed {
             self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
@@ -187,7 +248,8 @@ impl Space {
         }
         // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
         // count as flushed with the next one.
-        self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await
+        self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
+        Ok(wrote(parts))
     }
 
     /// Record and data in the order that the class demands.
@@ -196,31 +258,32 @@ impl Space {
         row: &Rc<Row>,
         parts: &Parts,
         pages: &Pages,
-        data: &Bytes_,
+        (data, beside): (&Bytes_, Beside<'_>),
         class: WriteClass,
     ) -> Result<Written, SpaceError> {
-        let body = self.body(row, parts, pages, class);
+        let mut body = self.body(row, parts, pages, class);
+        beside.add_to(&mut body, parts);
         let append = |wait| self.shared.record(&body, wait);
         match class {
             WriteClass::Fresh => {
                 self.shared.count(|counters| counters.fresh_writes += 1);
-                self.write_data(row, parts, data, Some(append(Wait::Written))).await
+                self.write_data(row, parts, data, append(Wait::Written)).await
             }
             WriteClass::Rewrite => {
                 self.shared.count(|counters| counters.rewrites += 1);
                 if is_planted(Bug::RewriteInParallel) {
-                    return self.write_data(row, parts, data, Some(append(Wait::Written))).await;
+                    return self.write_data(row, parts, data, append(Wait::Written)).await;
                 }
-                append(Wait::Written).await?;
-                self.write_data(row, parts, data, None::<std::future::Ready<_>>).await
+                let lsn = append(Wait::Written).await?;
+                self.write_data(row, parts, data, std::future::ready(Ok(lsn))).await
             }
             WriteClass::Overwrite => {
                 self.shared.count(|counters| counters.overwrites += 1);
                 if is_planted(Bug::IntentNotWaited) {
-                    return self.write_data(row, parts, data, Some(append(Wait::Written))).await;
+                    return self.write_data(row, parts, data, append(Wait::Written)).await;
                 }
-                append(Wait::Durable).await?;
-                self.write_data(row, parts, data, None::<std::future::Ready<_>>).await
+                let lsn = append(Wait::Durable).await?;
+                self.write_data(row, parts, data, std::future::ready(Ok(lsn))).await
             }
         }
     }
@@ -247,13 +310,13 @@ impl Space {
         body
     }
 
-    /// Starts the writes of every part to every slab that is here, waits for the record if one is given, then for them.
+    /// Starts the writes of every part to every slab that is here, waits for the record, then for them.
     async fn write_data(
         &self,
         row: &Rc<Row>,
         parts: &Parts,
         data: &Bytes_,
-        record: Option<impl Future<Output = Result<(), dolmen_pool::PoolError>>>,
+        record: impl Future<Output = Result<Lsn, PoolError>>,
     ) -> Result<Written, SpaceError> {
         let mut writes: SmallVec<[_; 4]> = SmallVec::new();
         let mut failed: SmallVec<[(DiskSlot, DeviceError); 2]> = SmallVec::new();
@@ -278,10 +341,7 @@ impl Space {
                 }
             });
         }
-        let recorded = match record {
-            Some(record) => record.await.map(drop),
-            None => Ok(()),
-        };
+        let recorded = record.await;
         for (number, slot, trusted, write) in writes {
             match write.await {
                 Ok(()) if trusted => good.get_mut(number).into_iter().for_each(|good| *good = true),
@@ -290,13 +350,13 @@ impl Space {
             }
         }
         // A slab in two pieces of which one failed is not good; with another copy it is excluded, without the write failed.
-        recorded?;
+        let lsn = recorded?;
         let mut complete = good.iter().all(|good| *good);
         let sole_loss = failed.iter().any(|(_, error)| *error == DeviceError::NoSpace);
         if sole_loss || !self.survives(row, parts, &failed) {
             complete = false;
         }
-        Ok(Written { failed, complete })
+        Ok(Written { failed, complete, lsn })
     }
 
     /// Whether every part is on some trusted slab whose disk did not fail.
@@ -311,26 +371,22 @@ impl Space {
         })
     }
 
-    /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows.
-    async fn give_up(
-        &self,
-        row: &Rc<Row>,
-        parts: &Parts,
-        written: &Written,
-        held: &Held,
-    ) -> Result<(), SpaceError> {
+    /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows. What to say of it.
+    async fn give_up(&self, row: &Rc<Row>, parts: &Parts, written: &Written, held: &Held) -> SpaceError {
         let blocks: Vec<(usize, u32, BlockState)> = parts
             .iter()
             .flat_map(|part| {
                 (part.range.first..).zip(&part.states).map(|(block, state)| (part.column, block, *state))
             })
             .collect();
-        self.settle_failed_write(row, &blocks, &written.failed, held).await?;
+        if let Err(error) = self.settle_failed_write(row, &blocks, &written.failed, held).await {
+            return error;
+        }
         let errors = || written.failed.iter().map(|(_, error)| *error);
         if errors().any(|error| error == DeviceError::NoSpace) {
-            return Err(SpaceError::NoSpaceBelow { name: self.name() });
+            return SpaceError::NoSpaceBelow { name: self.name() };
         }
-        Err(self.unwritable(row, parts, errors().next().unwrap_or(DeviceError::Gone)))
+        self.unwritable(row, parts, errors().next().unwrap_or(DeviceError::Gone))
     }
 
     fn unwritable(&self, row: &Row, parts: &Parts, source: DeviceError) -> SpaceError {
@@ -381,6 +437,21 @@ impl Space {
             .map(|(page, entry)| page.class(entry, now))
             .max()
             .unwrap_or(WriteClass::Overwrite)
+    }
+}
+
+impl Beside<'_> {
+    fn add_to(self, body: &mut Body, parts: &Parts) {
+        match self {
+            Self::Nothing => {}
+            Self::Mapping(mapping) => {
+                body.extend_from_slice(&mapping.head());
+                for state in parts.iter().flat_map(|part| &part.states) {
+                    body.extend_from_slice(&state.parts().1.to_le_bytes());
+                }
+            }
+            Self::Redo(redo) => body.extend_from_slice(redo),
+        }
     }
 }
 

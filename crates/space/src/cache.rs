@@ -1,0 +1,771 @@
+//! The write cache in front of parity: cache rows, filled one after another and emptied in turn (docs/design/0004).
+//!
+//! Invariants:
+//! - A cache block is written only when it is fresh: nothing that a flush has covered is ever overwritten here.
+//! - A row is filled again only when a flush has covered its discard, which comes behind a flush that covered that all of it
+//!   was put in place, or was superseded.
+//! - So many blocks are kept back from writes that the oldest row can always be emptied.
+//!
+//! Left to others: what is put in place, and how (`destage`); copies, tables and checksums of cache rows, which are mirror rows.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_buffer::Shared as Bytes_;
+use dolmen_journal::Wait;
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, SpaceId};
+
+use crate::destage::Redo;
+use crate::error::SpaceError;
+use crate::layout::BLOCK;
+use crate::locks::Range;
+use crate::mapping::{Content, Version, Versions};
+use crate::record::{BlockState, Mapping, Place, RedoHead, push_redo};
+use crate::row::Row;
+use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
+use crate::space::Space;
+use crate::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_BYTES};
+use crate::tickets::Ticket;
+use crate::write::{Beside, Wrote};
+
+/// Bytes of a write that are cached in one go, at most.
+pub(crate) const CACHED_BYTES_MAX: usize = 1 << 20;
+/// The part of the log that saying all mappings again may take.
+const SAYING_SHARE: u64 = 4;
+/// Bytes that saying one mapping again takes, at most.
+const SAYING_BYTES: u64 = 68;
+/// The part of the cache from which on it is emptied.
+const DESTAGE_SHARE: u64 = 4;
+
+/// The part of a pool that the cache is, unless that is out of its bounds.
+const POOL_SHARE: u64 = 1000;
+/// The bounds of a cache, for each copy.
+const SIZE_RANGE: (Bytes, Bytes) = (Bytes::mib(256), Bytes::gib(4));
+/// The part of a small pool that all copies may take.
+const SMALL_POOL_SHARE: u64 = 16;
+/// Rows of a cache, at least: those kept back, and some to be filled and emptied beside them.
+const ROWS_MIN: u64 = 8;
+
+/// Numbers of hidden spaces: the highest, so that their rows are locked behind those of all others.
+const HIDDEN_FROM: u64 = u64::MAX - 255;
+
+/// Whether a space is one that nobody made.
+pub(crate) fn is_hidden(id: SpaceId) -> bool {
+    id.0 >= HIDDEN_FROM
+}
+
+/// The number of the space that the write cache for spaces of a redundancy lies in.
+pub(crate) fn cache_id(redundancy: u8) -> SpaceId {
+    SpaceId(HIDDEN_FROM + u64::from(redundancy))
+}
+
+/// What that space is, in a pool of this capacity.
+pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
+    let copies = redundancy + 1;
+    let most = pool.0 / SMALL_POOL_SHARE / u64::from(copies);
+    let size = (pool.0 / POOL_SHARE).clamp(SIZE_RANGE.0.0, SIZE_RANGE.1.0).min(most);
+    let row = if size >= ROWS_MIN * THIN_ROW_BYTES.0 { THIN_ROW_BYTES } else { ROW_BYTES_MIN };
+    let name = format!("write-cache-{redundancy}");
+    let name = name.parse().unwrap_or_else(|error| panic!("{name} is a name: {error}"));
+    let rows = (size / row.0).max(ROWS_MIN);
+    let mut spec = SpaceSpec::usual(name, Bytes(rows * row.0), Resiliency::Mirror { copies });
+    spec.row = Some(row);
+    spec.columns = Some(1);
+    spec.provisioning = Provisioning::Fixed;
+    spec
+}
+
+/// What a cache row is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It can be filled.
+    Free,
+    /// It is being filled.
+    Open,
+    /// It is full, and some of it lives.
+    Full,
+    /// Nothing of it has lived since a moment. Once a flush has covered that, it can be discarded.
+    Drained(Moment),
+    /// It was discarded before a moment. Once a flush has covered that, it can be filled again.
+    Discarded(Moment),
+}
+
+/// A cache row.
+struct Segment {
+    row: Rc<Row>,
+    state: State,
+    filled: u32,
+    /// Blocks that hold the only newest version of something.
+    live: u32,
+    /// Whose blocks were written to it, in order: rows, and blocks of them that follow each other.
+    contents: Vec<(Rc<Row>, Range)>,
+}
+
+/// The write cache for spaces of one redundancy.
+pub(crate) struct Cache {
+    space: Rc<Space>,
+    segments: RefCell<Vec<Segment>>,
+    /// Full ones, oldest first.
+    full: RefCell<VecDeque<usize>>,
+    /// The one that is being filled by writes, and the one with parity that is being put in place.
+    open: [Cell<Option<usize>>; 2],
+    /// Blocks promised to writes that are about to begin.
+    reserved: Cell<u64>,
+    /// Versions in memory.
+    versions: Cell<u64>,
+    /// The spaces with parity that it is for.
+    owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
+    /// Rows with blocks in the cache.
+    rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
+    /// Lines that may be half in place, for want of columns.
+    pub(crate) unfinished: RefCell<Vec<Redo>>,
+    pub(crate) bell: Notify,
+    /// Held while lines are put in place, and while a checkpoint says again what is cached.
+    pub(crate) turn: Turn,
+    pub(crate) is_running: Cell<bool>,
+    waiting: Cell<u64>,
+    /// Why the last try to empty it came to nothing.
+    pub(crate) stuck: RefCell<Option<SpaceError>>,
+}
+
+/// Which of the rows that are being filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filling {
+    /// That of writes.
+    Writes,
+    /// That of parity.
+    Parity,
+}
+
+impl Cache {
+    /// The cache in the rows of a space, once these were recovered. What they hold is noted afterwards.
+    pub(crate) async fn start(space: Rc<Space>) -> Result<Rc<Self>, SpaceError> {
+        let count = space.size().0 / space.row_bytes();
+        let mut segments = Vec::new();
+        for index in 0..count {
+            let Some(row) = space.undecided_row(index).await? else { continue };
+            let state = State::Drained(Moment::default());
+            segments.push(Segment { row, state, filled: 0, live: 0, contents: Vec::new() });
+        }
+        Ok(Rc::new(Self {
+            space,
+            segments: RefCell::new(segments),
+            full: RefCell::default(),
+            open: Default::default(),
+            reserved: Cell::new(0),
+            versions: Cell::new(0),
+            owners: RefCell::default(),
+            rows: RefCell::default(),
+            unfinished: RefCell::default(),
+            bell: Notify::new(),
+            turn: Turn::default(),
+            is_running: Cell::new(false),
+            waiting: Cell::new(0),
+            stuck: RefCell::default(),
+        }))
+    }
+
+    /// The space that its rows are of.
+    pub(crate) fn space(&self) -> &Rc<Space> {
+        &self.space
+    }
+
+    /// Notes a space with parity.
+    pub(crate) fn add_owner(self: &Rc<Self>, space: &Rc<Space>) {
+        self.owners.borrow_mut().insert(space.id(), Rc::downgrade(space));
+        *space.cache.borrow_mut() = Some(Rc::clone(self));
+    }
+
+    /// The space with parity that has this number.
+    pub(crate) fn owner(&self, id: SpaceId) -> Option<Rc<Space>> {
+        self.owners.borrow().get(&id)?.upgrade()
+    }
+
+    pub(crate) fn shared(&self) -> &Rc<Shared> {
+        &self.space.shared
+    }
+
+    fn segment_blocks(&self) -> u32 {
+        u32::try_from(self.space.row_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks kept back: what it takes to put the oldest row in place, each block of it in a line of its own.
+    fn kept(&self) -> u64 {
+        u64::from(self.space.spec().resiliency.copies()) * u64::from(self.segment_blocks())
+    }
+
+    /// Blocks that can be filled.
+    fn free(&self) -> u64 {
+        let whole = u64::from(self.segment_blocks());
+        let of = |segment: &Segment| match segment.state {
+            State::Free => whole,
+            State::Open => whole - u64::from(segment.filled),
+            State::Full | State::Drained(_) | State::Discarded(_) => 0,
+        };
+        self.segments.borrow().iter().map(of).sum()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.segments.borrow().len() as u64 * u64::from(self.segment_blocks())
+    }
+
+    /// Versions that there may be: so that the log can say all of them again.
+    fn versions_max(&self) -> u64 {
+        let (log, _) = self.shared().pool.metadata_bytes();
+        log.0 / SAYING_SHARE / SAYING_BYTES
+    }
+
+    /// Whether it should be emptied.
+    pub(crate) fn wants_room(&self) -> bool {
+        let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
+        self.waiting.get() > 0
+            || live * DESTAGE_SHARE > self.capacity()
+            || self.versions.get() * 2 > self.versions_max()
+    }
+
+    /// Whether somebody waits for room.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.get() > 0
+    }
+
+    /// Waits until so many blocks can be cached. Called without any lock or ticket.
+    ///
+    /// # Errors
+    /// When it is full of what cannot be put in place.
+    pub(crate) async fn reserve(self: &Rc<Self>, blocks: u64) -> Result<Reserved<'_>, SpaceError> {
+        let has_room = || {
+            let free = self.free().saturating_sub(self.reserved.get());
+            let versions = self.versions.get() + self.reserved.get();
+            free >= self.kept() + blocks && versions + blocks <= self.versions_max()
+        };
+        while !has_room() {
+            self.waiting.set(self.waiting.get() + 1);
+            let bell = self.bell.wait();
+            self.empty_soon();
+            bell.await;
+            self.waiting.set(self.waiting.get() - 1);
+            if !has_room()
+                && let Some(error) = self.stuck.borrow().clone()
+            {
+                return Err(error);
+            }
+        }
+        self.reserved.set(self.reserved.get() + blocks);
+        Ok(Reserved { cache: self, blocks })
+    }
+
+    /// Blocks of a row that follow each other and can be written: their segment, the first, and how many.
+    fn take(&self, filling: Filling, wanted: u32) -> Option<(usize, u32, u32)> {
+        let open = match filling {
+            Filling::Writes => &self.open[0],
+            Filling::Parity => &self.open[1],
+        };
+        let mut segments = self.segments.borrow_mut();
+        let whole = self.segment_blocks();
+        let is_good = |segment: &Segment| self.has_all_copies(&segment.row);
+        if let Some(at) = open.get() {
+            let others = segments.iter().any(|other| other.state == State::Free && is_good(other));
+            let segment = segments.get_mut(at)?;
+            let fits = match filling {
+                Filling::Writes => segment.filled < whole,
+                // Parity of one record lies in one piece.
+                Filling::Parity => whole - segment.filled >= wanted,
+            };
+            if !fits || (!is_good(segment) && others) {
+                segment.filled = whole;
+                segment.state = State::Full;
+                self.full.borrow_mut().push_back(at);
+                open.set(None);
+                self.note_drained(at, segment);
+            }
+        }
+        let at = match open.get() {
+            Some(at) => at,
+            None => {
+                let free = |segment: &&(usize, &Segment)| segment.1.state == State::Free;
+                let numbered: Vec<(usize, &Segment)> = segments.iter().enumerate().collect();
+                let best = numbered.iter().filter(free).find(|(_, segment)| is_good(segment));
+                let any = || {
+                    numbered
+                        .iter()
+                        .filter(free)
+                        .find(|(_, segment)| !self.shared().is_unresolved(&segment.row))
+                };
+                best.or_else(any)?.0
+            }
+        };
+        open.set(Some(at));
+        let segment = segments.get_mut(at)?;
+        segment.state = State::Open;
+        let first = segment.filled;
+        let count = wanted.min(whole - first);
+        segment.filled += count;
+        Some((at, first, count))
+    }
+
+    /// Whether a row of the cache has all of its copies here.
+    pub(crate) fn is_whole(&self, index: u32) -> bool {
+        let segments = self.segments.borrow();
+        segments.iter().any(|one| one.row.index == u64::from(index) && self.has_all_copies(&one.row))
+    }
+
+    fn has_all_copies(&self, row: &Row) -> bool {
+        let pool = &self.shared().pool;
+        row.with_slabs(0, |slabs| slabs.iter().all(|slab| slab.readable(pool).is_some()))
+            && !self.shared().is_unresolved(row)
+    }
+
+    /// Writes to a row of the cache.
+    async fn write(
+        &self,
+        (at, first): (usize, u32),
+        data: &Bytes_,
+        beside: Beside<'_>,
+    ) -> Result<Wrote, SpaceError> {
+        let count = u32::try_from(data.len() / BLOCK).unwrap_or(0);
+        let index = self.segments.borrow().get(at).map_or(0, |segment| segment.row.index);
+        loop {
+            let Some(row) = self.space.row(index).await? else {
+                return Err(SpaceError::Gone { name: self.space.name() });
+            };
+            let _guard = row.locks.lock(Range { first, count }).await;
+            if row.gone.get() || self.shared().is_unresolved(&row) {
+                continue;
+            }
+            self.shared().settle_absences(&row).await?;
+            return self.space.write_blocks(&row, first, data, beside).await;
+        }
+    }
+
+    fn place(&self, at: usize, block: u32) -> Place {
+        let segments = self.segments.borrow();
+        let row = segments.get(at).map(|segment| &segment.row);
+        let index = row.and_then(|row| u32::try_from(row.index).ok()).unwrap_or(u32::MAX);
+        Place { row: row.map(|row| row.id).unwrap_or_default(), index, block }
+    }
+
+    /// Caches whole blocks of a row. The caller holds their lock, and has reserved room.
+    pub(crate) async fn put(
+        self: &Rc<Self>,
+        row: &Rc<Row>,
+        first: u32,
+        data: &Bytes_,
+        reserved: &mut Reserved<'_>,
+    ) -> Result<(), SpaceError> {
+        let held = self.shared().tickets.begin();
+        let mut done = 0;
+        while done < data.len() {
+            let left = u32::try_from((data.len() - done) / BLOCK).unwrap_or(u32::MAX);
+            let from = first + u32::try_from(done / BLOCK).unwrap_or(0);
+            let Some((at, block, count)) = self.take(Filling::Writes, left) else {
+                return Err(self.full_up());
+            };
+            reserved.use_up(count.into());
+            let place = self.place(at, block);
+            let piece = data.slice(done..done + count as usize * BLOCK);
+            let mapping = mapping_of(row, from, count, Some(place));
+            let wrote = self.write((at, block), &piece, Beside::Mapping(mapping)).await?;
+            self.note_written(at, row, Range { first: from, count });
+            for (number, state) in (0..).zip(&wrote.states) {
+                let BlockState::Valid(checksum) = *state else { continue };
+                let content = Content::Cached { place: place.plus(number), checksum };
+                self.add(row, from + number, version(content, wrote.lsn, held.ticket()));
+            }
+            done += piece.len();
+        }
+        if self.wants_room() {
+            self.empty_soon();
+        }
+        Ok(())
+    }
+
+    /// Caches that blocks of a row are discarded. The caller holds their lock.
+    pub(crate) async fn discard(self: &Rc<Self>, row: &Rc<Row>, ranges: &[Range]) -> Result<(), SpaceError> {
+        let held = self.shared().tickets.begin();
+        for some in ranges.chunks(RECORD_BYTES_MAX / 64) {
+            let bodies = some.iter().map(|range| mapping_of(row, range.first, range.count, None).head());
+            let lsn = self.shared().record(&bodies.flatten().collect::<Vec<u8>>(), Wait::Written).await?;
+            for range in some {
+                for block in range.first..range.first + range.count {
+                    self.add(row, block, version(Content::Discarded, lsn, held.ticket()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes parity, or what else lines become, together with the record that they are about to be written in place, to
+    /// blocks that `body` names: it is given the first of them.
+    pub(crate) async fn put_redo(
+        &self,
+        content: &Bytes_,
+        body: impl FnOnce(Place) -> Vec<u8>,
+    ) -> Result<(), SpaceError> {
+        let blocks = u32::try_from(content.len() / BLOCK).unwrap_or(0);
+        let (at, first, _) = self.take(Filling::Parity, blocks).ok_or_else(|| self.full_up())?;
+        let body = body(self.place(at, first));
+        self.write((at, first), content, Beside::Redo(&body)).await?;
+        Ok(())
+    }
+
+    fn full_up(&self) -> SpaceError {
+        SpaceError::CacheFull { name: self.space.name() }
+    }
+
+    fn note_written(&self, at: usize, row: &Rc<Row>, range: Range) {
+        if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+            segment.contents.push((Rc::clone(row), range));
+        }
+    }
+
+    /// Notes a version of a block.
+    pub(crate) fn add(&self, row: &Rc<Row>, block: u32, version: Version) {
+        self.rows.borrow_mut().entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
+        self.versions.set(self.versions.get() + 1);
+        if let Some(place) = version.content.place() {
+            self.count_live(place);
+        }
+        row.mappings.add(block, version);
+        let superseded = row.mappings.prune(block, |version| self.is_covered(version));
+        self.forget(&superseded);
+    }
+
+    /// As [`add`](Self::add), for what recovery found: the row that it lies in has content.
+    pub(crate) fn add_recovered(&self, row: &Rc<Row>, block: u32, version: Version) {
+        if let Some(at) = version.content.place().and_then(|place| self.segment_of(place)) {
+            self.note_written(at, row, Range { first: block, count: 1 });
+        }
+        self.add(row, block, version);
+    }
+
+    fn segment_of(&self, place: Place) -> Option<usize> {
+        let index = u64::from(place.index);
+        self.segments
+            .borrow()
+            .iter()
+            .position(|segment| segment.row.index == index && segment.row.id == place.row)
+    }
+
+    /// Notes that a block of the cache is needed.
+    pub(crate) fn count_live(&self, place: Place) {
+        let Some(at) = self.segment_of(place) else { return };
+        let mut full = self.full.borrow_mut();
+        if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+            segment.live += 1;
+            if matches!(segment.state, State::Drained(_)) {
+                segment.state = State::Full;
+                segment.filled = self.segment_blocks();
+                full.push_back(at);
+            }
+        }
+    }
+
+    /// Notes that a block of the cache is not needed any more, once a flush has covered what was recorded until now.
+    pub(crate) fn count_dead(&self, place: Place) {
+        let Some(at) = self.segment_of(place) else { return };
+        if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+            segment.live = segment.live.saturating_sub(1);
+            self.note_drained(at, segment);
+        }
+    }
+
+    fn note_drained(&self, at: usize, segment: &mut Segment) {
+        if segment.state == State::Full && segment.live == 0 {
+            segment.state = State::Drained(self.shared().moment());
+            segment.contents.clear();
+            self.full.borrow_mut().retain(|other| *other != at);
+        }
+    }
+
+    /// Notes that versions are none any more.
+    pub(crate) fn forget(&self, versions: &Versions) {
+        self.versions.set(self.versions.get().saturating_sub(versions.len() as u64));
+        versions
+            .iter()
+            .filter_map(|version| version.content.place())
+            .for_each(|place| self.count_dead(place));
+    }
+
+    /// Notes that a row may be in place altogether.
+    pub(crate) fn forget_if_empty(&self, row: &Row) {
+        if row.mappings.is_empty() {
+            self.rows.borrow_mut().remove(&(row.space, row.index));
+        }
+    }
+
+    /// Notes that a row is freed: what is cached of it is nobody's.
+    pub(crate) fn forget_row(&self, row: &Row) {
+        let versions: Versions = row.mappings.clear().into_iter().collect();
+        self.forget(&versions);
+        let mut unfinished = self.unfinished.borrow_mut();
+        let (gone, left) =
+            std::mem::take(&mut *unfinished).into_iter().partition(|redo| redo.row.id == row.id);
+        *unfinished = left;
+        drop(unfinished);
+        let gone: Vec<Redo> = gone;
+        gone.iter().for_each(|redo| self.forget_redo(redo));
+        self.forget_if_empty(row);
+        self.bell.notify_all();
+    }
+
+    /// Notes that what a redo brought is not needed any more.
+    pub(crate) fn forget_redo(&self, redo: &Redo) {
+        redo.own_places().for_each(|place| self.count_dead(place));
+    }
+
+    /// Whether a flush has covered a version, so that it takes the place of those before it for good.
+    pub(crate) fn is_covered(&self, version: &Version) -> bool {
+        let is_flushed = version
+            .ticket
+            .is_none_or(|ticket| self.shared().has_covered(Moment::behind(ticket, version.since)));
+        is_flushed && !version.content.place().is_some_and(|place| self.is_out_of_reach(place))
+    }
+
+    /// Whether what the log says of a cache row waits for absent disks.
+    pub(crate) fn is_out_of_reach(&self, place: Place) -> bool {
+        let segments = self.segments.borrow();
+        let row = segments.iter().find(|segment| segment.row.index == u64::from(place.index));
+        row.is_some_and(|segment| self.shared().is_unresolved(&segment.row))
+    }
+
+    /// Discards rows that hold nothing any more, and frees those whose discard a flush has covered; whether any.
+    pub(crate) async fn recycle(&self) -> Result<bool, SpaceError> {
+        let mut has_freed = false;
+        let count = self.segments.borrow().len();
+        for at in 0..count {
+            let found =
+                self.segments.borrow().get(at).map(|segment| (segment.state, Rc::clone(&segment.row)));
+            let Some((state, row)) = found else { continue };
+            let next = match state {
+                State::Drained(since) if self.shared().has_covered(since) => {
+                    if self.shared().is_unresolved(&row) {
+                        continue;
+                    }
+                    match self.space.discard_row(&row).await {
+                        Ok(0) => State::Free,
+                        Ok(_) => State::Discarded(self.shared().moment()),
+                        // Its disks are away: it waits for them.
+                        Err(SpaceError::Unreadable { .. }) => continue,
+                        Err(error) => return Err(error),
+                    }
+                }
+                State::Discarded(since) if self.shared().has_covered(since) => State::Free,
+                State::Free | State::Open | State::Full | State::Drained(_) | State::Discarded(_) => continue,
+            };
+            if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+                if next == State::Free {
+                    has_freed = true;
+                    segment.filled = 0;
+                    segment.contents.clear();
+                }
+                segment.state = next;
+            }
+        }
+        if has_freed {
+            self.stuck.borrow_mut().take();
+            self.bell.notify_all();
+        }
+        Ok(has_freed)
+    }
+
+    /// Whether rows wait for a flush to be filled again.
+    pub(crate) fn has_recyclable(&self) -> bool {
+        let segments = self.segments.borrow();
+        segments.iter().any(|segment| matches!(segment.state, State::Drained(_) | State::Discarded(_)))
+    }
+
+    /// Closes the row that is being filled, so that it can be emptied: when there is no other.
+    pub(crate) fn close_open(&self) {
+        let Some(at) = self.open[0].take() else { return };
+        if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+            segment.state = State::Full;
+            segment.filled = self.segment_blocks();
+            self.full.borrow_mut().push_back(at);
+            self.note_drained(at, segment);
+        }
+    }
+
+    /// Blocks in the oldest full row, by row; if there is none, all blocks that were only discarded.
+    pub(crate) fn oldest(&self) -> BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)> {
+        let mut found: BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)> = BTreeMap::new();
+        let oldest = self.full.borrow().front().copied();
+        let segments = self.segments.borrow();
+        if let Some(segment) = oldest.and_then(|at| segments.get(at)) {
+            for (row, range) in segment.contents.iter().filter(|(row, _)| !row.gone.get()) {
+                let entry =
+                    found.entry((row.space, row.index)).or_insert_with(|| (Rc::clone(row), Vec::new()));
+                let is_here = |block: &u32| {
+                    let versions = row.mappings.versions(*block);
+                    versions
+                        .iter()
+                        .filter_map(|version| version.content.place())
+                        .any(|place| place.row == segment.row.id)
+                };
+                entry.1.extend((range.first..range.first + range.count).filter(is_here));
+            }
+            return found;
+        }
+        for (key, row) in &*self.rows.borrow() {
+            let blocks =
+                row.mappings.all().into_iter().filter(|(_, version)| version.content.place().is_none());
+            found.insert(*key, (Rc::clone(row), blocks.map(|(block, _)| block).collect()));
+        }
+        found
+    }
+
+    /// Puts a full row that could not be emptied behind the others.
+    pub(crate) fn pass_over_oldest(&self) {
+        self.full.borrow_mut().rotate_left(1.min(self.full.borrow().len()));
+    }
+
+    /// Says again what the log says of cached blocks before `cut`. The caller holds the turn.
+    pub(crate) async fn say_again(&self, cut: Lsn) -> Result<bool, SpaceError> {
+        let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
+        let mut body: Vec<u8> = Vec::new();
+        let mut said: Vec<(Rc<Row>, u32, Lsn)> = Vec::new();
+        let mut has_said = false;
+        for row in rows {
+            let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
+            for (block, version) in old.collect::<Vec<_>>() {
+                let covered = self.is_covered(&version);
+                let mut mapping = mapping_of(&row, block, 1, version.content.place());
+                mapping.since = Some(version.since);
+                mapping.covered = covered;
+                mapping.undecided = !covered;
+                body.extend_from_slice(&mapping.head());
+                if let Content::Cached { checksum, .. } = version.content {
+                    body.extend_from_slice(&checksum.to_le_bytes());
+                }
+                said.push((Rc::clone(&row), block, version.since));
+                if body.len() > RECORD_BYTES_MAX - 128 {
+                    self.say(&mut body, &mut said).await?;
+                    has_said = true;
+                }
+            }
+        }
+        for redo in &*self.unfinished.borrow() {
+            push_redo(&mut body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
+        }
+        if !body.is_empty() {
+            self.say(&mut body, &mut said).await?;
+            has_said = true;
+        }
+        Ok(has_said)
+    }
+
+    async fn say(&self, body: &mut Vec<u8>, said: &mut Vec<(Rc<Row>, u32, Lsn)>) -> Result<(), SpaceError> {
+        let lsn = self.shared().record(body, Wait::Written).await?;
+        body.clear();
+        for (row, block, since) in said.drain(..) {
+            row.mappings.note_said(block, since, lsn);
+        }
+        Ok(())
+    }
+
+    /// Reads a block of the cache, verified.
+    pub(crate) async fn read(&self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
+        loop {
+            let Some(row) = self.space.row(u64::from(place.index)).await? else {
+                return Err(SpaceError::Gone { name: self.space.name() });
+            };
+            let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
+            if row.gone.get() || self.shared().is_unresolved(&row) {
+                continue;
+            }
+            return self.space.read_copied_block(&row, place.block, into).await;
+        }
+    }
+
+    /// What the cache's own table says of a block.
+    pub(crate) async fn state(&self, place: Place) -> Result<BlockState, SpaceError> {
+        let Some(row) =
+            self.space.undecided_row(u64::from(place.index)).await?.filter(|row| row.id == place.row)
+        else {
+            return Ok(BlockState::Never);
+        };
+        let states = self.space.states(&row, 0, Range { first: place.block, count: 1 }).await?;
+        Ok(states.first().copied().unwrap_or_default())
+    }
+
+    /// Whether a version that no flush has covered was found to be nothing, when its cache row was decided.
+    pub(crate) async fn is_void(&self, version: &Version) -> Result<bool, SpaceError> {
+        let Content::Cached { place, checksum } = version.content else { return Ok(false) };
+        Ok(!self.is_covered(version) && self.state(place).await? != BlockState::Valid(checksum))
+    }
+
+    /// What a block of a row holds, if it is in the cache. The caller holds its lock, or looks again if it is not that.
+    pub(crate) async fn content(&self, row: &Rc<Row>, block: u32) -> Result<Option<Content>, SpaceError> {
+        while let Some(version) = row.mappings.newest(block) {
+            if !self.is_covered(&version)
+                && let Some(place) = version.content.place()
+            {
+                // Decided first, if it waits for that.
+                self.space.row(u64::from(place.index)).await?;
+            }
+            if !self.is_void(&version).await? {
+                row.mappings.note_decided(block, version.since);
+                return Ok(Some(version.content));
+            }
+            self.forget(&row.mappings.void(block, version.since));
+        }
+        self.forget_if_empty(row);
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Cache({} of {} blocks free, {} versions)",
+            self.free(),
+            self.capacity(),
+            self.versions.get()
+        )
+    }
+}
+
+/// Blocks of the cache that are promised to somebody; what was not used is given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved<'a> {
+    cache: &'a Cache,
+    blocks: u64,
+}
+
+impl Reserved<'_> {
+    fn use_up(&mut self, blocks: u64) {
+        let used = blocks.min(self.blocks);
+        self.blocks -= used;
+        self.cache.reserved.set(self.cache.reserved.get() - used);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.cache.reserved.set(self.cache.reserved.get() - self.blocks);
+        if self.blocks > 0 {
+            self.cache.bell.notify_all();
+        }
+    }
+}
+
+fn version(content: Content, lsn: Lsn, ticket: Ticket) -> Version {
+    Version { content, since: lsn, said: lsn, ticket: Some(ticket) }
+}
+
+fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>) -> Mapping {
+    Mapping {
+        space: row.space,
+        row_index: row.index,
+        row: row.id,
+        first,
+        count,
+        place,
+        since: None,
+        undecided: false,
+        covered: false,
+    }
+}

@@ -1,0 +1,576 @@
+//! Destage: what is in the write cache is put in place, whole lines at a time (docs/design/0004).
+//!
+//! 1. Under the lock of the lines' stripes: every input is read and verified, new parity computed.
+//! 2. Parity goes to the cache together with a *redo* record that names everything the lines will be; a flush makes it durable.
+//! 3. Data and parity are written in place and flushed; *done* is recorded, and what was cached ends.
+//!
+//! Invariants:
+//! - Nothing is written in place before all that a line will be is durable in the cache.
+//! - A line whose writing did not end is finished, from the same content, before anything else is made of it.
+//!
+//! Left to others: the rows of the cache (`cache`), what a crash leaves (`replay`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_block_io::Durability;
+use dolmen_block_io::sync::join_all;
+use dolmen_buffer::{Buffer, Shared as Bytes_};
+use dolmen_causes::in_one_line;
+use dolmen_checksum::crc32c;
+use dolmen_erasure::Change;
+use dolmen_journal::Wait;
+use dolmen_pool::ExcludeReason;
+use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, SpaceId};
+use smallvec::SmallVec;
+
+use crate::cache::Cache;
+use crate::error::SpaceError;
+use crate::layout::BLOCK;
+use crate::line::{Found, LineStates, code_of};
+use crate::locks::{Range, RangeGuard};
+use crate::mapping::{Content, Version};
+use crate::record::{BlockState, Place, RedoBlock, RedoHead, push_redo};
+use crate::row::Row;
+use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_stretch};
+use crate::space::Space;
+
+/// Lines that are put in place between two flushes, at most.
+const LINES_MAX: usize = 128;
+/// Bytes of parity that one record brings, at most: a frame.
+const REDO_BYTES_MAX: usize = 64 * 1024;
+
+/// A line that is being put in place, or that was when something came between: what all of its changed blocks will be.
+#[derive(Debug, Clone)]
+pub(crate) struct Redo {
+    pub(crate) row: Rc<Row>,
+    pub(crate) line: u32,
+    /// In the order of columns.
+    pub(crate) blocks: Vec<RedoBlock>,
+    /// The versions of data blocks that end with it, by block of the row.
+    pub(crate) ends: Vec<(u32, Lsn)>,
+    /// Whether all of its content was written to the cache for it, or only that of parity.
+    pub(crate) owns_all: bool,
+}
+
+impl Redo {
+    /// What its record says first.
+    pub(crate) fn head(&self) -> RedoHead {
+        let Row { space, index: row_index, id: row, .. } = *self.row;
+        RedoHead { space, row_index, row, line: self.line, covered: false }
+    }
+
+    /// Blocks of the cache that are there for it alone.
+    pub(crate) fn own_places(&self) -> impl Iterator<Item = Place> + '_ {
+        let data = self.row.shape.data_columns();
+        let own = self.blocks.iter().filter(move |block| self.owns_all || block.column >= data);
+        own.filter(|block| matches!(block.state, BlockState::Valid(_))).map(|block| block.place)
+    }
+}
+
+/// A redo with its content, by the place of its blocks; `None` where there is none to be written.
+pub(crate) struct Prepared {
+    pub(crate) redo: Redo,
+    pub(crate) contents: Vec<Option<Bytes_>>,
+}
+
+/// A block of the line that is cached.
+struct Dirty {
+    column: usize,
+    block: u32,
+    version: Version,
+    content: Option<Buffer>,
+    is_lost: bool,
+}
+
+impl Cache {
+    /// Empties the cache in a task of its own, unless one is at it.
+    pub(crate) fn empty_soon(self: &Rc<Self>) {
+        if self.is_running.replace(true) {
+            return;
+        }
+        let this = Rc::clone(self);
+        self.shared().pool.seams().spawner.spawn("destage", Box::pin(async move { this.empty().await }));
+    }
+
+    async fn empty(self: Rc<Self>) {
+        loop {
+            let stuck = match self.round().await {
+                Ok(true) => None,
+                Ok(false) => Some(SpaceError::CacheFull { name: self.space().name() }),
+                Err(error) => Some(error),
+            };
+            let is_stuck = stuck.is_some();
+            if let Some(error) = &stuck {
+                tracing::warn!(pool = %self.shared().pool.name(), error = %in_one_line(error), "the write cache cannot be emptied now");
+            }
+            *self.stuck.borrow_mut() = stuck;
+            self.bell.notify_all();
+            if is_stuck || !self.wants_room() {
+                break;
+            }
+        }
+        self.is_running.set(false);
+    }
+
+    /// Puts everything in place that can be.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub(crate) async fn empty_all(&self) -> Result<(), SpaceError> {
+        self.shared().force_flush().await?;
+        self.close_open();
+        while self.round().await? {
+            self.close_open();
+        }
+        Ok(())
+    }
+
+    /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
+    async fn round(&self) -> Result<bool, SpaceError> {
+        self.shared().pool.wait_for_log().await?;
+        let _turn = self.turn.take().await;
+        let mut has_done = self.recycle().await?;
+        has_done |= self.finish_lines().await?;
+        let mut lines = self.choose();
+        if lines.is_empty() && self.has_waiting() {
+            self.close_open();
+            lines = self.choose();
+        }
+        if !lines.is_empty() {
+            has_done |= self.put_in_place_all(lines).await?;
+        }
+        if !has_done && self.has_recyclable() {
+            // What was given up is not covered yet, then its discard.
+            self.shared().force_flush().await?;
+            has_done = self.recycle().await?;
+            self.shared().force_flush().await?;
+            has_done |= self.recycle().await?;
+        }
+        Ok(has_done)
+    }
+
+    /// The lines of the oldest row of the cache, by row, as many as there is memory for.
+    fn choose(&self) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
+        let arena = &self.shared().pool.seams().metadata;
+        let lines_max =
+            LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
+        let (mut left, mut frames) = (lines_max, self.shared().looks.all());
+        let mut chosen = Vec::new();
+        for (row, blocks) in self.oldest().into_values() {
+            let each = frames_of_line(&row);
+            let room =
+                usize::try_from(frames / each).unwrap_or(0).min(left).max(usize::from(chosen.is_empty()));
+            let unfinished = self.unfinished.borrow();
+            let is_busy =
+                |line: &u32| unfinished.iter().any(|redo| redo.row.id == row.id && redo.line == *line);
+            let lines = blocks.into_iter().map(|block| row.shape.locate(block).block);
+            // In the order of lines, each once: neighbours go out together.
+            let lines: BTreeSet<u32> = lines.filter(|line| !is_busy(line)).collect();
+            let lines: BTreeSet<u32> = lines.into_iter().take(room).collect();
+            drop(unfinished);
+            left -= lines.len().min(left);
+            frames -= (each * lines.len() as u64).min(frames);
+            if !lines.is_empty() {
+                chosen.push((row, lines));
+            }
+            if left == 0 || frames == 0 {
+                break;
+            }
+        }
+        chosen
+    }
+
+    /// Lines whose parity one record brings.
+    fn lines_of_record(&self) -> usize {
+        let parity = usize::from(self.space().spec().resiliency.copies()).saturating_sub(1).max(1);
+        REDO_BYTES_MAX / BLOCK / parity
+    }
+
+    /// Puts lines in place, the rows in their order; whether any was.
+    async fn put_in_place_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
+        // What no flush has covered stays.
+        self.shared().flush().await?;
+        let frames = chosen.iter().map(|(row, lines)| frames_of_line(row) * lines.len() as u64).sum();
+        let _frames = self.shared().looks.take(frames).await;
+        let mut guards: Vec<RangeGuard<'_>> = Vec::new();
+        let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
+        for (row, of_row) in &chosen {
+            for range in stripes(row, of_row) {
+                guards.push(row.locks.lock(range).await);
+            }
+            if !row.gone.get() {
+                lines.extend(of_row.iter().map(|line| (Rc::clone(row), *line)));
+            }
+        }
+        let mut prepared = Vec::new();
+        for some in lines.chunks(self.lines_of_record()) {
+            prepared.extend(self.prepare(some).await?);
+        }
+        if prepared.is_empty() {
+            self.pass_over_oldest();
+            return Ok(false);
+        }
+        self.shared().flush().await?;
+        let has_done = self.put_in_place(prepared).await?;
+        drop(guards);
+        for (row, _) in &chosen {
+            self.free_if_unused(row).await?;
+        }
+        Ok(has_done)
+    }
+
+    async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        match self.owner(row.space) {
+            Some(space) if space.is_thin() && row.mappings.is_empty() => space.free_if_unused(row).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Computes what lines will be, and records it together with their parity.
+    async fn prepare(&self, lines: &[(Rc<Row>, u32)]) -> Result<Vec<Prepared>, SpaceError> {
+        let parity = REDO_BYTES_MAX / BLOCK / self.lines_of_record();
+        let mut buffer = self.shared().pool.seams().metadata.take(lines.len() * parity * BLOCK).await;
+        buffer.fill(0);
+        let mut computed: Vec<Computed> = Vec::new();
+        for ((nth, (row, line)), into) in
+            lines.iter().enumerate().zip(buffer.chunks_exact_mut(parity * BLOCK))
+        {
+            let Some(space) = self.owner(row.space) else { continue };
+            let dirty = self.dirty_of(row, *line).await?;
+            if dirty.is_empty() {
+                continue;
+            }
+            match compute(&space, row, *line, &dirty, into).await {
+                Ok(after) => computed.push(Computed { at: nth * parity, row, line: *line, dirty, after }),
+                // It stays cached until its disks are back.
+                Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if computed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let content = buffer.freeze();
+        let mut redos = Vec::new();
+        self.put_redo(&content, |first| {
+            let mut body = Vec::new();
+            for one in &computed {
+                let redo = one.redo(first);
+                push_redo(&mut body, redo.head(), &redo.blocks);
+                redos.push(redo);
+            }
+            body
+        })
+        .await?;
+        redos.iter().flat_map(Redo::own_places).for_each(|place| self.count_live(place));
+        Ok(redos.into_iter().zip(computed).map(|(redo, one)| one.prepared(redo, &content)).collect())
+    }
+
+    /// The blocks of a line that are cached, as a flush has covered them, with their content.
+    async fn dirty_of(&self, row: &Rc<Row>, line: u32) -> Result<Vec<Dirty>, SpaceError> {
+        let mut found = Vec::new();
+        for column in (0..row.shape.data_columns()).filter(|column| line < row.shape.column_blocks(*column)) {
+            let block = row.shape.row_block(column, line);
+            let versions = row.mappings.versions(block);
+            let Some(version) = versions.iter().rfind(|version| self.is_covered(version)).copied() else {
+                continue;
+            };
+            let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
+            if let Content::Cached { place, checksum } = version.content {
+                let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
+                match self.read(place, &mut buffer).await {
+                    Ok(()) if crc32c(&buffer) == checksum => dirty.content = Some(buffer),
+                    Ok(()) => dirty.is_lost = true,
+                    Err(SpaceError::Unreadable { why, .. }) if why.is_final() => dirty.is_lost = true,
+                    // It waits for the disks that have it.
+                    Err(SpaceError::Unreadable { .. }) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            found.push(dirty);
+        }
+        Ok(found)
+    }
+
+    /// Writes lines in place, flushes, and says so. Lines of rows that lack too many columns for it are left to be finished.
+    /// Whether any line was done. The caller holds their locks, and a flush has covered their records.
+    pub(crate) async fn put_in_place(&self, prepared: Vec<Prepared>) -> Result<bool, SpaceError> {
+        let shared = self.shared();
+        let pool = &shared.pool;
+        let mut rows: BTreeMap<(SpaceId, u64), Rc<Row>> = BTreeMap::new();
+        for one in &prepared {
+            rows.insert((one.redo.row.space, one.redo.row.index), Rc::clone(&one.redo.row));
+        }
+        let rows: Vec<Rc<Row>> = rows.into_values().collect();
+        shared.settle_absences_of(rows.iter()).await?;
+        let seats = pool.seats();
+        let mut writes = Vec::new();
+        for one in &prepared {
+            for (block, content) in one.redo.blocks.iter().zip(&one.contents) {
+                let Some(content) = content else { continue };
+                one.redo.row.with_slabs(block.column, |slabs| {
+                    for slab in slabs {
+                        let Some(disk) = slab.present(pool) else { continue };
+                        for piece in slab.pieces(u64::from(one.redo.line) * BLOCK_BYTES, content.len()) {
+                            let part = content.slice(piece.offset..piece.offset + piece.length);
+                            writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
+                        }
+                    }
+                });
+            }
+        }
+        let mut failed: SmallVec<[DiskSlot; 4]> = SmallVec::new();
+        for (slot, write) in writes {
+            if write.await.is_err() && !failed.contains(&slot) {
+                failed.push(slot);
+            }
+        }
+        for slot in failed {
+            pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+        }
+        pool.flush_disks().await?;
+        // One that left and came back may have lost what it was given.
+        let mut stayed = pool.seats();
+        stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
+        let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
+        shared.settle_missed_pages(&rows, &stayed).await?;
+        let is_held = |redo: &Redo| {
+            let row = &redo.row;
+            redo.blocks
+                .iter()
+                .all(|block| row.has_blocks_on(block.column, |slab| stayed.contains(&slab.disk)))
+        };
+        let (done, unfinished): (Vec<Redo>, Vec<Redo>) =
+            prepared.into_iter().map(|one| one.redo).partition(is_held);
+        self.unfinished.borrow_mut().extend(unfinished);
+        self.say_done(&done).await?;
+        Ok(!done.is_empty())
+    }
+
+    /// Says that lines are in place, and ends what was cached of them.
+    async fn say_done(&self, done: &[Redo]) -> Result<(), SpaceError> {
+        let shared = self.shared();
+        let held = shared.tickets.begin();
+        let stamp = shared.stamp();
+        let mut body: SmallVec<[u8; 1088]> = SmallVec::new();
+        let mut entries = Vec::new();
+        for redo in done {
+            for block in &redo.blocks {
+                let (index, entry) = place_in_page(redo.line);
+                let page = shared.page(&redo.row, block.column, index).await?;
+                let range = Range { first: redo.line, count: 1 };
+                let mut stretch = shared.stretch(&redo.row, block.column, range, stamp);
+                // An intent that a flush has covered: this is how what ends a redo is told from all else.
+                (stretch.covered, stretch.intent) = (true, true);
+                push_stretch(&mut body, stretch, &[block.state], page.durable_generation());
+                entries.push((page, entry, block.state));
+            }
+            if body.len() > RECORD_BYTES_MAX {
+                shared.record(&body, Wait::Written).await?;
+                body.clear();
+            }
+        }
+        if !body.is_empty() {
+            shared.record(&body, Wait::Written).await?;
+        }
+        let now = shared.now(&held);
+        entries.iter().for_each(|(page, entry, state)| page.set(*entry, *state, stamp, now));
+        for redo in done {
+            shared.note_dirty(&redo.row);
+            for (block, since) in &redo.ends {
+                self.forget(&redo.row.mappings.end(*block, *since));
+            }
+            self.forget_redo(redo);
+            self.forget_if_empty(&redo.row);
+        }
+        Ok(())
+    }
+}
+
+/// A line whose parity was computed.
+struct Computed<'a> {
+    /// Which of the parity blocks of its record are its own, from here on.
+    at: usize,
+    row: &'a Rc<Row>,
+    line: u32,
+    dirty: Vec<Dirty>,
+    after: LineStates,
+}
+
+impl Computed<'_> {
+    /// What the line will be: its changed blocks, then parity, whose content is in cache blocks from `first` on.
+    fn redo(&self, first: Place) -> Redo {
+        let state = |column: usize| self.after.get(column).copied().unwrap_or_default();
+        let data = self.dirty.iter().map(|dirty| RedoBlock {
+            column: dirty.column,
+            state: state(dirty.column),
+            place: dirty.version.content.place().unwrap_or_default(),
+        });
+        let shape = &self.row.shape;
+        let parity = (shape.data_columns()..shape.columns()).zip(self.at..).map(|(column, at)| {
+            let place = first.plus(u32::try_from(at).unwrap_or(u32::MAX));
+            let is_there = matches!(state(column), BlockState::Valid(_));
+            RedoBlock { column, state: state(column), place: if is_there { place } else { Place::default() } }
+        });
+        Redo {
+            row: Rc::clone(self.row),
+            line: self.line,
+            blocks: data.chain(parity).collect(),
+            ends: self.dirty.iter().map(|dirty| (dirty.block, dirty.version.since)).collect(),
+            owns_all: false,
+        }
+    }
+
+    /// The redo with its content, of which parity is in `record`.
+    fn prepared(self, redo: Redo, record: &Bytes_) -> Prepared {
+        let mut data: BTreeMap<usize, Bytes_> = self
+            .dirty
+            .into_iter()
+            .filter_map(|dirty| Some((dirty.column, dirty.content?.freeze())))
+            .collect();
+        let first = self.row.shape.data_columns();
+        let contents = redo.blocks.iter().map(|block| match block.state {
+            BlockState::Never | BlockState::Damaged => None,
+            BlockState::Valid(_) => match block.column.checked_sub(first) {
+                Some(nth) => Some(record.slice((self.at + nth) * BLOCK..(self.at + nth + 1) * BLOCK)),
+                None => data.remove(&block.column),
+            },
+        });
+        let contents = contents.collect();
+        Prepared { redo, contents }
+    }
+}
+
+/// Small frames that a line holds while it is put in place, at most.
+fn frames_of_line(row: &Row) -> u64 {
+    row.shape.columns() as u64 * 2
+}
+
+/// Computes the parity of a line into `into`; what its blocks will be.
+async fn compute(
+    space: &Space,
+    row: &Rc<Row>,
+    line: u32,
+    dirty: &[Dirty],
+    into: &mut [u8],
+) -> Result<LineStates, SpaceError> {
+    let shape = &row.shape;
+    let before = space.shared.line_states(row, line).await?;
+    let mut after = before.clone();
+    for one in dirty {
+        if let Some(place) = after.get_mut(one.column) {
+            *place = match &one.content {
+                _ if one.is_lost => BlockState::Damaged,
+                Some(content) => BlockState::Valid(crc32c(content)),
+                None => BlockState::Never,
+            };
+        }
+    }
+    let (data, _) = after.split_at(shape.data_columns());
+    let parity_state = if data.contains(&BlockState::Damaged) {
+        Some(BlockState::Damaged)
+    } else if data.iter().all(|state| *state == BlockState::Never) {
+        Some(BlockState::Never)
+    } else {
+        None
+    };
+    if parity_state.is_none() && !carry_changes(space, row, line, (dirty, &before), into).await {
+        encode_anew(space, row, line, (dirty, &before), into).await?;
+    }
+    let computed = into.chunks_exact(BLOCK).map(|block| BlockState::Valid(crc32c(block)));
+    for (place, state) in after.iter_mut().skip(shape.data_columns()).zip(computed) {
+        *place = parity_state.unwrap_or(state);
+    }
+    Ok(after)
+}
+
+/// Computes parity from what it was and what changes; not where that takes more reads than computing it anew, nor where
+/// something of it is not what its table says.
+async fn carry_changes(
+    space: &Space,
+    row: &Rc<Row>,
+    line: u32,
+    (dirty, before): (&[Dirty], &LineStates),
+    into: &mut [u8],
+) -> bool {
+    let data = row.shape.data_columns();
+    let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
+    let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
+    let carried = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
+    let anew = (0..data).filter(|column| is_valid(column) && !is_dirty(column)).count();
+    if carried > anew {
+        return false;
+    }
+    let columns = dirty.iter().map(|one| one.column).chain(data..row.shape.columns());
+    let found = join_all(columns.map(async |column| {
+        let state = before.get(column).copied().unwrap_or_default();
+        space.look(row, column, line, state).await
+    }))
+    .await;
+    if !found.iter().all(Found::is_known) {
+        return false;
+    }
+    let (old, parity) = found.split_at(dirty.len());
+    for (block, old) in into.chunks_exact_mut(BLOCK).zip(parity) {
+        match old.bytes() {
+            Some(old) => block.copy_from_slice(old),
+            None => block.fill(0),
+        }
+    }
+    let changes: SmallVec<[Change<'_>; 12]> = dirty
+        .iter()
+        .zip(old)
+        .map(|(one, old)| Change { column: one.column, old: old.bytes(), new: one.content.as_deref() })
+        .collect();
+    let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
+    code_of(&row.shape)
+        .update(&changes, &mut parity)
+        .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+    true
+}
+
+/// Computes parity from all data of a line: what does not change is read, or computed from the old parity.
+async fn encode_anew(
+    space: &Space,
+    row: &Rc<Row>,
+    line: u32,
+    (dirty, before): (&[Dirty], &LineStates),
+    into: &mut [u8],
+) -> Result<(), SpaceError> {
+    let data = row.shape.data_columns();
+    let mut others: Vec<(usize, Buffer)> = Vec::new();
+    for column in (0..data).filter(|column| !dirty.iter().any(|one| one.column == *column)) {
+        if before.get(column).copied().unwrap_or_default() == BlockState::Never {
+            continue;
+        }
+        let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
+        space.read_in_place(row, column, line, &mut buffer).await?;
+        others.push((column, buffer));
+    }
+    let bytes_of = |column: usize| -> Option<&[u8]> {
+        match dirty.iter().find(|one| one.column == column) {
+            Some(one) => one.content.as_deref(),
+            None => others.iter().find(|(other, _)| *other == column).map(|(_, buffer)| &**buffer),
+        }
+    };
+    let blocks: SmallVec<[Option<&[u8]>; 12]> = (0..data).map(bytes_of).collect();
+    let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
+    code_of(&row.shape)
+        .encode(&blocks, &mut parity)
+        .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+    Ok(())
+}
+
+/// The stripes of lines of a row, as ranges in ascending order that do not touch.
+fn stripes(row: &Row, lines: &BTreeSet<u32>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for line in lines {
+        let range = row.shape.stripes_of(Range { first: *line, count: 1 });
+        match ranges.last_mut().filter(|last| last.first + last.count >= range.first) {
+            Some(last) => last.count = last.count.max(range.first + range.count - last.first),
+            None => ranges.push(range),
+        }
+    }
+    ranges
+}

@@ -1,0 +1,307 @@
+//! What a crash leaves of the write cache: mappings are found in the log, and lines that may be half in place are finished from
+//! the content that the cache has of them (docs/design/0004, under recovery).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_checksum::crc32c;
+use dolmen_pool::RecoveredBlock;
+use dolmen_units::{Lsn, SpaceId};
+
+use crate::cache::Cache;
+use crate::destage::{Prepared, Redo};
+use crate::error::SpaceError;
+use crate::layout::BLOCK;
+use crate::line::Found;
+use crate::locks::Range;
+use crate::mapping::{Content, UNDECIDED, Version};
+use crate::record::{BlockState, Entry, RedoBlock, entries, push_redo};
+use crate::recovery::RowKey;
+use crate::row::Row;
+use crate::space::Space;
+
+/// A version as the log has it.
+#[derive(Debug, Clone, Copy)]
+struct Recorded {
+    content: Content,
+    said: Lsn,
+    is_marked: bool,
+}
+
+/// A redo as the log has it.
+struct RecordedRedo {
+    lsn: Lsn,
+    line: u32,
+    blocks: Vec<RedoBlock>,
+}
+
+/// What the log says of one row with parity.
+#[derive(Default)]
+struct OfRow {
+    /// Versions of blocks, by their first record.
+    versions: BTreeMap<u32, BTreeMap<Lsn, Recorded>>,
+    /// Redos that a flush has covered, in their order.
+    redos: Vec<RecordedRedo>,
+    /// Lines that were said to be in place, and when that was last.
+    done: BTreeMap<u32, Lsn>,
+}
+
+/// What the log says of the write cache.
+#[derive(Default)]
+pub(crate) struct Cached {
+    rows: BTreeMap<RowKey, OfRow>,
+}
+
+impl Cached {
+    /// Reads the records.
+    ///
+    /// # Errors
+    /// The number of one that makes no sense.
+    pub(crate) fn of(blocks: &[RecoveredBlock]) -> Result<Self, Lsn> {
+        let mut cached = Self::default();
+        for block in blocks {
+            let record = block.as_recorded();
+            for entry in entries(record.body) {
+                cached.add(entry.ok_or(record.lsn)?, record.lsn, record.settled);
+            }
+        }
+        Ok(cached)
+    }
+
+    fn add(&mut self, entry: Entry<'_>, lsn: Lsn, is_settled: bool) {
+        match entry {
+            Entry::Stretch(read) => {
+                let stretch = read.stretch;
+                if stretch.covered && stretch.intent {
+                    let key = (stretch.space, stretch.row_index, stretch.row);
+                    let lines = stretch.first..stretch.first + stretch.count;
+                    self.rows.entry(key).or_default().done.extend(lines.map(|line| (line, lsn)));
+                }
+            }
+            Entry::Mapping(read) => {
+                let mapping = read.mapping;
+                let of_row = self.rows.entry((mapping.space, mapping.row_index, mapping.row)).or_default();
+                for number in 0..mapping.count {
+                    let content = match mapping.place {
+                        Some(place) => {
+                            Content::Cached { place: place.plus(number), checksum: read.checksum(number) }
+                        }
+                        None => Content::Discarded,
+                    };
+                    let is_marked = (is_settled || mapping.covered) && !mapping.undecided;
+                    let versions = of_row.versions.entry(mapping.first + number).or_default();
+                    let since = mapping.since.unwrap_or(lsn);
+                    let version =
+                        versions.entry(since).or_insert(Recorded { content, said: lsn, is_marked: false });
+                    version.said = lsn;
+                    version.is_marked |= is_marked;
+                }
+            }
+            // One that no flush has covered has touched nothing in place.
+            Entry::Redo(read) if is_settled || read.head.covered => {
+                let key = (read.head.space, read.head.row_index, read.head.row);
+                let of_row = self.rows.entry(key).or_default();
+                // Said again, it takes the place of what was said before.
+                let blocks: Vec<RedoBlock> = read.blocks().collect();
+                of_row.redos.retain(|redo| redo.line != read.head.line || redo.blocks != blocks);
+                of_row.redos.push(RecordedRedo { lsn, line: read.head.line, blocks });
+            }
+            Entry::Redo(_) => {}
+        }
+    }
+
+    /// Notes in rows and caches what is cached, once cache rows were decided; lines that may be half in place wait to be
+    /// finished. The rows.
+    pub(crate) async fn load(
+        self,
+        spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    ) -> Result<Vec<Rc<Row>>, SpaceError> {
+        let mut rows = Vec::new();
+        for ((space, index, id), of_row) in self.rows {
+            let Some(space) = spaces.get(&space) else { continue };
+            let cache = space.cache.borrow().clone();
+            let Some(cache) = cache else { continue };
+            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
+            of_row.load(&cache, &row).await?;
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+impl OfRow {
+    async fn load(mut self, cache: &Cache, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let data = row.shape.data_columns();
+        let mut unfinished = Vec::new();
+        for redo in std::mem::take(&mut self.redos) {
+            let is_done = self.done.get(&redo.line).is_some_and(|done| *done >= redo.lsn);
+            let mut ends = Vec::new();
+            for block in redo.blocks.iter().filter(|block| block.column < data) {
+                let row_block = row.shape.row_block(block.column, redo.line);
+                let Some(versions) = self.versions.get_mut(&row_block) else { continue };
+                let is_meant = |(since, version): &(&Lsn, &Recorded)| match version.content {
+                    Content::Cached { place, .. } => place == block.place,
+                    Content::Discarded => block.state == BlockState::Never && **since < redo.lsn,
+                };
+                let Some(since) = versions.iter().rev().find(is_meant).map(|(since, _)| *since) else {
+                    continue;
+                };
+                if is_done {
+                    versions.retain(|other, _| *other > since);
+                }
+                ends.push((row_block, since));
+            }
+            if !is_done {
+                let RecordedRedo { line, blocks, .. } = redo;
+                unfinished.push(Redo { row: Rc::clone(row), line, blocks, ends, owns_all: false });
+            }
+        }
+        for (block, versions) in self.versions {
+            if block < row.shape.row_blocks() {
+                load_versions(cache, row, block, &versions).await?;
+            }
+        }
+        for redo in unfinished {
+            redo.own_places().for_each(|place| cache.count_live(place));
+            cache.unfinished.borrow_mut().push(redo);
+        }
+        Ok(())
+    }
+}
+
+async fn load_versions(
+    cache: &Cache,
+    row: &Rc<Row>,
+    block: u32,
+    versions: &BTreeMap<Lsn, Recorded>,
+) -> Result<(), SpaceError> {
+    let marked = versions.iter().rfind(|(_, version)| version.is_marked).map(|(since, _)| *since);
+    for (since, recorded) in versions.range(marked.unwrap_or_default()..) {
+        let mut ticket = None;
+        if !recorded.is_marked
+            && let Content::Cached { place, checksum } = recorded.content
+        {
+            if cache.is_out_of_reach(place) {
+                ticket = Some(UNDECIDED);
+            } else if cache.state(place).await? != BlockState::Valid(checksum) {
+                continue;
+            }
+        }
+        let version = Version { content: recorded.content, since: *since, said: recorded.said, ticket };
+        cache.add_recovered(row, block, version);
+    }
+    Ok(())
+}
+
+impl Cache {
+    /// Finishes lines that may be half in place, as far as their columns are here; whether any was.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; what was not finished is tried again.
+    pub(crate) async fn finish_lines(&self) -> Result<bool, SpaceError> {
+        let waiting = self.unfinished.take();
+        let mut has_done = false;
+        let mut waiting = waiting.into_iter();
+        while let Some(redo) = waiting.next() {
+            match self.finish_line(redo.clone()).await {
+                Ok(done) => has_done |= done,
+                Err(error) => {
+                    let mut unfinished = self.unfinished.borrow_mut();
+                    if !unfinished.iter().any(|other| other.row.id == redo.row.id && other.line == redo.line)
+                    {
+                        unfinished.push(redo);
+                    }
+                    unfinished.extend(waiting);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(has_done)
+    }
+
+    async fn finish_line(&self, mut redo: Redo) -> Result<bool, SpaceError> {
+        let row = Rc::clone(&redo.row);
+        let Some(space) = self.owner(row.space).filter(|_| !row.gone.get()) else { return Ok(false) };
+        let pool = &self.shared().pool;
+        let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
+        if !(0..row.shape.columns()).all(is_had) {
+            self.unfinished.borrow_mut().push(redo);
+            return Ok(false);
+        }
+        let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.line, count: 1 })).await;
+        if row.gone.get() {
+            return Ok(false);
+        }
+        let parity = row.shape.data_columns();
+        let mut found: Vec<Option<dolmen_buffer::Shared>> = Vec::new();
+        let mut is_lost = false;
+        for block in &mut redo.blocks {
+            let BlockState::Valid(checksum) = block.state else {
+                found.push(None);
+                continue;
+            };
+            let mut buffer = pool.seams().metadata.take(BLOCK).await;
+            match self.read(block.place, &mut buffer).await {
+                Ok(()) if crc32c(&buffer) == checksum => found.push(Some(buffer.freeze())),
+                Err(SpaceError::Unreadable { why, .. }) if !why.is_final() => {
+                    self.unfinished.borrow_mut().push(redo);
+                    return Ok(false);
+                }
+                Err(error) if !matches!(error, SpaceError::Unreadable { .. }) => return Err(error),
+                // No copy in the cache has it any more; perhaps it got in place.
+                _ => match space.look(&row, block.column, redo.line, block.state).await {
+                    Found::Good(buffer) => found.push(Some(buffer.freeze())),
+                    _ => {
+                        is_lost = true;
+                        block.state = BlockState::Damaged;
+                        found.push(None);
+                    }
+                },
+            }
+        }
+        if is_lost {
+            // Nobody knows what parity should be of.
+            for (block, content) in redo.blocks.iter_mut().zip(&mut found) {
+                if block.column >= parity {
+                    (block.state, *content) = (BlockState::Damaged, None);
+                }
+            }
+        }
+        let redo = self.with_all_copies(redo, &found).await?;
+        self.put_in_place(vec![Prepared { redo, contents: found }]).await
+    }
+
+    /// The redo with its content in rows of the cache that have all copies: what is written in place must not be there against
+    /// the one copy that is left of it.
+    async fn with_all_copies(
+        &self,
+        redo: Redo,
+        contents: &[Option<dolmen_buffer::Shared>],
+    ) -> Result<Redo, SpaceError> {
+        let places = redo.blocks.iter().filter(|block| matches!(block.state, BlockState::Valid(_)));
+        let indices: BTreeSet<u32> = places.map(|block| block.place.index).collect();
+        if indices.is_empty() || indices.iter().all(|index| self.is_whole(*index)) {
+            return Ok(redo);
+        }
+        let pool = &self.shared().pool;
+        let bytes: Vec<&dolmen_buffer::Shared> = contents.iter().flatten().collect();
+        let mut buffer = pool.seams().metadata.take(bytes.len() * BLOCK).await;
+        for (to, from) in buffer.chunks_exact_mut(BLOCK).zip(bytes) {
+            to.copy_from_slice(from);
+        }
+        let mut moved = redo.clone();
+        moved.owns_all = true;
+        self.put_redo(&buffer.freeze(), |first| {
+            let valid = moved.blocks.iter_mut().filter(|block| matches!(block.state, BlockState::Valid(_)));
+            (0..).zip(valid).for_each(|(nth, block)| block.place = first.plus(nth));
+            let mut body = Vec::new();
+            push_redo(&mut body, moved.head(), &moved.blocks);
+            body
+        })
+        .await?;
+        moved.own_places().for_each(|place| self.count_live(place));
+        self.shared().force_flush().await?;
+        self.forget_redo(&redo);
+        Ok(moved)
+    }
+}

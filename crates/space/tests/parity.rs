@@ -1,0 +1,222 @@
+//! Spaces with parity: written, put in place, reopened, with every disk gone in turn.
+
+mod harness;
+
+use std::rc::Rc;
+
+use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_units::Bytes;
+use harness::{Bench, Lab, Outcome};
+
+const KINDS: [(u8, usize); 4] = [(1, 3), (1, 5), (2, 4), (2, 6)];
+
+/// What the tests below write, in order: first byte, bytes, fill.
+const WRITES: [(u64, usize, u8); 7] = [
+    (0, 4096, 1),
+    (1 << 20, 256 * 1024, 2),
+    (5 * 1024 * 1024 + 4096, 1 << 20, 3),
+    (1 << 20, 4096, 9),
+    (8 << 20, 1 << 20, 4),
+    ((8 << 20) + 12288, 4096, 5),
+    ((5 << 20) + 65536, 131_072, 6),
+];
+
+/// What should be read after them: first byte, bytes, fill.
+const READS: [(u64, usize, u8); 9] = [
+    (0, 4096, 1),
+    (4096, 8192, 0),
+    (1 << 20, 4096, 9),
+    ((1 << 20) + 4096, 252 * 1024, 2),
+    ((5 << 20) + 4096, 61440, 3),
+    ((5 << 20) + 65536, 131_072, 6),
+    ((5 << 20) + 196_608, 851_968, 3),
+    (8 << 20, 12288, 4),
+    ((8 << 20) + 12288, 4096, 5),
+];
+
+async fn write_all(lab: &Lab, spaces: &Spaces, parity: u8) -> Outcome {
+    let space = lab.space(spaces, "data", Bytes::mib(24), Resiliency::Parity { parity }).await?;
+    for (at, length, fill) in WRITES {
+        lab.write(&space, at, length, fill).await?;
+    }
+    Ok(())
+}
+
+async fn expect_all(lab: &Lab, spaces: &Spaces) -> Outcome {
+    let space = spaces.find("data")?;
+    for (at, length, fill) in READS {
+        lab.expect(&space, at, length, fill).await?;
+    }
+    Ok(())
+}
+
+/// What was written is read: from the cache, after the pool was opened again, after it was put in place, and again.
+#[test]
+fn what_was_written_is_read_from_the_cache_and_in_place() {
+    for (parity, disks) in KINDS {
+        let bench = Bench::new(1, disks, Bytes::mib(192));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                write_all(&lab, &spaces, parity).await?;
+                expect_all(&lab, &spaces).await?;
+                spaces.flush().await?;
+                spaces.close().await?;
+                drop(spaces);
+                let spaces = lab.open().await?;
+                expect_all(&lab, &spaces).await?;
+                spaces.destage().await?;
+                expect_all(&lab, &spaces).await?;
+                harness::check(&spaces).await?;
+                spaces.close().await?;
+                drop(spaces);
+                let spaces = lab.open().await?;
+                expect_all(&lab, &spaces).await?;
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{parity} of {disks}: {error}"));
+    }
+}
+
+/// As many disks as there is parity are gone: everything is there, cached or in place, and can be written.
+#[test]
+fn every_loss_that_parity_survives_loses_nothing() {
+    for (parity, disks) in KINDS {
+        for is_in_place in [false, true] {
+            for first in 0..disks {
+                let bench = Rc::new(Bench::new(2, disks, Bytes::mib(192)));
+                bench
+                    .run(async move |lab| {
+                        let spaces = lab.create().await?;
+                        write_all(&lab, &spaces, parity).await?;
+                        if is_in_place {
+                            spaces.destage().await?;
+                        }
+                        spaces.flush().await?;
+                        spaces.close().await?;
+                        Ok(())
+                    })
+                    .unwrap();
+                let is_gone = move |disk: usize| (disk + disks - first) % disks < usize::from(parity);
+                bench
+                    .run_in(bench.lab_with(|disk| !is_gone(disk)), async move |lab| {
+                        let spaces = lab.open().await?;
+                        expect_all(&lab, &spaces).await?;
+                        let space = spaces.find("data")?;
+                        lab.write(&space, 0, 8192, 7).await?;
+                        lab.write(&space, 5 << 20, 65536, 8).await?;
+                        spaces.destage().await?;
+                        lab.expect(&space, 0, 8192, 7).await?;
+                        lab.expect(&space, 5 << 20, 65536, 8).await?;
+                        lab.expect(&space, (5 << 20) + 65536, 131_072, 6).await?;
+                        drop(space);
+                        lab.check_and_close(spaces).await
+                    })
+                    .unwrap_or_else(|error| {
+                        panic!("{parity} of {disks}, {first} gone, {is_in_place}: {error}")
+                    });
+                // They come back, get what they missed, and others leave.
+                let back = Rc::clone(&bench);
+                bench
+                    .run_in(bench.lab_with(|disk| !is_gone(disk)), async move |lab| {
+                        let spaces = lab.open().await?;
+                        for disk in (0..disks).filter(|disk| is_gone(*disk)) {
+                            spaces.rejoin(back.disks[disk].attach(&back.world)).await?;
+                        }
+                        let done = spaces.resync(&Progress::default()).await?;
+                        assert_eq!(
+                            (done.waiting, done.lost_blocks, spaces.stale_rows().await?.len()),
+                            (0, 0, 0)
+                        );
+                        lab.check_and_close(spaces).await
+                    })
+                    .unwrap_or_else(|error| {
+                        panic!("{parity} of {disks}, {first} back, {is_in_place}: {error}")
+                    });
+                let others = move |disk: usize| (disk + disks - first - 1) % disks < usize::from(parity);
+                bench
+                    .run_in(bench.lab_with(|disk| !others(disk)), async move |lab| {
+                        let spaces = lab.open().await?;
+                        let space = spaces.find("data")?;
+                        lab.expect(&space, 0, 8192, 7).await?;
+                        lab.expect(&space, 5 << 20, 65536, 8).await?;
+                        lab.expect(&space, (5 << 20) + 65536, 131_072, 6).await?;
+                        lab.expect(&space, (8 << 20) + 12288, 4096, 5).await?;
+                        drop(space);
+                        lab.check_and_close(spaces).await
+                    })
+                    .unwrap_or_else(|error| panic!("{parity} of {disks}, others than {first} gone: {error}"));
+            }
+        }
+    }
+}
+
+/// More is written than the cache holds, again and again, at places all over the space.
+#[test]
+fn a_full_cache_is_emptied_as_it_fills() {
+    for (parity, disks) in KINDS {
+        let bench = Bench::new(3, disks, Bytes::mib(192));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(32), Resiliency::Parity { parity }).await?;
+                let mut last = [0u8; 8192];
+                let mut number: u64 = 12345;
+                for step in 0..12_000u64 {
+                    number = number
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    let (block, fill) = ((number >> 33) % 8192, u8::try_from(step % 250 + 1)?);
+                    lab.write(&space, block * 4096, 4096, fill).await?;
+                    last[usize::try_from(block)?] = fill;
+                }
+                for (block, fill) in (0..).zip(last) {
+                    lab.expect(&space, block * 4096, 4096, fill).await?;
+                }
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{parity} of {disks}: {error}"));
+    }
+}
+
+/// What is discarded reads as zeros, parity follows, and rows in which nothing is left go back to the pool.
+#[test]
+fn discarded_blocks_read_as_zeros_and_rows_go_back() {
+    for (parity, disks) in KINDS {
+        let bench = Rc::new(Bench::new(4, disks, Bytes::mib(192)));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                write_all(&lab, &spaces, parity).await?;
+                let space = spaces.find("data")?;
+                spaces.destage().await?;
+                space.discard((5 << 20) + 65536, 65536).await?;
+                space.write_zeroes(8 << 20, 20480).await?;
+                lab.expect(&space, (5 << 20) + 65536, 65536, 0).await?;
+                lab.expect(&space, 8 << 20, 20480, 0).await?;
+                spaces.destage().await?;
+                lab.expect(&space, (5 << 20) + 65536, 65536, 0).await?;
+                lab.expect(&space, (5 << 20) + 131_072, 65536, 6).await?;
+                lab.expect(&space, 8 << 20, 20480, 0).await?;
+                lab.expect(&space, (8 << 20) + 20480, 65536, 4).await?;
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("{parity} of {disks}: {error}"));
+        bench
+            .run_in(bench.lab_with(|disk| disk >= usize::from(parity)), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, (5 << 20) + 65536, 65536, 0).await?;
+                lab.expect(&space, (5 << 20) + 131_072, 65536, 6).await?;
+                lab.expect(&space, (8 << 20) + 20480, 65536, 4).await?;
+                space.discard(0, 24 << 20).await?;
+                assert_eq!(space.claimed(), Bytes(0));
+                spaces.delete(&space).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{parity} of {disks}: {error}"));
+    }
+}
