@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
-use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, Name, SpaceId};
 
 use crate::destage::Redo;
 use crate::error::SpaceError;
@@ -516,6 +516,18 @@ impl Cache {
         redo.own_places().for_each(|place| self.count_dead(place));
     }
 
+    /// The space, and the byte of it, whose newest content lies in a block of the cache.
+    pub(crate) fn owner_of(&self, index: u64, block: u64) -> Option<(Name, u64)> {
+        let is_there = |place: Place| u64::from(place.index) == index && u64::from(place.block) == block;
+        self.rows.borrow().values().find_map(|row| {
+            let of_row = row.mappings.all();
+            let (at, _) = of_row.iter().find(|(at, version)| {
+                version.content.place().is_some_and(is_there) && row.mappings.newest(*at) == Some(*version)
+            })?;
+            Some((self.owner(row.space)?.name(), row.index * row.bytes() + u64::from(*at) * BLOCK_BYTES))
+        })
+    }
+
     /// Whether a flush has covered a version, so that it takes the place of those before it for good.
     pub(crate) fn is_covered(&self, version: &Version) -> bool {
         let is_flushed = version
@@ -569,6 +581,16 @@ impl Cache {
             self.bell.notify_all();
         }
         Ok(has_freed)
+    }
+
+    /// Gets a row of the cache ready to be filled, if there is none.
+    pub(crate) async fn make_ready(&self) -> Result<(), SpaceError> {
+        if self.free() == 0 {
+            self.recycle().await?;
+            self.shared().force_flush().await?;
+            self.recycle().await?;
+        }
+        Ok(())
     }
 
     /// Whether rows wait for a flush to be filled again.

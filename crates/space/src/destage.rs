@@ -30,7 +30,7 @@ use crate::layout::BLOCK;
 use crate::line::{Found, LineStates, code_of};
 use crate::locks::{Range, RangeGuard};
 use crate::mapping::{Content, Version};
-use crate::record::{BlockState, Place, RedoBlock, RedoHead, push_redo};
+use crate::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record, push_redo};
 use crate::row::Row;
 use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_stretch};
 use crate::space::Space;
@@ -361,11 +361,11 @@ impl Cache {
                 let page = shared.page(&redo.row, block.column, index).await?;
                 let range = Range { first: redo.line, count: 1 };
                 let mut stretch = shared.stretch(&redo.row, block.column, range, stamp);
-                // An intent that a flush has covered: this is how what ends a redo is told from all else.
-                (stretch.covered, stretch.intent) = (true, true);
+                stretch.covered = true;
                 push_stretch(&mut body, stretch, &[block.state], page.durable_generation());
                 entries.push((page, entry, block.state));
             }
+            body.extend_from_slice(&done_record(redo.head()));
             if body.len() > RECORD_BYTES_MAX {
                 shared.record(&body, Wait::Written).await?;
                 body.clear();

@@ -24,6 +24,8 @@ pub(crate) const RECORD_CACHED: u8 = 3;
 pub(crate) const RECORD_DISCARDED: u8 = 4;
 /// In a record: a line of a row with parity is about to be written in place (`RawRedo`).
 pub(crate) const RECORD_REDO: u8 = 5;
+/// In a record: lines of a row with parity are in place. Never said again.
+pub(crate) const RECORD_DONE: u8 = 6;
 
 /// A space, as the value of its key.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

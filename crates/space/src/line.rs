@@ -108,11 +108,14 @@ impl Space {
         let known: SmallVec<[&(usize, Found); 16]> =
             found.iter().filter(|(_, found)| found.is_known()).collect();
         let given: SmallVec<[usize; 16]> = known.iter().map(|(other, _)| *other).collect();
-        let error = |why| self.shared.unreadable(row, column, line as usize, why);
-        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else {
-            let is_away = found.iter().any(|(_, found)| matches!(found, Found::Away));
-            return Err(error(if is_away { UnreadableReason::Absent } else { UnreadableReason::NoGoodCopy }));
-        };
+        // The block itself, or others of its line, may be whole on disks that are away.
+        let mut is_away = found.iter().any(|(_, found)| matches!(found, Found::Away));
+        row.for_each_slab(|_, slab| {
+            is_away |= slab.stale.is_none() && slab.present(&self.shared.pool).is_none();
+        });
+        let why = if is_away { UnreadableReason::Absent } else { UnreadableReason::NoGoodCopy };
+        let error = || self.shared.unreadable(row, column, line as usize, why);
+        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Err(error()) };
         let bytes_of = |source: &usize| {
             known.iter().find(|(other, _)| other == source).and_then(|(_, found)| found.bytes())
         };
@@ -121,7 +124,7 @@ impl Space {
             .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
         match states.get(column) {
             Some(state) if matches_state(into, *state) => Ok(()),
-            _ => Err(error(UnreadableReason::NoGoodCopy)),
+            _ => Err(error()),
         }
     }
 

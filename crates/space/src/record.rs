@@ -4,8 +4,8 @@ use dolmen_units::{Epoch, Lsn, RowId, SpaceId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{
-    RECORD_CACHED, RECORD_DISCARDED, RECORD_REDO, RawMapping, RawPlace, RawRedo, RawStretch, STATE_DAMAGED,
-    STATE_NEVER, STATE_VALID,
+    RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawMapping, RawPlace, RawRedo, RawStretch,
+    STATE_DAMAGED, STATE_NEVER, STATE_VALID,
 };
 
 /// Bits of an epoch that an entry keeps.
@@ -254,19 +254,8 @@ pub(crate) struct RedoBlock {
 
 /// Adds the record of a line to a body.
 pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]) {
-    let raw = RawStretch {
-        space: head.space.0.into(),
-        row_index: head.row_index.into(),
-        row: head.row.0.into(),
-        first: head.line.into(),
-        count: u32::try_from(blocks.len()).unwrap_or(0).into(),
-        stamp: [0; 3],
-        state: RECORD_REDO,
-        column: 0,
-        intent: u8::from(head.covered) << 3,
-        generation: 0.into(),
-    };
-    body.extend_from_slice(raw.as_bytes());
+    let count = u32::try_from(blocks.len()).unwrap_or(0);
+    body.extend_from_slice(head.raw(count).as_bytes());
     for block in blocks {
         let (state, checksum) = block.state.parts();
         let raw = RawRedo {
@@ -277,6 +266,31 @@ pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]
             place: block.place.raw(),
         };
         body.extend_from_slice(raw.as_bytes());
+    }
+}
+
+/// The record of a line that is in place: what is recorded of it before is over.
+pub(crate) fn done(head: RedoHead) -> [u8; 40] {
+    let raw = RawStretch { state: RECORD_DONE, ..head.raw(1) };
+    let mut bytes = [0; 40];
+    bytes.copy_from_slice(raw.as_bytes());
+    bytes
+}
+
+impl RedoHead {
+    fn raw(self, count: u32) -> RawStretch {
+        RawStretch {
+            space: self.space.0.into(),
+            row_index: self.row_index.into(),
+            row: self.row.0.into(),
+            first: self.line.into(),
+            count: count.into(),
+            stamp: [0; 3],
+            state: RECORD_REDO,
+            column: 0,
+            intent: u8::from(self.covered) << 3,
+            generation: 0.into(),
+        }
     }
 }
 
@@ -310,13 +324,14 @@ pub(crate) enum Entry<'a> {
     Stretch(ReadStretch<'a>),
     Mapping(ReadMapping<'a>),
     Redo(ReadRedo<'a>),
+    Done(RedoHead),
 }
 
 /// The stretch that begins at byte `at` of a record.
 pub(crate) fn stretch_at(body: &[u8], at: usize) -> Option<ReadStretch<'_>> {
     match next_entry(&mut body.get(at..)?, at)? {
         Entry::Stretch(read) => Some(read),
-        Entry::Mapping(_) | Entry::Redo(_) => None,
+        Entry::Mapping(_) | Entry::Redo(_) | Entry::Done(_) => None,
     }
 }
 
@@ -324,7 +339,7 @@ pub(crate) fn stretch_at(body: &[u8], at: usize) -> Option<ReadStretch<'_>> {
 pub(crate) fn stretches(body: &[u8]) -> impl Iterator<Item = Option<ReadStretch<'_>>> {
     entries(body).filter_map(|entry| match entry {
         Some(Entry::Stretch(read)) => Some(Some(read)),
-        Some(Entry::Mapping(_) | Entry::Redo(_)) => None,
+        Some(Entry::Mapping(_) | Entry::Redo(_) | Entry::Done(_)) => None,
         None => Some(None),
     })
 }
@@ -374,7 +389,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
             };
             (Entry::Mapping(ReadMapping { mapping, checksums }), after)
         }
-        RECORD_REDO => {
+        RECORD_REDO | RECORD_DONE => {
             let head = RedoHead {
                 space: SpaceId(raw.space.get()),
                 row_index: raw.row_index.get(),
@@ -382,6 +397,10 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
                 line: first,
                 covered: raw.intent & 8 != 0,
             };
+            if raw.state == RECORD_DONE {
+                *rest = after;
+                return Some(Entry::Done(head));
+            }
             let count = usize::try_from(count).ok()?;
             let (blocks, after) = <[RawRedo]>::ref_from_prefix_with_elems(after, count).ok()?;
             (Entry::Redo(ReadRedo { head, blocks }), after)
@@ -421,6 +440,7 @@ mod tests {
                     Entry::Stretch(read) => drop(read.state(read.stretch.count - 1)),
                     Entry::Mapping(read) => drop(read.checksum(read.mapping.count - 1)),
                     Entry::Redo(read) => drop(read.blocks().last()),
+                    Entry::Done(_) => {}
                 }
             }
         }
@@ -479,12 +499,15 @@ mod tests {
             RedoBlock { column: 3, state: BlockState::Never, place: Place::default() },
         ];
         push_redo(&mut body, head, &blocks);
+        body.extend(done(head));
         let found: Vec<_> = entries(&body).map(Option::unwrap).collect();
-        let [Entry::Mapping(first), Entry::Mapping(second), Entry::Redo(redo)] = found[..] else {
+        let [Entry::Mapping(first), Entry::Mapping(second), Entry::Redo(redo), Entry::Done(ended)] =
+            found[..]
+        else {
             panic!("{found:?}")
         };
         assert_eq!((first.mapping, first.checksum(1)), (cached, 2));
-        assert_eq!(second.mapping, discarded);
+        assert_eq!((second.mapping, ended), (discarded, head));
         assert_eq!((redo.head, redo.blocks().collect::<Vec<_>>()), (head, blocks.to_vec()));
         assert_eq!(stretches(&body).count(), 0);
     }

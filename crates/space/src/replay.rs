@@ -70,13 +70,10 @@ impl Cached {
 
     fn add(&mut self, entry: Entry<'_>, lsn: Lsn, is_settled: bool) {
         match entry {
-            Entry::Stretch(read) => {
-                let stretch = read.stretch;
-                if stretch.covered && stretch.intent {
-                    let key = (stretch.space, stretch.row_index, stretch.row);
-                    let lines = stretch.first..stretch.first + stretch.count;
-                    self.rows.entry(key).or_default().done.extend(lines.map(|line| (line, lsn)));
-                }
+            Entry::Stretch(_) => {}
+            Entry::Done(head) => {
+                let key = (head.space, head.row_index, head.row);
+                self.rows.entry(key).or_default().done.insert(head.line, lsn);
             }
             Entry::Mapping(read) => {
                 let mapping = read.mapping;

@@ -179,7 +179,7 @@ impl Space {
             }
             let held = self.shared.tickets.begin();
             self.shared.record_blocks_again(row, column, &firsts, held.ticket()).await?;
-            for first in firsts {
+            for first in firsts.into_iter().filter(|_| !row.has_parity()) {
                 self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
             }
         }

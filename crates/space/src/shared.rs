@@ -552,7 +552,9 @@ impl Shared {
         let page = self.page(row, column, index).await?;
         let state = page.state(entry);
         page.restamp(entry, stamp, ticket, self.frozen.get());
-        let stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
+        let mut stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
+        // What is in place with parity was flushed before its table said so.
+        stretch.covered = row.has_parity();
         push_stretch(body, stretch, &[state], page.durable_generation());
         Ok(())
     }

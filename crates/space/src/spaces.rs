@@ -257,11 +257,21 @@ impl Spaces {
 
     /// Finishes lines of parity that may be half in place, as far as their disks are here.
     async fn finish_lines(&self) -> Result<(), SpaceError> {
-        for cache in self.shared.caches() {
+        for cache in self.shared.caches().iter().filter(|cache| !cache.unfinished.borrow().is_empty()) {
             let _turn = cache.turn.take().await;
-            cache.finish_lines().await?;
+            cache.make_ready().await?;
+            match cache.finish_lines().await {
+                // They wait, and no pool stays closed for it.
+                Ok(_) | Err(SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
+    }
+
+    /// The write cache that lies in a space.
+    pub(crate) fn cache_in(&self, space: &Space) -> Option<Rc<Cache>> {
+        self.shared.caches().into_iter().find(|cache| cache.space().id() == space.id())
     }
 
     /// Puts everything that is in the write caches in place.

@@ -10,6 +10,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
+use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
@@ -64,6 +65,22 @@ impl Verification {
         self.blocks += verdict.blocks;
         join(&mut self.lost, space, &verdict.lost);
         join(&mut self.out_of_reach, space, &verdict.out_of_reach);
+    }
+
+    /// Adds what was seen of a row of a write cache: what cannot be read counts for the spaces that it belongs to, and what
+    /// belongs to none any more does not count.
+    fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: &RowVerdict) {
+        self.blocks += verdict.blocks;
+        for (ranges, places) in
+            [(&mut self.lost, &verdict.lost), (&mut self.out_of_reach, &verdict.out_of_reach)]
+        {
+            for at in places {
+                let (index, within) = (at / space.row_bytes(), at % space.row_bytes() / BLOCK_BYTES);
+                if let Some((name, at)) = cache.owner_of(index, within) {
+                    join(ranges, &name, &[at]);
+                }
+            }
+        }
     }
 }
 
@@ -134,7 +151,11 @@ impl Spaces {
             for together in rows.chunks(rows_at_a_time.get()) {
                 let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
                 for verdict in join_all(looked_at).await {
-                    seen.add(&space.name(), &verdict?);
+                    let verdict = verdict?;
+                    match self.cache_in(&space) {
+                        Some(cache) => seen.add_cached(&cache, &space, &verdict),
+                        None => seen.add(&space.name(), &verdict),
+                    }
                 }
             }
         }
@@ -263,11 +284,18 @@ impl Space {
                 };
             }
             match read {
+                // Nothing is lost with parity, nor with what is about to be replaced by what is in the cache.
+                Err(SpaceError::Unreadable { .. }) if !self.is_needed(row, column, block) => {}
                 Ok(()) => verdict.blocks += 1,
                 Err(error) => verdict.note(place_of(block), error)?,
             }
         }
         Ok(())
+    }
+
+    /// Whether a block in place is what its space reads there.
+    fn is_needed(&self, row: &Row, column: usize, block: u32) -> bool {
+        column < row.shape.data_columns() && row.mappings.newest(row.shape.row_block(column, block)).is_none()
     }
 
     /// Reads all copies of blocks; which of them have a bad copy, or none that is here and whole.

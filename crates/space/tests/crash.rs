@@ -3,7 +3,8 @@
 //! works, and opens again.
 //!
 //! States are drawn, evenly over the kinds of steps, until a budget is spent: `DOLMEN_CRASH_STATES` states for each life
-//! and way of crashing, or `all`. `DOLMEN_CRASH_SEED` draws others.
+//! and way of crashing, or `all`. `DOLMEN_CRASH_SEED` draws others; `DOLMEN_CRASH_LIVES=parity` takes the lives of these spaces
+//! alone.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -34,13 +35,13 @@ use dolmen_sim::{BitFlip, CrashState, Cut, DiskIndex, Random, Rate, SimDisk, Sta
 use dolmen_space::Resiliency;
 use life::{DISKS, Life, Plot};
 
-const RESILIENCIES: [Resiliency; 4] = [
+const RESILIENCIES: [Resiliency; 5] = [
     Resiliency::Simple,
     Resiliency::Span,
     Resiliency::Mirror { copies: 2 },
     Resiliency::Mirror { copies: 3 },
+    Resiliency::Parity { parity: 1 },
 ];
-const PLOTS: [Plot; 2] = [Plot::Blocks, Plot::Owners];
 /// The resiliency whose every cut is tried in every run.
 const EVERY_CUT: Resiliency = Resiliency::Mirror { copies: 2 };
 /// More cuts than any life has.
@@ -62,6 +63,26 @@ fn budget() -> u64 {
 
 fn seed() -> u64 {
     std::env::var("DOLMEN_CRASH_SEED").ok().map_or(1, |seed| seed.parse().unwrap())
+}
+
+/// Data columns that share parity on as many disks as the lives have.
+fn parity_of(resiliency: Resiliency) -> Option<u64> {
+    let parity = u64::from(resiliency.parity_columns());
+    (parity > 0).then_some(DISKS as u64 - parity)
+}
+
+/// The spaces whose lives are gone through.
+fn resiliencies() -> impl Iterator<Item = Resiliency> {
+    let only = std::env::var("DOLMEN_CRASH_LIVES").unwrap_or_default();
+    RESILIENCIES.into_iter().filter(move |resiliency| resiliency.to_string().starts_with(&only))
+}
+
+/// The lives of a resiliency.
+fn plots_of(resiliency: Resiliency) -> &'static [Plot] {
+    match resiliency {
+        Resiliency::Parity { .. } => &[Plot::Blocks, Plot::Owners, Plot::Destage],
+        Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => &[Plot::Blocks, Plot::Owners],
+    }
 }
 
 /// What was tried.
@@ -118,7 +139,8 @@ fn some_states(life: &Life, cut: Cut, options: &StateOptions, random: &mut Rando
 fn case(life: &Life, instant: Instant, states: u64) -> Case {
     Case {
         expected: Expected::at(&life.tape, instant, Death::PowerCut),
-        copies: life.resiliency.copies(),
+        copies: life.resiliency.redundancy() + 1,
+        parity_of: parity_of(life.resiliency),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,
@@ -142,10 +164,11 @@ fn try_state(
         tally.note(life, state.cut());
         let named = life.tape.named(instant);
         let context = Context(format!(
-            "{:?}, {instant:?}, steps {:?}, {state}, gone {:?}",
+            "{:?}, {instant:?}, steps {:?}, {state}, gone {:?}, flipped {:?}",
             life.resiliency,
             life.steps_at(state.cut().0),
-            case.gone
+            case.gone,
+            case.flipped
         ));
         judge(&state.reopen(seed), case, life.pool, named)
             .map_err(|why| format!("{why}\nafter {}", context.0))?;
@@ -169,8 +192,8 @@ fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut T
     let begun = Clock::now();
     let mut states = 0;
     println!("{way}: seed {}", seed());
-    for resiliency in RESILIENCIES {
-        for plot in PLOTS {
+    for resiliency in resiliencies() {
+        for &plot in plots_of(resiliency) {
             let life = Life::record(resiliency, plot, seed());
             let mut random = Random::new(seed());
             let mut tally = Tally::default();
@@ -387,8 +410,8 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
     let begun = Clock::now();
     let mut kills = 0;
     println!("killed: seed {}", seed());
-    for resiliency in RESILIENCIES {
-        for plot in PLOTS {
+    for resiliency in resiliencies() {
+        for &plot in plots_of(resiliency) {
             let all = Life::record(resiliency, plot, seed()).world.change_count();
             let mut random = Random::new(seed());
             let count = budget().min(all);
@@ -448,7 +471,8 @@ fn judge_the_killed(
     }
     let case = Case {
         expected: Expected::at(tape, end, Death::Kill),
-        copies: resiliency.copies(),
+        copies: resiliency.redundancy() + 1,
+        parity_of: parity_of(resiliency),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,

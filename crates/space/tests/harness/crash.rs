@@ -33,6 +33,7 @@ use dolmen_units::{Bytes, EpochId, HostId, PoolId, SpaceId};
 use crate::harness::{Outcome, ROW, pattern, read};
 
 pub const BLOCK: u64 = 4096;
+const INTERLEAVE: Bytes = Bytes::kib(16);
 /// Steps of one opening with all that follows, at most.
 const STEPS_MAX: u64 = 300_000;
 pub const HOST: HostId = HostId([7; 16]);
@@ -270,7 +271,7 @@ impl Scribe {
         let index = self.tape.begin(name, Deed::Make { size: size.0 });
         let mut spec = SpaceSpec::usual(name.parse().unwrap(), size, resiliency);
         spec.row = Some(ROW);
-        spec.interleave = Bytes::kib(16);
+        spec.interleave = INTERLEAVE;
         let space = spaces.create(spec).await?;
         self.tape.ack(index);
         Ok(space)
@@ -455,6 +456,8 @@ impl Expected {
 pub struct Case {
     pub expected: Expected,
     pub copies: u8,
+    /// Data columns that share parity; none without.
+    pub parity_of: Option<u64>,
     /// Disks that are not attached.
     pub gone: BTreeSet<usize>,
     /// Disks that were not attached when the crash was recovered from.
@@ -476,6 +479,14 @@ impl Case {
         lost.len() >= usize::from(self.copies)
     }
 
+    /// What shares parity with a block: the row, and the block of each column. Without parity, the block alone.
+    fn line_of(&self, block: u64) -> (u64, u64) {
+        let Some(columns) = self.parity_of else { return (0, block) };
+        let (row, within) = (block / (ROW.0 / BLOCK), block % (ROW.0 / BLOCK));
+        let (unit, in_unit) = (within / (INTERLEAVE.0 / BLOCK), within % (INTERLEAVE.0 / BLOCK));
+        (row, unit / columns * (INTERLEAVE.0 / BLOCK) + in_unit)
+    }
+
     /// Whether a block has one copy left, and that one is damaged.
     fn may_be_lost(&self, name: &str, block: u64) -> bool {
         let fills = self.expected.spaces.get(name).and_then(|space| space.blocks.get(&block));
@@ -483,7 +494,8 @@ impl Case {
         let decided = fills.is_some_and(|fills| fills.len() > 1);
         let absent = if decided { &self.gone_then } else { &self.gone };
         let lost = absent.union(&self.expected.weak).count() + 1;
-        let hit = self.flipped.is_some_and(|(space, flipped)| space == name && flipped == block);
+        let is_hit = |flipped| flipped == block || self.line_of(flipped) == self.line_of(block);
+        let hit = self.flipped.is_some_and(|(space, flipped)| space == name && is_hit(flipped));
         hit && lost >= usize::from(self.copies)
     }
 }

@@ -71,6 +71,8 @@ pub enum Plot {
     Owners,
     /// A pool that exists: a disk is added, one is replaced, one leaves under a write and comes back.
     Disks,
+    /// A pool that exists: blocks are cached and put in place, under writes and checkpoints, and with a disk gone.
+    Destage,
     /// A pool whose map is full: rows of it are changed and deleted, and checkpoints are made in parts.
     FullMap,
 }
@@ -79,7 +81,7 @@ impl Plot {
     /// Disks that it needs.
     pub fn disks(self) -> usize {
         match self {
-            Self::Blocks | Self::Owners | Self::FullMap => DISKS,
+            Self::Blocks | Self::Owners | Self::Destage | Self::FullMap => DISKS,
             Self::Disks => DISKS + 2,
         }
     }
@@ -174,6 +176,7 @@ impl Liver {
             Plot::Blocks => self.blocks().await,
             Plot::Owners => self.owners().await,
             Plot::Disks => self.disks().await,
+            Plot::Destage => self.destage().await,
             Plot::FullMap => self.full_map().await,
         };
         result.map_err(|error| error.to_string())
@@ -300,6 +303,55 @@ impl Liver {
             self.lose_a_disk(&spaces, "a", &a, lost).await?;
         }
         scribe.flush(&spaces).await?;
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// Lines are put in place: whole ones and parts, with writes, discards and checkpoints between and beside.
+    async fn destage(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 3).await?;
+        scribe.put("a", &a, 6, 4).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("put in place", spaces.destage()).await?;
+        scribe.put("a", &a, 1, 1).await?;
+        scribe.put("a", &a, 5, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 1, 1).await?;
+        scribe.step("carry a change, put in place", spaces.destage()).await?;
+        scribe.step("discard", scribe.discard("a", &a, 0, 2)).await?;
+        scribe.put("a", &a, 8, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("say again, checkpoint", async { spaces.pool().checkpoint().await }).await?;
+        scribe.put("a", &a, 8, 1).await?;
+        let (destage, checkpoint) = (spaces.destage(), async { spaces.pool().checkpoint().await });
+        scribe.step("put in place under a checkpoint", together(destage, checkpoint)).await;
+        scribe.put("a", &a, 0, 1).await?;
+        scribe.flush(&spaces).await?;
+        let (put, destage) = (scribe.put("a", &a, 0, 2), spaces.destage());
+        scribe.step("write while lines are put in place", together(put, destage)).await;
+        scribe.step("discard a row", scribe.discard("a", &a, 0, 256)).await?;
+        scribe.put("a", &a, 2, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("put in place, free", spaces.destage()).await?;
+        self.lose_a_disk(&spaces, "a", &a, 0).await?;
+        scribe.step("put in place", spaces.destage()).await?;
+        scribe.put("a", &a, 0, 1).await?;
+        scribe.flush(&spaces).await?;
+        self.disks[1].vanish();
+        let weak = scribe.tape.begin("", Deed::Weak { disk: 1 });
+        scribe.step("put in place without a disk", spaces.destage()).await?;
+        scribe.put("a", &a, 6, 1).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("carry a change without a disk", spaces.destage()).await?;
+        self.disks[1].come_back();
+        let device = self.disks[1].attach(&self.world);
+        scribe.step("readmit", spaces.rejoin(device)).await?;
+        scribe.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
+        scribe.tape.ack(weak);
         drop(a);
         spaces.close().await?;
         Ok(())
