@@ -640,7 +640,10 @@ impl Cache {
 
     /// Puts a full row that could not be emptied behind the others.
     pub(crate) fn pass_over_oldest(&self) {
-        self.full.borrow_mut().rotate_left(1.min(self.full.borrow().len()));
+        let mut full = self.full.borrow_mut();
+        if let Some(oldest) = full.pop_front() {
+            full.push_back(oldest);
+        }
     }
 
     /// Says again what the log says of cached blocks before `cut`. The caller holds the turn.

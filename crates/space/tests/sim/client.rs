@@ -333,7 +333,7 @@ pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
     let spec = life.setup.borrow_mut().space(random);
     let name = spec.name.clone();
     life.say(format!("{spec:?}"));
-    let (size, copies) = (spec.size.0, spec.resiliency.copies());
+    let (size, copies) = (spec.size.0, spec.resiliency.redundancy() + 1);
     let (sector, thin) = (spec.sector.0, spec.provisioning == Provisioning::Thin);
     life.making.borrow_mut().push(name.as_str().to_owned());
     let made = life.spaces.create(spec).await;

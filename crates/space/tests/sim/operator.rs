@@ -29,6 +29,10 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
             Err(error) => life.trouble(format!("resync: {}", in_one_line(&error))),
         }
     }
+    doing("destage");
+    if let Err(error) = life.spaces.destage().await {
+        life.trouble(format!("destage: {}", in_one_line(&error)));
+    }
     doing("nothing");
     if life.lost.get() && is_whole(life).await? {
         life.lost.set(false);

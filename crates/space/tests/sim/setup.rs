@@ -30,6 +30,8 @@ pub struct Setup {
     /// Rates of all other disks: being slow damages nothing.
     pub others: FaultRates,
     pub names: u32,
+    /// Draws the spaces with parity.
+    parity: Option<Random>,
 }
 
 /// A stream of draws for a purpose.
@@ -72,6 +74,7 @@ impl Setup {
             rates,
             others: FaultRates::NONE.with(FaultKind::SlowStretch, slow),
             names: 0,
+            parity: parity(seed),
         }
     }
 
@@ -85,6 +88,12 @@ impl Setup {
             1 => Resiliency::Span,
             _ => Resiliency::Mirror { copies: u8::try_from((2 + random.below(3)).min(most)).unwrap() },
         };
+        let wide = self.profiles.len() > 3;
+        let parity = self.parity.as_mut().filter(|_| self.profiles.len() > 2).and_then(|draws| {
+            let has_parity = draws.coin();
+            has_parity.then(|| Resiliency::Parity { parity: 1 + u8::from(wide && draws.coin()) })
+        });
+        let resiliency = parity.unwrap_or(resiliency);
         let name = format!("space{}", self.names).parse().unwrap();
         let mut spec = SpaceSpec::usual(name, Bytes(drawn_size(random)), resiliency);
         spec.row = Some(Bytes::mib(1 << random.below(3)));
@@ -94,11 +103,21 @@ impl Setup {
         if spec.resiliency != Resiliency::Span && random.coin() {
             spec.columns = u8::try_from(1 + random.below(widest)).ok();
         }
+        if let Resiliency::Parity { parity } = spec.resiliency {
+            let widest = self.profiles.len() as u64 - u64::from(parity);
+            spec.columns = spec.columns.and_then(|columns| u8::try_from(u64::from(columns).clamp(2, widest)).ok());
+        }
         spec.interleave = Bytes::kib(16 << random.below(5));
         spec.sector = Bytes(if random.coin() { 512 } else { 4096 });
         spec.provisioning = if random.below(4) == 0 { Provisioning::Fixed } else { Provisioning::Thin };
         spec
     }
+}
+
+/// Whether a seed has spaces with parity, and what draws them.
+fn parity(seed: u64) -> Option<Random> {
+    let mut draws = stream(seed, 905);
+    (std::env::var_os("DOLMEN_PARITY").is_some() && draws.below(2) == 0).then_some(draws)
 }
 
 pub fn drawn_size(random: &mut Random) -> u64 {
