@@ -72,7 +72,7 @@ fn key_of(row: &Row) -> RowKey {
 
 /// What nobody could decide when the checkpoint began. What is decided meanwhile is not durable before the next one, so the
 /// log still has to have the claims.
-pub(crate) type Undecided = BTreeMap<(SpaceId, u64), RowClaims>;
+pub(crate) type Undecided = BTreeMap<(SpaceId, u64), Rc<RowClaims>>;
 
 /// Blocks that were said again since the checkpoint began: a bit for each, by row, column and page.
 #[derive(Default)]
@@ -213,7 +213,7 @@ impl Shared {
         undecided: &Undecided,
         said: &mut Said,
     ) -> Result<(), SpaceError> {
-        let mut wanted = Undecided::new();
+        let mut wanted: BTreeMap<(SpaceId, u64), RowClaims> = BTreeMap::new();
         for one in part {
             let (space, index, _) = one.key;
             let Some(claims) = undecided.get(&(space, index)) else { continue };
