@@ -153,13 +153,11 @@ impl Space {
     /// block of each announces that: recovery then knows that a slot may be half-written.
     async fn announce_pages(&self, row: &Rc<Row>, column: usize) -> Result<(), SpaceError> {
         self.shared.gate().await?;
-        let mut guards = Vec::new();
         let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
         let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
-        for first in &firsts {
-            let row_block = row.shape.row_block(column, *first);
-            guards.push(row.locks.lock(Range { first: row_block, count: 1 }).await);
-        }
+        let locked =
+            firsts.iter().map(|first| Range { first: row.shape.row_block(column, *first), count: 1 });
+        let _guard = row.locks.lock_all(&locked.collect::<Vec<_>>()).await;
         if row.gone.get() {
             return Ok(());
         }

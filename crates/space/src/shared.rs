@@ -474,9 +474,7 @@ impl Shared {
         let mut guards = Vec::new();
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for (row, blocks) in rows {
-            for range in joined(blocks.keys().copied()) {
-                guards.push(row.locks.lock(range).await);
-            }
+            guards.push(row.locks.lock_all(&joined(blocks.keys().copied())).await);
             if row.gone.get() {
                 continue;
             }
