@@ -1,5 +1,6 @@
 //! Resync: stale slabs get what they miss and are trusted again; and with the same means, slabs move to other disks.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
@@ -331,9 +332,10 @@ impl Space {
         let (mut changed, mut left) = (false, false);
         for slabs in &mut record.columns {
             let Some(at) = slabs.iter().position(|slab| slab.disk == from) else { continue };
-            // A copy that has left since it was trusted may never come back.
+            // A copy that has left since it was trusted may never come back. Those that go to one disk in the end are one.
             let others = slabs.iter().filter(|slab| slab.disk != from && slab.readable(pool).is_some());
-            if others.count() < copies {
+            let others: BTreeSet<DiskSlot> = others.map(|slab| pool.destination(slab.disk)).collect();
+            if others.len() < copies {
                 left = true;
                 continue;
             }

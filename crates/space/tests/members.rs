@@ -654,3 +654,50 @@ fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
         })
         .unwrap();
 }
+
+/// Scenario: of a mirror with four copies one disk is away for long, so that a replacement does not end, and what replaces is
+/// replaced itself; then another disk is replaced as well, for which the column has no place. When the disk is back, all
+/// replacements end, in whichever order they are gone on with: none gives up a slab for those of disks that go to one place.
+#[test]
+fn replacements_that_have_one_target_leave_a_place_for_the_others() {
+    for order in [[0, 2, 4], [0, 4, 2], [2, 0, 4], [2, 4, 0], [4, 0, 2], [4, 2, 0]] {
+        let bench = Rc::new(Bench::new(1700, 4, CAPACITY));
+        let spares: Vec<_> = (0..3)
+            .map(|number| bench.world.add_disk(&format!("spare{number}"), harness::file(CAPACITY)))
+            .collect();
+        let outside = Rc::clone(&bench);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Mirror { copies: 4 }).await?;
+            lab.write(&space, 0, 65536, 1).await?;
+            spaces.flush().await?;
+            let pool = Rc::clone(spaces.pool());
+            pool.exclude(DiskSlot(3), ExcludeReason::Asked).await?;
+            lab.write(&space, 0, 32768, 2).await?;
+            for (old, spare) in [(0, 0), (2, 1), (4, 2)] {
+                let old = pool.disk(DiskSlot(old)).ok_or("it is a member")?;
+                let device = spares[spare].attach(&outside.world);
+                assert!(spaces.replace(&old, device, &[], &Progress::default()).await.is_ok());
+            }
+            assert_eq!(pool.replacements().len(), 3);
+            spaces.rejoin(outside.disks[3].attach(&outside.world)).await?;
+            spaces.resync(&Progress::default()).await?;
+            for _ in 0..4 {
+                for slot in order {
+                    let begun = pool.replacements().into_iter().find(|(old, _)| old.slot() == DiskSlot(slot));
+                    let Some((old, new)) = begun else { continue };
+                    spaces.finish_replacing(&old, &new, &Progress::default()).await?;
+                }
+            }
+            let left = pool.replacements();
+            if !left.is_empty() {
+                return Err(format!("{left:?} do not end").into());
+            }
+            lab.expect(&space, 0, 32768, 2).await?;
+            lab.expect(&space, 32768, 32768, 1).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("in the order {order:?}: {error}"));
+    }
+}
