@@ -164,18 +164,24 @@ pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> D
     if is_planted(Bug::StaleDiskWins) {
         in_force = bases().min_by_key(|record| record.id()).unwrap_or(in_force);
     }
-    // Of sides that went on apart, each host is told of its own.
-    let is_own_side = |record: &&EpochRecord| {
+    // Of sides that went on apart, each host is told of its own, which may have reached its disks as pending only.
+    let is_own_side = |record: &EpochRecord| {
         Some(record.id()) == arbiter && !record.continues(in_force) && !in_force.continues(record)
     };
-    in_force = bases().find(is_own_side).unwrap_or(in_force);
+    let is_pending = |view: &&DiskView| view.pending.as_ref().is_some_and(is_own_side);
+    let own = bases().find(|base| is_own_side(base));
+    let own = own.or_else(|| present.iter().find(is_pending).map(|view| &view.base));
+    let is_chosen = own.is_some();
+    in_force = own.unwrap_or(in_force);
     let judge = Judge { host, arbiter, present };
     let highest = judge.highest(in_force.number());
     let decision = |record: &EpochRecord, refusal: Option<ReadOnlyReason>| match refusal {
         None => Decision::Write { build_on: record.clone(), highest },
         Some(reason) => Decision::ReadOnly { newest: record.clone(), highest, reason },
     };
-    for record in judge.pending_above(in_force.id()) {
+    // Beside the side that was chosen, what may be in force on another one is no more than a rival.
+    let is_of_side = |record: &&EpochRecord| !is_chosen || record.fork() == in_force.fork();
+    for record in judge.pending_above(in_force.id()).into_iter().filter(is_of_side) {
         match judge.pending(record, in_force) {
             Verdict::NeverInForce => {}
             Verdict::Build => return decision(record, judge.contradiction(record)),
@@ -406,6 +412,36 @@ mod tests {
                 "{found}"
             );
         }
+    }
+
+    /// The same, and one side was cut short in a change of its epoch: a host is told of its own, whichever epoch is newer.
+    #[test]
+    fn each_host_is_told_of_its_own_side_within_a_change_of_epoch() {
+        let epoch = first();
+        let forced = after(&epoch, &[1, 2], Owner::Host(AWAY), Kind::Forced);
+        let own = after(&epoch, &[3], Owner::Host(HOME), Kind::Opening);
+        let later = |record: &EpochRecord, voters: &[u8], owner: Owner| {
+            (0..3).fold(record.clone(), |record, _| after(&record, voters, owner, Kind::Change))
+        };
+        let pending = |disks: &[u8], base: &EpochRecord| {
+            let next = after(base, disks, base.owner(), Kind::Change);
+            let mut views = settled(disks, base);
+            views.iter_mut().for_each(|view| view.pending = Some(next.clone()));
+            (views, next)
+        };
+        let judged = |named: &EpochRecord, own: EpochId, here: Vec<DiskView>, there: Vec<DiskView>| {
+            let found = reason(HOME, Some(named), &[here, there].concat());
+            assert!(matches!(&found, ReadOnlyReason::Diverged { epoch, .. } if *epoch == own), "{found}");
+        };
+        // The other side's change has reached its disks, and nobody knows whether it was in force.
+        let (there, _) = pending(&[1, 2], &later(&forced, &[1, 2], Owner::Host(AWAY)));
+        judged(&own, own.id(), settled(&[3], &own), there);
+        // This host's record names what its disks have only as pending.
+        let (here, next) = pending(&[3], &own);
+        let far = later(&forced, &[1, 2], Owner::Host(AWAY));
+        judged(&next, next.id(), here.clone(), settled(&[1, 2], &far));
+        let (there, _) = pending(&[1, 2], &far);
+        judged(&next, next.id(), here, there);
     }
 
     /// The last disk goes on alone at home; elsewhere only the whole set does.

@@ -223,6 +223,21 @@ impl Pool {
         retired.filter_map(|old| Some((Rc::clone(&old), self.disk(old.member().successor?)?))).collect()
     }
 
+    /// Where what is on a disk is to be in the end: there, unless it is being replaced.
+    #[must_use]
+    pub fn destination(&self, slot: DiskSlot) -> DiskSlot {
+        let disks = self.disks.borrow();
+        let mut last = slot;
+        // No chain is longer than there are members.
+        for _ in 0..disks.len() {
+            let member = disks.get(&last).map(|disk| disk.member());
+            let retired = member.filter(|member| member.state == MemberState::Retired);
+            let Some(next) = retired.and_then(|member| member.successor) else { break };
+            last = next;
+        }
+        last
+    }
+
     /// Rings whenever disks, epoch or state have changed.
     #[must_use]
     pub fn changed(&self) -> &Notify {

@@ -72,7 +72,7 @@ fn key_of(row: &Row) -> RowKey {
 
 /// What nobody could decide when the checkpoint began. What is decided meanwhile is not durable before the next one, so the
 /// log still has to have the claims.
-pub(crate) type Undecided = BTreeMap<(SpaceId, u64), RowClaims>;
+pub(crate) type Undecided = BTreeMap<(SpaceId, u64), Rc<RowClaims>>;
 
 /// Blocks that were said again since the checkpoint began: a bit for each, by row, column and page.
 #[derive(Default)]
@@ -97,16 +97,13 @@ impl Said {
     }
 }
 
-/// Records that are gathered until they are worth a batch of the log. Rows stay locked until what is said of them is
-/// written: a write in between would be recorded before it.
+/// Records that are gathered until they are worth a batch of the log.
 #[derive(Default)]
-struct Saying<'a> {
+struct Saying {
     body: Vec<u8>,
-    /// That of the row of which something is being said is the last.
-    guards: Vec<RangeGuard<'a>>,
 }
 
-impl Saying<'_> {
+impl Saying {
     async fn say(&mut self, shared: &Shared, body: &[u8]) -> Result<(), SpaceError> {
         if self.body.len() + body.len() > RECORD_BYTES_MAX {
             self.write(shared).await?;
@@ -120,10 +117,32 @@ impl Saying<'_> {
             shared.record(&self.body, Wait::Written).await?;
             self.body.clear();
         }
-        let last = self.guards.pop();
-        self.guards.clear();
-        self.guards.extend(last);
         Ok(())
+    }
+}
+
+/// What the tables of a row say. It stays locked until that is written: a write in between would be recorded before it.
+struct OfTables<'a> {
+    row: &'a Rc<Row>,
+    claims: RowClaims,
+    bodies: Vec<Vec<u8>>,
+    _guard: RangeGuard<'a>,
+}
+
+impl<'a> OfTables<'a> {
+    fn new(row: &'a Rc<Row>, claims: RowClaims, covered: Covered, guard: RangeGuard<'a>) -> Self {
+        let bodies = encode_claims(row.space, row.index, &claims, (Restating::Again, covered));
+        Self { row, claims, bodies, _guard: guard }
+    }
+
+    /// Leaves out what was left undecided since it was gathered.
+    fn leave_out(&mut self, shared: &Shared, covered: Covered) {
+        let before = self.claims.len();
+        self.claims.retain(|(column, block), _| !shared.is_undecided(self.row, *column, *block));
+        if self.claims.len() < before {
+            let (space, index) = (self.row.space, self.row.index);
+            self.bodies = encode_claims(space, index, &self.claims, (Restating::Again, covered));
+        }
     }
 }
 
@@ -213,7 +232,7 @@ impl Shared {
         undecided: &Undecided,
         said: &mut Said,
     ) -> Result<(), SpaceError> {
-        let mut wanted = Undecided::new();
+        let mut wanted: BTreeMap<(SpaceId, u64), RowClaims> = BTreeMap::new();
         for one in part {
             let (space, index, _) = one.key;
             let Some(claims) = undecided.get(&(space, index)) else { continue };
@@ -244,10 +263,10 @@ impl Shared {
         }
         // What recovery decided was flushed with the tables; of what is said while writes go on, some may not be yet.
         let covered = if self.recovering.get() { Covered::Before } else { Covered::ByTheNextFlush };
-        let mut saying = Saying::default();
+        let (mut gathered, mut bytes) = (Vec::new(), 0);
         for (key, stretches) in wanted {
             let Some((row, columns)) = homeless.0.get(&key) else { continue };
-            saying.guards.push(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
+            let guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
             if row.gone.get() {
                 continue;
             }
@@ -255,11 +274,32 @@ impl Shared {
             for one in stretches.into_iter().filter(|one| columns.contains(&one.column)) {
                 self.claims_of_tables(row, one, said, &mut claims);
             }
-            for body in encode_claims(row.space, row.index, &claims, (Restating::Again, covered)) {
-                saying.say(self, &body).await?;
+            if claims.is_empty() {
+                continue;
             }
-            if saying.body.is_empty() {
-                saying.guards.clear();
+            let one = OfTables::new(row, claims, covered, guard);
+            bytes += one.bodies.iter().map(Vec::len).sum::<usize>();
+            gathered.push(one);
+            if bytes > RECORD_BYTES_MAX {
+                self.write_of_tables(std::mem::take(&mut gathered), covered).await?;
+                bytes = 0;
+            }
+        }
+        self.write_of_tables(gathered, covered).await
+    }
+
+    async fn write_of_tables(
+        &self,
+        mut gathered: Vec<OfTables<'_>>,
+        covered: Covered,
+    ) -> Result<(), SpaceError> {
+        // What is being left undecided just now must not be called settled behind that.
+        let _turn = self.leave_turn.take().await;
+        let mut saying = Saying::default();
+        for one in &mut gathered {
+            one.leave_out(self, covered);
+            for body in &one.bodies {
+                saying.say(self, body).await?;
             }
         }
         saying.write(self).await

@@ -196,9 +196,7 @@ impl Cache {
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
-            for range in stripes(row, of_row) {
-                guards.push(row.locks.lock(range).await);
-            }
+            guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
             if !row.gone.get() {
                 lines.extend(of_row.iter().map(|line| (Rc::clone(row), *line)));
             }

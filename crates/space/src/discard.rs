@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
 use crate::mapping::Content;
-use crate::record::BlockState;
+use crate::record::{BlockState, Stamp};
 use crate::row::Row;
 use crate::shared::{place_in_page, push_stretch};
 use crate::space::Space;
@@ -108,22 +108,14 @@ impl Space {
         if found.is_empty() {
             return Ok(0);
         }
+        self.shared.settle_absences(row).await?;
+        // From here on nothing comes between until the record is given to the log.
         if let Some((column, run)) = found.iter().find(|(column, _)| !self.shared.is_in_reach(row, *column)) {
             return Err(self.shared.unreadable(row, *column, run.first as usize, UnreadableReason::Absent));
         }
-        self.shared.settle_absences(row).await?;
         let held = self.shared.tickets.begin();
         let stamp = self.shared.stamp();
-        // A record has room for some thousand stretches; a row that is in more pieces takes several.
-        for pieces in found.chunks(1000) {
-            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
-            for (column, run) in pieces {
-                let page = self.shared.page(row, *column, place_in_page(run.first).0).await?;
-                let stretch = self.shared.stretch(row, *column, *run, stamp);
-                push_stretch(&mut body, stretch, &[BlockState::Never], page.durable_generation());
-            }
-            self.shared.record(&body, Wait::Written).await?;
-        }
+        self.record_discard(row, &found, stamp).await?;
         let now = self.shared.now(&held);
         let mut count = 0;
         for (column, run) in &found {
@@ -135,6 +127,12 @@ impl Space {
             self.shared.note_unsettled(held.ticket(), row, *column, *run);
         }
         self.shared.note_dirty(row);
+        if self.shared.stamp() != stamp {
+            // The only copy may have left since, and a flush have left undecided what it knew of these blocks, in which this
+            // was not: said behind that, it is the newest.
+            self.record_discard(row, &found, self.shared.stamp()).await?;
+            self.shared.leave_what_is_away(row, found.iter().copied()).await?;
+        }
         Ok(count)
     }
 
@@ -163,6 +161,26 @@ impl Space {
         let range = Range { first: 0, count: row.shape.row_blocks() };
         let _guard = row.locks.lock(range).await;
         self.discard_blocks(row, range).await
+    }
+
+    /// Records that blocks hold nothing. The caller holds their lock and a ticket.
+    async fn record_discard(
+        &self,
+        row: &Rc<Row>,
+        runs: &[(usize, Range)],
+        stamp: Stamp,
+    ) -> Result<(), SpaceError> {
+        // A record has room for some thousand stretches; a row that is in more pieces takes several.
+        for pieces in runs.chunks(1000) {
+            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+            for (column, run) in pieces {
+                let page = self.shared.page(row, *column, place_in_page(run.first).0).await?;
+                let stretch = self.shared.stretch(row, *column, *run, stamp);
+                push_stretch(&mut body, stretch, &[BlockState::Never], page.durable_generation());
+            }
+            self.shared.record(&body, Wait::Written).await?;
+        }
+        Ok(())
     }
 
     /// Frees a row in which nothing is left.

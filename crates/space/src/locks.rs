@@ -1,10 +1,11 @@
 //! Locks on ranges of blocks: writes that overlap are ordered here, before they fan out to copies, because else copies
 //! could differ without any crash.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use dolmen_block_io::sync::Notify;
+use smallvec::SmallVec;
 
 /// A range of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,38 +22,68 @@ impl Range {
 
 /// The ranges of a row that somebody works on. There are as many as requests under way, so a list is searched faster
 /// than a tree.
+///
+/// Whoever waits is passed by nobody who came later and wants one of the same blocks: a row that is written without a pause
+/// would else never be had as a whole. So who holds a range of a row does not wait for another one of that row; several are
+/// taken at once.
 #[derive(Default)]
 pub(crate) struct RangeLocks {
     held: RefCell<Vec<(u64, Range)>>,
+    /// Those that wait, in the order in which they came.
+    waiting: RefCell<Vec<(u64, SmallVec<[Range; 1]>)>>,
     bell: Notify,
-    next: std::cell::Cell<u64>,
+    next: Cell<u64>,
 }
 
 impl RangeLocks {
     /// Waits until nobody holds a block of the range.
     pub(crate) async fn lock(&self, range: Range) -> RangeGuard<'_> {
-        let free = || {
-            let mut held = self.held.borrow_mut();
-            if held.iter().any(|(_, other)| other.overlaps(range)) {
-                return None;
-            }
-            let ticket = self.next.get();
-            self.next.set(ticket + 1);
-            held.push((ticket, range));
-            Some(ticket)
-        };
-        let ticket = self.bell.wait_for(free).await;
+        self.lock_all(&[range]).await
+    }
+
+    /// Waits until nobody holds a block of any of these ranges, which do not overlap.
+    pub(crate) async fn lock_all(&self, ranges: &[Range]) -> RangeGuard<'_> {
+        let ticket = self.next.get();
+        self.next.set(ticket + 1);
+        if !self.are_free(ticket, ranges) {
+            self.waiting.borrow_mut().push((ticket, SmallVec::from_slice(ranges)));
+            let _place = Waiting { locks: self, ticket };
+            self.bell.wait_for(|| self.are_free(ticket, ranges).then_some(())).await;
+        }
+        self.held.borrow_mut().extend(ranges.iter().map(|range| (ticket, *range)));
         RangeGuard { locks: self, ticket }
+    }
+
+    /// Whether nobody holds any of these ranges, nor waits for it since before `ticket`.
+    fn are_free(&self, ticket: u64, ranges: &[Range]) -> bool {
+        let overlap = |other: &Range| ranges.iter().any(|range| range.overlaps(*other));
+        let is_held = self.held.borrow().iter().any(|(_, other)| overlap(other));
+        let waiting = self.waiting.borrow();
+        let mut before = waiting.iter().take_while(|(other, _)| *other < ticket);
+        !is_held && !before.any(|(_, others)| others.iter().any(overlap))
     }
 }
 
 impl fmt::Debug for RangeLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RangeLocks({} held)", self.held.borrow().len())
+        write!(f, "RangeLocks({} held, {} waiting)", self.held.borrow().len(), self.waiting.borrow().len())
     }
 }
 
-/// A held range; free when dropped.
+/// A place among those that wait, left on success and on cancellation alike.
+struct Waiting<'a> {
+    locks: &'a RangeLocks,
+    ticket: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.locks.waiting.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
+        self.locks.bell.notify_all();
+    }
+}
+
+/// Held ranges; free when dropped.
 #[derive(Debug)]
 pub(crate) struct RangeGuard<'a> {
     locks: &'a RangeLocks,
@@ -61,11 +92,7 @@ pub(crate) struct RangeGuard<'a> {
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
-        let mut held = self.locks.held.borrow_mut();
-        if let Some(index) = held.iter().position(|(ticket, _)| *ticket == self.ticket) {
-            held.swap_remove(index);
-        }
-        drop(held);
+        self.locks.held.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
         self.locks.bell.notify_all();
     }
 }

@@ -519,8 +519,11 @@ impl Shared {
         for cache in &caches {
             turns.push(cache.turn.take().await);
         }
+        // What somebody is just saying of blocks out of reach may stand below the cut, and is noted before its turn ends. What is
+        // decided from now on stays undecided for this write-back.
+        drop(self.leave_turn.take().await);
         self.write_backs.set(self.write_backs.get() + 1);
-        let undecided = self.undecided().await;
+        let undecided = self.unresolved.borrow().clone();
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
         let flushed = if is_planted(Bug::TableBeforeFlush) { Ok(()) } else { self.flush().await };

@@ -12,7 +12,6 @@ use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use smallvec::smallvec;
 
-use crate::carry::Undecided;
 use crate::error::SpaceError;
 use crate::locks::Range;
 use crate::read::matches_state;
@@ -75,7 +74,8 @@ impl Shared {
             {
                 self.deciding.set(Some((deciding, true)));
             }
-            self.unresolved.borrow_mut().entry((row.space, row.index)).or_default().extend(claims);
+            let mut unresolved = self.unresolved.borrow_mut();
+            Rc::make_mut(unresolved.entry((row.space, row.index)).or_default()).extend(claims);
             self.unflushed_away.borrow_mut().insert((row.space, row.index));
         }
         Ok(())
@@ -99,19 +99,6 @@ impl Shared {
         }
         let key = (row.space, row.index, row.id);
         self.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
-    }
-
-    /// What nobody could decide when this was asked, and what somebody was just saying of that in the log: it may stand below
-    /// the cut of whoever asks, and be noted behind it.
-    pub(crate) async fn undecided(&self) -> Undecided {
-        let mut undecided = self.unresolved.borrow().clone();
-        // What is said in a turn is noted in that turn.
-        drop(self.leave_turn.take().await);
-        for (key, claims) in &*self.unresolved.borrow() {
-            let since = claims.iter().map(|(place, claims)| (*place, claims.clone()));
-            undecided.entry(*key).or_default().extend(since);
-        }
-        undecided
     }
 
     /// Whether a row has unflushed blocks that are out of reach.

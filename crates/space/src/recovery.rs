@@ -182,7 +182,7 @@ async fn decide_rows(
                 if left.values().flatten().any(|claim| !claim.settled) {
                     shared.unflushed_away.borrow_mut().insert((row.space, row.index));
                 }
-                shared.unresolved.borrow_mut().insert((row.space, row.index), left);
+                shared.unresolved.borrow_mut().insert((row.space, row.index), Rc::new(left));
             }
             rows.push(row);
         }

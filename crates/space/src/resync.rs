@@ -1,5 +1,6 @@
 //! Resync: stale slabs get what they miss and are trusted again; and with the same means, slabs move to other disks.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
@@ -166,14 +167,11 @@ impl Space {
     /// block of each announces that: recovery then knows that a slot may be half-written.
     async fn announce_pages(&self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
         self.shared.gate().await?;
-        let mut guards = Vec::new();
         for (column, _) in row.tables_on(holder) {
             let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
             let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
-            guards.clear();
-            for first in &firsts {
-                guards.push(row.locks.lock(hull(row, column, Range { first: *first, count: 1 })).await);
-            }
+            let locked = firsts.iter().map(|first| hull(row, column, Range { first: *first, count: 1 }));
+            let _guard = row.locks.lock_all(&locked.collect::<Vec<_>>()).await;
             if row.gone.get() {
                 return Ok(());
             }
@@ -348,9 +346,10 @@ impl Space {
         let (mut changed, mut left) = (false, false);
         for slabs in &mut record.columns {
             let Some(at) = slabs.iter().position(|slab| slab.disk == from) else { continue };
-            // A copy that has left since it was trusted may never come back.
+            // A copy that has left since it was trusted may never come back. Those that go to one disk in the end are one.
             let others = slabs.iter().filter(|slab| slab.disk != from && slab.readable(pool).is_some());
-            if others.count() < copies {
+            let others: BTreeSet<DiskSlot> = others.map(|slab| pool.destination(slab.disk)).collect();
+            if others.len() < copies {
                 left = true;
                 continue;
             }

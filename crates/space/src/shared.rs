@@ -340,7 +340,7 @@ impl Shared {
         // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         self.settle_absences(row).await?;
-        let claims = self.unresolved.borrow().get(&key).cloned().unwrap_or_default();
+        let claims = self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
         let places: Vec<(usize, u32)> = claims.keys().copied().collect();
         self.deciding.set(Some((key, false)));
         let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await;
@@ -367,7 +367,7 @@ impl Shared {
     fn note_decided(&self, key: (SpaceId, u64), places: &[(usize, u32)], left: &RowClaims) {
         self.settling.borrow_mut().insert(key, self.write_backs.get());
         let mut unresolved = self.unresolved.borrow_mut();
-        let Some(claims) = unresolved.get_mut(&key) else { return };
+        let Some(claims) = unresolved.get_mut(&key).map(Rc::make_mut) else { return };
         places.iter().filter(|place| !left.contains_key(place)).for_each(|place| drop(claims.remove(place)));
         if claims.is_empty() {
             unresolved.remove(&key);
@@ -513,9 +513,7 @@ impl Shared {
         let mut guards = Vec::new();
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for (row, blocks) in rows {
-            for range in joined(blocks.keys().copied()) {
-                guards.push(row.locks.lock(range).await);
-            }
+            guards.push(row.locks.lock_all(&joined(blocks.keys().copied())).await);
             if row.gone.get() {
                 continue;
             }

@@ -29,6 +29,8 @@ const REFILL_ROWS: usize = 32;
 const ROWS_DECIDED_TOGETHER: usize = 256;
 /// Rows that are looked up together when a disk is not believed any more.
 const ROWS_DISTRUSTED_TOGETHER: usize = 256;
+/// The epoch in which a pool is made: nothing is older.
+const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
 
@@ -667,21 +669,22 @@ impl Spaces {
         // One that leaves does not know the epoch in which it does, unless it was found to be as it was before.
         let left = known.member().left;
         if left > Epoch(0) && label.base.epoch.number() >= left {
-            self.distrust(known.slot(), left).await?;
+            self.distrust(known.slot()).await?;
         }
         let disk = self.pool().readmit(device).await?;
         self.decide_what_waited().await?;
         Ok(disk)
     }
 
-    /// Commits that a disk lacks everything since an epoch, wherever another copy has it.
-    async fn distrust(&self, slot: DiskSlot, since: Epoch) -> Result<(), SpaceError> {
+    /// Commits that a disk lacks everything, wherever another copy has it. Since when it is out of date does not bound what it
+    /// lacks: later than that, a resync or a move may have given it what had been written long before.
+    async fn distrust(&self, slot: DiskSlot) -> Result<(), SpaceError> {
         for together in self.rows_on(slot).await?.chunks(ROWS_DISTRUSTED_TOGETHER) {
             let mut rows = Vec::with_capacity(together.len());
             for (space, index) in together {
                 rows.extend(space.undecided_row(*index).await?);
             }
-            self.shared.mark_old(&rows, slot, since).await?;
+            self.shared.mark_old(&rows, slot, FIRST_EPOCH).await?;
         }
         Ok(())
     }

@@ -6,12 +6,13 @@ mod harness;
 use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_pool::{DiskState, ExcludeReason, Purpose};
 use dolmen_sim::{DiskProfile, FaultKind, SimDisk};
 use dolmen_space::{Progress, Resiliency, Space, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
-use harness::pace::{CAPACITY, Dial, PowerCut, Slow, beside, pause, text};
+use harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
 use harness::{Bench, Lab};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -607,4 +608,96 @@ fn a_disk_that_comes_back_while_it_is_struck_leaves_nothing_behind() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Scenario: a disk is replaced while several clients write to one row all the time, each to blocks of its own, so that there
+/// is no moment in which nobody writes to it. The replacement ends all the same.
+#[test]
+fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
+    const CLIENTS: u64 = 4;
+    let bench = Bench::with_profile(1600, 1, || Slow::WRITES.profile());
+    let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+    let device = spare.attach(&bench.world);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
+            lab.write(&space, 0, 65536, 1).await?;
+            spaces.flush().await?;
+            let old = spaces.pool().find_disk("disk0")?;
+            let (ended, gave_up) = (Cell::new(false), Cell::new(0));
+            let client = async |number: u64| {
+                pause(&lab, 3 * number).await;
+                let patience = lab.seams.clock.now() + Duration::from_secs(100);
+                while !ended.get() && lab.seams.clock.now() < patience {
+                    lab.write(&space, number * 4096, 4096, 2).await.map_err(text)?;
+                }
+                gave_up.set(gave_up.get() + u32::from(!ended.get()));
+                Ok(())
+            };
+            let progress = Progress::default();
+            let replace = async {
+                pause(&lab, 100).await;
+                spaces.replace(&old, device, &[], &progress).await.map_err(text)?;
+                ended.set(true);
+                Ok(())
+            };
+            let mut tasks: Vec<Task<'_>> = vec![Box::pin(replace)];
+            (0..CLIENTS).for_each(|number| tasks.push(Box::pin(client(number))));
+            beside(tasks).await?;
+            assert_eq!(gave_up.get(), 0, "clients stopped before the replacement ended");
+            for number in 0..CLIENTS {
+                lab.expect(&space, number * 4096, 4096, 2).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: of a mirror with four copies one disk is away for long, so that a replacement does not end, and what replaces is
+/// replaced itself; then another disk is replaced as well, for which the column has no place. When the disk is back, all
+/// replacements end, in whichever order they are gone on with: none gives up a slab for those of disks that go to one place.
+#[test]
+fn replacements_that_have_one_target_leave_a_place_for_the_others() {
+    for order in [[0, 2, 4], [0, 4, 2], [2, 0, 4], [2, 4, 0], [4, 0, 2], [4, 2, 0]] {
+        let bench = Rc::new(Bench::new(1700, 4, CAPACITY));
+        let spares: Vec<_> = (0..3)
+            .map(|number| bench.world.add_disk(&format!("spare{number}"), harness::file(CAPACITY)))
+            .collect();
+        let outside = Rc::clone(&bench);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Mirror { copies: 4 }).await?;
+            lab.write(&space, 0, 65536, 1).await?;
+            spaces.flush().await?;
+            let pool = Rc::clone(spaces.pool());
+            pool.exclude(DiskSlot(3), ExcludeReason::Asked).await?;
+            lab.write(&space, 0, 32768, 2).await?;
+            for (old, spare) in [(0, 0), (2, 1), (4, 2)] {
+                let old = pool.disk(DiskSlot(old)).ok_or("it is a member")?;
+                let device = spares[spare].attach(&outside.world);
+                assert!(spaces.replace(&old, device, &[], &Progress::default()).await.is_ok());
+            }
+            assert_eq!(pool.replacements().len(), 3);
+            spaces.rejoin(outside.disks[3].attach(&outside.world)).await?;
+            spaces.resync(&Progress::default()).await?;
+            for _ in 0..4 {
+                for slot in order {
+                    let begun = pool.replacements().into_iter().find(|(old, _)| old.slot() == DiskSlot(slot));
+                    let Some((old, new)) = begun else { continue };
+                    spaces.finish_replacing(&old, &new, &Progress::default()).await?;
+                }
+            }
+            let left = pool.replacements();
+            if !left.is_empty() {
+                return Err(format!("{left:?} do not end").into());
+            }
+            lab.expect(&space, 0, 32768, 2).await?;
+            lab.expect(&space, 32768, 32768, 1).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("in the order {order:?}: {error}"));
+    }
 }

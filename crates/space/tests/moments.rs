@@ -1,9 +1,11 @@
 //! What happens between two looks at the same thing: disks that leave or come back, and writes that come, while somebody
 //! acts on what was so a moment ago.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod harness;
 
 use std::cell::Cell;
+use std::error::Error;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
@@ -12,8 +14,8 @@ use dolmen_pool::{ExcludeReason, Pool, PoolError, Purpose, keys};
 use dolmen_sim::{Cut, StateOptions};
 use dolmen_space::{Progress, Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, DiskSlot, SpaceId};
-use harness::Bench;
-use harness::pace::{CAPACITY, Slow, beside, pause, text};
+use harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
+use harness::{Bench, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
@@ -343,4 +345,88 @@ fn a_checkpoint_that_found_the_map_full_forgets_no_row_that_lives_in_the_log() {
         Ok(())
     });
     judged.unwrap();
+}
+
+/// Scenario: a block was written and not flushed; then it is discarded, and the discard waits for its place in the log, or for
+/// the map to say that another copy has left before. The last disk that has the block leaves, and a flush of another client
+/// leaves the block undecided meanwhile. What was acknowledged stands: when the disk is back, the block reads zeros.
+#[test]
+fn a_discard_that_the_loss_of_the_last_copy_overtakes_stands() {
+    for resiliency in [Resiliency::Simple, MIRROR] {
+        let (mut wrong, mut acknowledged) = (Vec::new(), 0);
+        for offset in (0..5).chain((5..45).step_by(5)) {
+            match discarded_as_a_disk_leaves(resiliency, offset) {
+                Ok(acked) => acknowledged += u32::from(acked),
+                Err(error) => wrong.push(format!("{offset}: {error}")),
+            }
+        }
+        assert!(wrong.is_empty(), "{resiliency}, disk leaves after ms: {wrong:#?}");
+        assert!(acknowledged > 0, "{resiliency}: no discard was acknowledged");
+    }
+}
+
+/// Whether the discard was acknowledged.
+fn discarded_as_a_disk_leaves(resiliency: Resiliency, offset: u64) -> Result<bool, Box<dyn Error>> {
+    let bench = Rc::new(Bench::with_profile(1200 + offset, 3, || Slow::WRITES.profile()));
+    let outside = Rc::clone(&bench);
+    let acked = Rc::new(Cell::new(false));
+    let ack = Rc::clone(&acked);
+    bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = lab.space(&spaces, "data", Bytes::mib(12), resiliency).await?;
+        let other = lab.space(&spaces, "other", Bytes::mib(12), Resiliency::Simple).await?;
+        for row in 0..6 {
+            lab.write(&space, row << 20, 8192, 1).await?;
+            lab.write(&other, row << 20, 8192, 2).await?;
+        }
+        spaces.flush().await?;
+        let is_on = |disk: usize, row: u64, fill: u8| {
+            !harness::places_of(&outside.disks[disk], row << 8..(row << 8) + 1, fill).is_empty()
+        };
+        let leaves = (0..6).find(|row| is_on(1, *row, 1) && !is_on(0, *row, 1));
+        let stays = (0..6).find(|row| is_on(0, *row, 2));
+        let (at, stays) =
+            (leaves.ok_or("no row leaves")? * ROW.0 + 16384, stays.ok_or("no row stays")? * ROW.0);
+        lab.write(&space, at, 4096, 2).await?;
+        spaces.pool().exclude(DiskSlot(2), ExcludeReason::Asked).await?;
+        let flush = async { spaces.flush().await.map_err(text) };
+        let write = async |wait: u64, block: u64| {
+            pause(&lab, wait).await;
+            lab.write(&other, stays + block * 4096, 4096, 2).await.map_err(text)
+        };
+        let checkpoint = async {
+            pause(&lab, 8).await;
+            spaces.pool().checkpoint().await.map_err(text)
+        };
+        let discard = async {
+            pause(&lab, 9).await;
+            ack.set(space.discard(at, 4096).await.is_ok());
+            Ok(())
+        };
+        let leave = async {
+            pause(&lab, 9 + offset).await;
+            spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await.map_err(text)
+        };
+        let (first, second) = (write(5, 10), write(7, 11));
+        let (first, second): (Task<'_>, Task<'_>) = (Box::pin(first), Box::pin(second));
+        beside(vec![
+            Box::pin(flush),
+            first,
+            second,
+            Box::pin(checkpoint),
+            Box::pin(discard),
+            Box::pin(leave),
+        ])
+        .await?;
+        for disk in [1, 2] {
+            spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+        }
+        spaces.resync(&Progress::default()).await?;
+        if ack.get() {
+            lab.expect(&space, at, 4096, 0).await?;
+        }
+        drop((space, other));
+        lab.check_and_close(spaces).await
+    })?;
+    Ok(acked.get())
 }

@@ -192,6 +192,50 @@ fn a_disk_that_is_as_it_was_long_ago_gets_what_it_lacks() {
     }
 }
 
+/// Scenario: a disk comes back, and an image of it is taken before it is given what it missed. That goes on, the pool is opened
+/// anew, and closed; then the image is put on the disk. When it was taken back in and is up to date again, it can be the only one.
+#[test]
+fn an_image_from_within_a_resync_gets_all_that_the_disk_was_given_since() {
+    let bench = Rc::new(Bench::new(13, 2, CAPACITY));
+    let outside = Rc::clone(&bench);
+    let image = Rc::new(std::cell::RefCell::new(None));
+    let taken = Rc::clone(&image);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 65536, 1).await?;
+            spaces.flush().await?;
+            spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
+            lab.write(&space, 0, 32768, 2).await?;
+            spaces.flush().await?;
+            spaces.rejoin(outside.disks[1].attach(&outside.world)).await?;
+            *taken.borrow_mut() = Some(outside.disks[1].truth());
+            spaces.resync(&Progress::default()).await?;
+            assert!(spaces.stale_rows().await?.is_empty());
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+    bench.run(async |lab| lab.check_and_close(lab.open().await?).await).unwrap();
+    bench.world.kill();
+    bench.disks[1].replace_content(image.take().unwrap());
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            assert!(!spaces.pool().disk(DiskSlot(1)).ok_or("it is a member")?.is_present());
+            spaces.rejoin(outside.disks[1].attach(&outside.world)).await?;
+            spaces.resync(&Progress::default()).await?;
+            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    bench.world.kill();
+    bench.stands_alone(1, &[(0, 32768, 2), (32768, 32768, 1)]).unwrap();
+}
+
 /// The same disks in a world of their own.
 fn copy_of(bench: &Bench) -> Bench {
     let copy = Bench::new(12, 0, CAPACITY);

@@ -105,7 +105,8 @@ impl Setup {
         }
         if let Resiliency::Parity { parity } = spec.resiliency {
             let widest = self.profiles.len() as u64 - u64::from(parity);
-            spec.columns = spec.columns.and_then(|columns| u8::try_from(u64::from(columns).clamp(2, widest)).ok());
+            spec.columns =
+                spec.columns.and_then(|columns| u8::try_from(u64::from(columns).clamp(2, widest)).ok());
         }
         spec.interleave = Bytes::kib(16 << random.below(5));
         spec.sector = Bytes(if random.coin() { 512 } else { 4096 });
