@@ -19,7 +19,7 @@ pub enum JobKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Another job of the pool is running.
+    /// Another job of the pool is running; or the rest of it waits for what `waits_for` says, and it goes on by itself.
     Waiting,
     /// It runs.
     Running,
@@ -66,9 +66,12 @@ pub struct Job {
     /// How long it may still take; absent when that cannot be told.
     #[serde(default)]
     pub eta: Option<Eta>,
-    /// What came of it, when it has ended.
+    /// What came of it, when it has ended or is put off.
     #[serde(default)]
     pub result: Option<String>,
+    /// What the rest of it waits for, such as an absent disk, when all that can be done now is done.
+    #[serde(default)]
+    pub waits_for: Option<String>,
 }
 
 /// All jobs that run, wait, or ended lately.

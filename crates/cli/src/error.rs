@@ -73,6 +73,18 @@ pub(crate) enum CliError {
         /// What it says.
         result: String,
     },
+    /// A job has done what it could, and the rest waits.
+    #[error("job {id} ({what}) of pool {pool} is put off: {result}")]
+    JobPutOff {
+        /// Its number.
+        id: u64,
+        /// What it was doing.
+        what: String,
+        /// On which pool.
+        pool: String,
+        /// What it says.
+        result: String,
+    },
     /// The daemon was gone while a job was watched.
     #[error("lost sight of job {id} of pool {pool}")]
     JobUnseen {
@@ -149,6 +161,7 @@ impl CliError {
             Self::Unfamiliar { exit, .. } => *exit,
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
+            Self::JobPutOff { .. } => ExitCode::Busy,
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
@@ -176,7 +189,9 @@ impl CliError {
             Self::Plan(error) => error.hint(),
             Self::Bench(error) => error.hint(),
             Self::Refused(refusal) => Some(refusal.hint()),
-            Self::JobFailed { .. } => Some("`dolmen` tells how the pool is now and what to do".to_owned()),
+            Self::JobFailed { .. } | Self::JobPutOff { .. } => {
+                Some("`dolmen` tells how the pool is now and what to do".to_owned())
+            }
             Self::JobUnseen { .. } => {
                 Some("the job needs nobody to watch it; `dolmen jobs` lists what runs, and what was cut short goes on when it is asked for again".to_owned())
             }

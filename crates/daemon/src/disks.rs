@@ -14,6 +14,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::jobs::Outcome;
 use crate::plan::{made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 
@@ -166,7 +167,7 @@ impl Engine {
         old: Rc<Disk>,
         new: Rc<Disk>,
     ) -> dolmen_api::Job {
-        let subject = format!("{} by {}", old.name(), new.name());
+        let subject = (format!("{} by {}", old.name(), new.name()), Some(new.id()));
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
         self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
             let result = engine.move_all(&owner, &old, &new, &progress).await;
@@ -181,24 +182,19 @@ impl Engine {
         old: &Rc<Disk>,
         new: &Disk,
         progress: &Progress,
-    ) -> Answer<String> {
+    ) -> Answer<Outcome> {
         let pool = owner.spaces.pool();
         let (name, device) = (old.name(), old.device());
         if !pool.is_member(old) {
-            return Ok(format!("{name} is no disk of the pool any more"));
+            return Ok(Outcome::Done(format!("{name} is no disk of the pool any more")));
+        }
+        if !new.is_present() {
+            let off = format!("{} is not here to take the place of {name}", new.name());
+            return Ok(Outcome::Put { off, waits_for: new.name() });
         }
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
         if !moved.map_err(|error| fault::space(&error))? {
-            let left = owner.spaces.left_on(old.id()).unwrap_or_default();
-            let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
-            let message = format!(
-                "{} has all that could be read; the rest, of {}, waits for {name}, which alone holds it, or for other disks \
-                 that are absent",
-                new.name(),
-                left.join(", ")
-            );
-            return Err(ErrorBody::new(ErrorCode::Io, message)
-                .hint("take them back in, or delete what waits; it goes on by itself then"));
+            return Ok(put_off(owner, old, new));
         }
         pool.strike(old).await.map_err(|error| fault::pool(&error))?;
         let mut text = format!("{} has taken the place of {name}", new.name());
@@ -213,7 +209,7 @@ impl Engine {
             }
             self.members.release(&[name]);
         }
-        Ok(text)
+        Ok(Outcome::Done(text))
     }
 
     /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
@@ -284,6 +280,31 @@ impl Engine {
                 .hint("attach it, or name the path where it is now")
         })
     }
+}
+
+/// That a replacement waits for what only absent disks have.
+fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
+    let left = owner.spaces.left_on(old.id()).unwrap_or_default();
+    let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
+    let left = left.join(", ");
+    let disks = owner.spaces.pool().disks();
+    let absent = |disk: &&Rc<Disk>| !disk.is_present();
+    let mut others: Vec<String> =
+        disks.iter().filter(absent).filter(|disk| disk.id() != old.id()).map(|disk| disk.name()).collect();
+    let has = format!("{} has all that could be read", new.name());
+    if old.is_present() && others.is_empty() {
+        let off = format!("{has}; the rest, of {left}, could not be moved, although no disk is absent");
+        return Outcome::Put { off, waits_for: "another try, which is made by itself".to_owned() };
+    }
+    if !old.is_present() {
+        others.insert(0, old.name());
+    }
+    let waits_for = others.join(" or ");
+    let off = format!(
+        "{has}; the rest, of {left}, waits for {waits_for}: take what is absent back in, or delete what waits, and it goes \
+         on by itself"
+    );
+    Outcome::Put { off, waits_for }
 }
 
 /// Nothing leads out of a replacement whose disk has too little room, so none is begun.

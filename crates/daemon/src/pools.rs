@@ -16,6 +16,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::jobs::Outcome;
 use crate::plan::{check_typed, made, offer_of, planned, usual_room};
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
@@ -340,10 +341,11 @@ impl Engine {
             return Ok(planned(plan, format!("pool {name} would be scrubbed")));
         }
         let spaces = Rc::clone(&pool.spaces);
-        let job = self.start_job(&pool, JobKind::Scrub, format!("pool {name}"), move |progress| async move {
+        let subject = (format!("pool {name}"), None);
+        let job = self.start_job(&pool, JobKind::Scrub, subject, move |progress| async move {
             let before = spaces.counters().healed_blocks;
             let seen = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
-            scrubbed(&seen, spaces.counters().healed_blocks - before)
+            scrubbed(&seen, spaces.counters().healed_blocks - before).map(Outcome::Done)
         });
         let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
         change.job = Some(job);

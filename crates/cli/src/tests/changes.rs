@@ -264,6 +264,31 @@ fn a_job_that_fails_ends_the_command_with_an_error() {
     assert!(ended.messages.contains("dolmen: job 7 (replace 3 by /d) of pool tank failed: 10 rows moved"));
 }
 
+/// What waits for an absent disk may do so for ever: the command says for what, and ends.
+#[test]
+fn a_job_that_is_put_off_ends_the_command_and_says_what_it_waits_for() {
+    let mut put_off = job("waiting", 9, json!("/d has all that could be read; the rest waits for 3"));
+    put_off["waits_for"] = json!("3");
+    let shown = put_off.clone();
+    let fake = Fake::play(move |line, _| match line {
+        "GET /v1/jobs/7" => answer(200, &json!({"schema": 1, "job": put_off})),
+        "GET /v1/jobs" => answer(200, &json!({"schema": 1, "jobs": [put_off]})),
+        _ => {
+            let mut said = change(true);
+            said["job"] = job("waiting", 0, Value::Null);
+            answer(200, &said)
+        }
+    });
+    let ended = fake.run("disk replace tank 3 /d", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Busy);
+    let said = "job 7 (replace 3 by /d) of pool tank is put off: /d has all that could be read; the rest waits for 3";
+    assert!(ended.messages.contains(said) && !ended.messages.contains("failed"), "{}", ended.messages);
+    let listed = fake.run("jobs", &NOBODY).results;
+    assert!(listed.contains("put off") && listed.contains(shown["result"].as_str().unwrap()), "{listed}");
+    let one = fake.run("jobs 7", &NOBODY).results;
+    assert!(one.contains("9 GiB of 10 GiB, waiting for 3\n"), "{one}");
+}
+
 #[test]
 fn a_job_need_not_be_waited_for() {
     let fake = working("done");
