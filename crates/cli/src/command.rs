@@ -185,12 +185,19 @@ fn disk_path(pool: &dolmen_units::Name, disk: &str) -> String {
 }
 
 fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Result<(), CliError> {
-    let disks = Disks::read(std::slice::from_ref(&arguments.new), &arguments.consent.destroy)?;
-    let with = disks.absolute.concat();
-    let request =
-        |destroy: &[String]| ReplaceDisk { with: with.clone(), destroy: destroy.to_vec(), dry_run: false };
     let path = format!("{}/replace", disk_path(&arguments.pool, &arguments.old));
-    let change = session.take_in(&path, &disks, request, arguments.dry.intent())?;
+    let change = if arguments.cancel {
+        session.change(&format!("{path}/cancel"), &Simple::default(), arguments.dry.intent())?
+    } else {
+        let disks = Disks::read(arguments.new.as_slice(), &arguments.consent.destroy)?;
+        let with = disks.absolute.concat();
+        let request = |destroy: &[String]| ReplaceDisk {
+            with: with.clone(),
+            destroy: destroy.to_vec(),
+            dry_run: false,
+        };
+        session.take_in(&path, &disks, request, arguments.dry.intent())?
+    };
     session.wait_for(&change, &arguments.waiting)
 }
 

@@ -189,6 +189,9 @@ change!(
     /// Puts another disk in the place of one.
     post_replace, "/v1/pools/{pool}/disks/{disk}/replace", ReplaceDisk, replace_disk, "pool" pool, "disk" disk);
 change!(
+    /// Calls a replacement off.
+    post_cancel, "/v1/pools/{pool}/disks/{disk}/replace/cancel", Simple, cancel_replace, "pool" pool, "disk" disk);
+change!(
     /// Takes a disk that was away back in.
     post_online, "/v1/pools/{pool}/disks/{disk}/online", OnlineDisk, online_disk, "pool" pool, "disk" disk);
 change!(
@@ -310,6 +313,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_resync))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
+        .routes(routes!(post_cancel))
         .routes(routes!(post_online))
         .routes(routes!(get_df))
         .routes(routes!(get_spaces, post_space))

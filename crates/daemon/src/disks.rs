@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA};
+use dolmen_api::{
+    Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
+};
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{Disk, check_devices};
+use dolmen_pool::{Disk, PoolError, check_devices};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
@@ -58,7 +60,11 @@ impl Engine {
                         other.name(),
                         request.with
                     );
-                    let hint = format!("name {} to go on with that replacement", other.name());
+                    let hint = format!(
+                        "name {} to go on with that replacement, or call it off: `dolmen disk replace {name} {} --cancel`",
+                        other.name(),
+                        old.slot().0
+                    );
                     return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(hint));
                 }
                 // Its job ended because of something that may be over.
@@ -105,6 +111,63 @@ impl Engine {
         let job = self.begin_replace(&pool, &old, device, &disks.overwrite).await?;
         let mut change = made(plan, format!("{} is being replaced by {}", old.name(), request.with));
         change.job = job;
+        Ok(change)
+    }
+
+    /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
+    pub(crate) async fn cancel_replace(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        self.check_job_room(&pool)?;
+        let disk = Self::find_disk(&pool, &what)?;
+        let (old, new) = replacement_of(&pool, &disk)?;
+        if !old.is_present() {
+            return Err(only_on(&old, &new).on(what));
+        }
+        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
+        let back = back.map_err(|error| fault::space(&error))?;
+        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == old.slot());
+        let free = room.map_or(Bytes::ZERO, |room| room.free);
+        if back > free {
+            let message = format!(
+                "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
+                new.name(),
+                old.name()
+            );
+            return Err(ErrorBody::new(ErrorCode::NoSpace, message)
+                .on(what)
+                .hint("delete or trim something first, or let the replacement end"));
+        }
+        let before = pool.offers();
+        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
+        after.extend(old.extent().map(|extent| {
+            let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
+            offer.free_grains = (free.0 - back.0) / GRAIN_BYTES;
+            offer
+        }));
+        let plan = Plan {
+            usable_before_bytes: usual_room(&before),
+            usable_after_bytes: usual_room(&after),
+            moved_bytes: back.0,
+            is_reversible: true,
+            steps: vec![
+                format!("move back to {} what {} has", old.name(), new.name()),
+                format!("strike {} from the pool", new.name()),
+            ],
+        };
+        let subject = format!("the replacement of {} by {}", old.name(), new.name());
+        if request.dry_run {
+            return Ok(planned(plan, format!("{subject} would be called off")));
+        }
+        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
+        // The job of the replacement sees that it is wanted no more, and ends before this one begins.
+        let mut change = made(plan, format!("{subject} is called off"));
+        change.job = Some(self.start_replacing(&pool, new, old));
         Ok(change)
     }
 
@@ -185,18 +248,29 @@ impl Engine {
     ) -> Answer<Outcome> {
         let pool = owner.spaces.pool();
         let (name, device) = (old.name(), old.device());
-        if !pool.is_member(old) {
-            return Ok(Outcome::Done(format!("{name} is no disk of the pool any more")));
+        let is_wanted = || {
+            let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
+            pool.replacements().iter().any(is_so)
+        };
+        let called_off = || Ok(Outcome::Done(format!("{name} is not replaced by {} any more", new.name())));
+        if !is_wanted() {
+            return called_off();
         }
         if !new.is_present() {
             let off = format!("{} is not here to take the place of {name}", new.name());
             return Ok(Outcome::Put { off, waits_for: new.name() });
         }
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
+        if !is_wanted() {
+            return called_off();
+        }
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, old, new));
         }
-        pool.strike(old).await.map_err(|error| fault::pool(&error))?;
+        match pool.strike(old).await {
+            Err(PoolError::NotReplaced { .. }) => return called_off(),
+            struck => struck.map_err(|error| fault::pool(&error))?,
+        }
         let mut text = format!("{} has taken the place of {name}", new.name());
         if let Err(error) = pool.tend_voters().await {
             text.push_str(&format!("; the metadata has too few copies: {error}"));
@@ -280,6 +354,39 @@ impl Engine {
                 .hint("attach it, or name the path where it is now")
         })
     }
+}
+
+/// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
+fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
+    let begun = pool.spaces.pool().replacements();
+    let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
+    let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
+    match (leaves, comes.as_slice()) {
+        (Some((old, new)), _) | (None, [(old, new)]) => Ok((Rc::clone(old), Rc::clone(new))),
+        (None, []) => {
+            let message = format!("{} is not being replaced; nothing was changed", disk.name());
+            Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(disk.name())
+                .hint("one that has ended is undone by another, which puts the old disk in the place of the new one"))
+        }
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|(old, _)| old.name()).collect();
+            let message =
+                format!("{} takes the place of {}; nothing was changed", disk.name(), names.join(" and of "));
+            Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
+        }
+    }
+}
+
+/// What goes back to an absent disk would go nowhere.
+fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
+    let message = format!(
+        "{} is absent, and what {} has by now is the copy that would be lacking; nothing was changed",
+        old.name(),
+        new.name()
+    );
+    ErrorBody::new(ErrorCode::NoSuchDevice, message)
+        .hint(format!("take {} back in with `dolmen disk online` first, or let the replacement end", old.name()))
 }
 
 /// That a replacement waits for what only absent disks have.

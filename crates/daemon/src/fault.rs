@@ -80,6 +80,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         | PoolError::LogOccupied { .. } => ErrorCode::NoSpace,
         PoolError::TooLarge { .. } | PoolError::Full { .. } => ErrorCode::BadRequest,
         PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
+        PoolError::NotReplaced { .. } => ErrorCode::Busy,
         PoolError::Stray { .. } => ErrorCode::UnfitDevice,
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }

@@ -316,7 +316,7 @@ impl Pool {
     }
 
     /// Gives a member whose free grains are on no record all of its grains.
-    async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+    pub(crate) async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let Some(extent) = disk.extent() else { return Ok(()) };
         let is_known = self.free.borrow().contains_key(&disk.slot());
         if !is_known {

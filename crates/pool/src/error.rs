@@ -348,6 +348,16 @@ pub enum PoolError {
         /// What was asked for.
         what: String,
     },
+    /// A replacement cannot be called off, or was.
+    #[error("{disk} of pool {name} stays as it is: {why}")]
+    NotReplaced {
+        /// Its name.
+        name: Name,
+        /// The disk that was to be replaced.
+        disk: String,
+        /// What stands in the way.
+        why: &'static str,
+    },
     /// A member does not have what it is taken for.
     #[error("{disk} is not taken back into pool {name}: {why}")]
     Stray {

@@ -13,6 +13,7 @@ const CHANGES: [&str; 17] = [
     "pool destroy tank",
     "pool add tank /c",
     "disk replace tank 3 /d",
+    "disk replace tank 3 --cancel",
     "disk online tank 3",
     "space create tank/x --size 1G",
     "space set tank/x --name y",

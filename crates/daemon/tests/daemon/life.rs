@@ -140,6 +140,78 @@ fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
 }
 
 #[test]
+fn a_replacement_is_called_off_while_it_runs_and_with_the_next_daemon() {
+    // Scenario: the wrong disk was named. Called off while everything is being moved, and killed on the way back: the disks
+    // are those from before, nothing is lost, and the disk that was named belongs to nobody.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(9, 32 << 20);
+    for (number, part) in content.chunks(16 << 20).enumerate() {
+        world.nbd().write((number as u64) << 24, part);
+    }
+    let wrong = world.make_disk("wrong", 300 << 20);
+    let call_off = "/v1/pools/tank/disks/0/replace/cancel";
+    assert_eq!(world.refused(call_off, &json!({}))["code"], "bad_request", "nothing is being replaced");
+    let begun = world.post("/v1/pools/tank/disks/0/replace", &json!({"with": wrong}));
+    let asked = world.post(call_off, &json!({"dry_run": true}));
+    assert!(asked["plan"]["steps"].to_string().contains(&format!("strike {wrong}")), "{asked}");
+    let answer = world.post(call_off, &json!({}));
+    assert_eq!(answer["job"]["subject"], format!("{wrong} by {}", world.disk("d0")), "{answer}");
+    world.kill();
+    world.start();
+    let job = world.last_job();
+    assert_eq!((&job["state"], &job["subject"]), (&json!("done"), &answer["job"]["subject"]), "{job}");
+    let paths = |world: &World| {
+        let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+        let path = |disk: &serde_json::Value| disk["path"].as_str().unwrap().to_owned();
+        disks.as_array().unwrap().iter().map(path).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&world), [world.disk("d0"), world.disk("d1")]);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    // Again, without a kill: the job that was running says that it is wanted no more.
+    let again = world.post("/v1/pools/tank/disks/0/replace", &json!({"with": wrong}));
+    assert_eq!(again["plan"], begun["plan"], "all is as it was before");
+    world.post(call_off, &json!({}));
+    assert_eq!(world.last_job()["state"], "done");
+    let first = world.get(&format!("/v1/jobs/{}", again["job"]["id"]))["job"].clone();
+    assert!(first["result"].as_str().unwrap().contains("is not replaced by"), "{first}");
+    assert_eq!(paths(&world), [world.disk("d0"), world.disk("d1")]);
+    world.kill();
+    fs::remove_file(world.disk("d1")).unwrap();
+    world.start();
+    for (number, part) in content.chunks(16 << 20).enumerate() {
+        assert!(world.nbd().read((number as u64) << 24, 16 << 20) == part);
+    }
+    world.post("/v1/pools", &json!({"name": "other", "disks": [wrong]}));
+}
+
+#[test]
+fn a_replacement_of_an_absent_disk_is_not_called_off() {
+    // Scenario: what the new disk has is the second copy of everything; called off, there would be one.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let simple = json!({"name": "s", "size_bytes": 16 << 20, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.nbd().write(0, &pattern(3, 4 << 20));
+    world.kill();
+    fs::rename(world.disk("d1"), world.folder.path().join("away")).unwrap();
+    world.start();
+    let new = world.make_disk("new", 300 << 20);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}));
+    assert_eq!(world.last_job()["state"], "waiting");
+    for named in ["1", "2"] {
+        let error = world.refused(&format!("/v1/pools/tank/disks/{named}/replace/cancel"), &json!({}));
+        let hint = error["hint"].as_str().unwrap();
+        assert!(error["code"] == "no_such_device" && hint.contains("dolmen disk online"), "{error}");
+    }
+    // It is back: now there is a way.
+    fs::rename(world.folder.path().join("away"), world.disk("d1")).unwrap();
+    let request = json!({"path": world.disk("d1")});
+    world.post("/v1/pools/tank/disks/1/online", &request);
+    eventually("the replacement ends", || Some(world.last_job()).filter(|job| job["state"] == "done"));
+}
+
+#[test]
 fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     // Scenario: a disk is gone with a part of a simple space, and is replaced. The mirror is whole again, the job names what
     // is left, and asked for again it goes on: in vain while the simple space is there; and to its end, without a word from

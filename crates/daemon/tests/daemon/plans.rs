@@ -113,6 +113,7 @@ fn the_description_of_the_api_names_every_path_of_its_documents_page() {
         "/v1/pools/import",
         "/v1/pools/{pool}/destroy",
         "/v1/pools/{pool}/disks/{disk}/replace",
+        "/v1/pools/{pool}/disks/{disk}/replace/cancel",
         "/v1/pools/{pool}/spaces/{space}/resize",
         "/v1/jobs/{id}",
         "/v1/attachments",
