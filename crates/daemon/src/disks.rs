@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
+    Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, ReplaceDisk, SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
@@ -17,7 +17,7 @@ use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::jobs::Outcome;
-use crate::plan::{made, offer_of, planned, usual_room};
+use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 
 impl Engine {
@@ -94,13 +94,9 @@ impl Engine {
             offer.free_grains = offer.free_grains.saturating_sub(moved.div_ceil(GRAIN_BYTES));
             offer
         }));
-        let plan = Plan {
-            usable_before_bytes: usual_room(&before),
-            usable_after_bytes: usual_room(&after),
-            moved_bytes: moved,
-            is_reversible: disks.overwrite.is_empty(),
-            steps,
-        };
+        let undo = undo_of_replacing(&pool, &old, &request.with, &disks.overwrite);
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved };
+        let plan = figures.plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be replaced by {}", old.name(), request.with)));
         }
@@ -150,16 +146,16 @@ impl Engine {
             offer.free_grains = (free.0 - back.0) / GRAIN_BYTES;
             offer
         }));
-        let plan = Plan {
-            usable_before_bytes: usual_room(&before),
-            usable_after_bytes: usual_room(&after),
-            moved_bytes: back.0,
-            is_reversible: true,
-            steps: vec![
-                format!("move back to {} what {} has", old.name(), new.name()),
-                format!("strike {} from the pool", new.name()),
-            ],
+        let steps = vec![
+            format!("move back to {} what {} has", old.name(), new.name()),
+            format!("strike {} from the pool", new.name()),
+        ];
+        let undo = match new.is_present() {
+            true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
+            false => Undo::ByNothing,
         };
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved: back.0 };
+        let plan = figures.plan(undo, steps);
         let subject = format!("the replacement of {} by {}", old.name(), new.name());
         if request.dry_run {
             return Ok(planned(plan, format!("{subject} would be called off")));
@@ -180,13 +176,9 @@ impl Engine {
         dry_run: bool,
     ) -> Change {
         let room = usual_room(&pool.offers());
-        let plan = Plan {
-            usable_before_bytes: room,
-            usable_after_bytes: room,
-            moved_bytes: self.bytes_on(pool, &old),
-            is_reversible: true,
-            steps: steps_of_leaving(pool, &old, &new.name()),
-        };
+        let undo = undo_of_replacing(pool, &old, &new.name(), &[]);
+        let figures = Figures { before: room, after: room, moved: self.bytes_on(pool, &old) };
+        let plan = figures.plan(undo, steps_of_leaving(pool, &old, &new.name()));
         let message = format!("{} goes on being replaced by {}", old.name(), new.name());
         if dry_run {
             return planned(plan, message);
@@ -310,8 +302,9 @@ impl Engine {
         let _turn = pool.turn.take().await;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
-        let plan =
-            pool.plan(true, vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()]);
+        // No command takes a disk out that is there.
+        let steps = vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()];
+        let plan = pool.plan(Undo::ByNothing, steps);
         if disk.is_present() {
             return Ok(planned(plan, format!("{} takes part already", disk.name())));
         }
@@ -428,6 +421,16 @@ fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {
     ErrorBody::new(ErrorCode::UnfitDevice, message)
         .on(path.display().to_string())
         .hint("to put another disk in its place, use `dolmen disk replace`")
+}
+
+/// How a replacement is taken back: nothing brings a disk back that is not here, or what the other one held.
+fn undo_of_replacing(pool: &OpenPool, old: &Disk, with: &str, destroyed: &[String]) -> Undo {
+    if !old.is_present() {
+        return Undo::ByNothing;
+    }
+    let (pool, slot, old) = (pool.name(), old.slot().0, old.name());
+    let command = format!("dolmen disk replace {pool} {slot} --cancel, or, when it has ended, dolmen disk replace {pool} {with} {old}");
+    Undo::unless_destroying(destroyed, command)
 }
 
 /// What happens to a disk that another replaces.

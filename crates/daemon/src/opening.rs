@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool, Plan};
+use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool};
 use dolmen_block_linux::Listener;
 use dolmen_nbd::Access;
 use dolmen_pool::{Candidate, Found, OpenMode, OpenOptions, Opened, open};
@@ -18,7 +18,7 @@ use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::ledger::{Remembered, ServedSpace};
 use crate::nbd::NbdServer;
-use crate::plan::{made, planned, usual_room};
+use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::watch::watch;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -228,8 +228,13 @@ impl Engine {
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let mut steps = vec![format!("open pool {name} from {} of its {members} disks", paths.len())];
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
+        let undo = match request.mode {
+            ImportMode::Write | ImportMode::Read => Undo::By(format!("dolmen pool export {name}")),
+            // From then on the other side, if there is one, went on apart.
+            ImportMode::Confirmed => Undo::ByNothing,
+        };
         if request.dry_run {
-            let plan = plan_of(0, 0, steps);
+            let plan = Figures::of_room(0, 0).plan(undo, steps);
             return Ok(planned(
                 plan,
                 format!("pool {name} would be opened from {} of {members} disks", paths.len()),
@@ -239,7 +244,8 @@ impl Engine {
         let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
         self.remember(&pool).await;
         let room = usual_room(&pool.offers());
-        let mut change = made(plan_of(0, room, steps), format!("pool {name} is open"));
+        let plan = Figures::of_room(0, room).plan(undo, steps);
+        let mut change = made(plan, format!("pool {name} is open"));
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(
@@ -296,16 +302,6 @@ impl Engine {
         };
         let message = format!("pool {names} is open here already{how}; nothing was changed");
         ErrorBody::new(ErrorCode::NameTaken, message).on(names).hint(hint)
-    }
-}
-
-fn plan_of(before: u64, after: u64, steps: Vec<String>) -> Plan {
-    Plan {
-        usable_before_bytes: before,
-        usable_after_bytes: after,
-        moved_bytes: 0,
-        is_reversible: true,
-        steps,
     }
 }
 

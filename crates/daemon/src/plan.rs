@@ -18,6 +18,53 @@ const PAGE_SLOTS: u64 = 2;
 /// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
 const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
 
+/// How a change is taken back.
+pub(crate) enum Undo {
+    /// By a command.
+    By(String),
+    /// It leaves nothing that anybody would take back.
+    NotNeeded,
+    /// By no command of this version.
+    ByNothing,
+}
+
+impl Undo {
+    /// By a command, unless what disks held is lost, which nothing brings back.
+    pub(crate) fn unless_destroying(destroyed: &[String], command: String) -> Self {
+        if destroyed.is_empty() { Self::By(command) } else { Self::ByNothing }
+    }
+}
+
+/// Room before and after a change, and bytes that it moves.
+pub(crate) struct Figures {
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+    pub(crate) moved: u64,
+}
+
+impl Figures {
+    /// Of a change that moves nothing.
+    pub(crate) fn of_room(before: u64, after: u64) -> Self {
+        Self { before, after, moved: 0 }
+    }
+
+    pub(crate) fn plan(self, undo: Undo, steps: Vec<String>) -> Plan {
+        let (is_reversible, undo) = match undo {
+            Undo::By(command) => (true, Some(command)),
+            Undo::NotNeeded => (true, None),
+            Undo::ByNothing => (false, None),
+        };
+        Plan {
+            usable_before_bytes: self.before,
+            usable_after_bytes: self.after,
+            moved_bytes: self.moved,
+            is_reversible,
+            undo,
+            steps,
+        }
+    }
+}
+
 fn slab_grains(data: Bytes) -> u64 {
     let blocks = data.0 / BLOCK_BYTES;
     let table_blocks = blocks.div_ceil(PAGE_ENTRIES) * PAGE_SLOTS;
@@ -92,9 +139,9 @@ impl OpenPool {
     }
 
     /// A plan that leaves the room as it is.
-    pub(crate) fn plan(&self, is_reversible: bool, steps: Vec<String>) -> Plan {
+    pub(crate) fn plan(&self, undo: Undo, steps: Vec<String>) -> Plan {
         let room = usual_room(&self.offers());
-        Plan { usable_before_bytes: room, usable_after_bytes: room, moved_bytes: 0, is_reversible, steps }
+        Figures::of_room(room, room).plan(undo, steps)
     }
 
     /// Free bytes on all disks that are here.

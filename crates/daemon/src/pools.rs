@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument,
-    SCHEMA, Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, PoolDocument, SCHEMA,
+    Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_pool::{CreateOptions, PoolError, PoolState, check_devices, create};
@@ -17,7 +17,7 @@ use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::jobs::Outcome;
-use crate::plan::{check_typed, made, offer_of, planned, usual_room};
+use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
 pub(crate) struct NamedDisks {
@@ -66,13 +66,8 @@ impl Engine {
             (0u16..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, domain(slot))).collect();
         let mut steps = disks.steps("claim");
         steps.push(format!("make pool {name}"));
-        let plan = Plan {
-            usable_before_bytes: 0,
-            usable_after_bytes: usual_room(&offers),
-            moved_bytes: 0,
-            is_reversible: disks.overwrite.is_empty(),
-            steps,
-        };
+        let undo = Undo::unless_destroying(&disks.overwrite, format!("dolmen pool destroy {name}"));
+        let plan = Figures::of_room(0, usual_room(&offers)).plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be made of {} disks", devices.len())));
         }
@@ -177,13 +172,8 @@ impl Engine {
             "write everything back".to_owned(),
             format!("give pool {name} up, so that any host may open it"),
         ];
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: true,
-            steps,
-        };
+        let undo = Undo::By(format!("dolmen pool import --pool {name}"));
+        let plan = Figures::of_room(before, 0).plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be exported")));
         }
@@ -217,13 +207,7 @@ impl Engine {
         let mut steps = vec![format!("lose {count} spaces and everything in them")];
         steps.extend(disks.iter().map(|disk| format!("wipe the labels of {}", disk.name())));
         let before = usual_room(&pool.offers());
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: false,
-            steps,
-        };
+        let plan = Figures::of_room(before, 0).plan(Undo::ByNothing, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be destroyed, with {count} spaces")));
         }
@@ -272,13 +256,9 @@ impl Engine {
         let named =
             self.closed.borrow().iter().find(|(_, closed)| closed.remembered.name == name).map(|(id, _)| *id);
         let Some(id) = named else { return Ok(None) };
-        let plan = Plan {
-            usable_before_bytes: 0,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: true,
-            steps: vec![format!("wait no more for pool {name}; its disks stay as they are")],
-        };
+        let steps = vec![format!("wait no more for pool {name}; its disks stay as they are")];
+        let undo = Undo::By(format!("dolmen pool import --pool {name}"));
+        let plan = Figures::of_room(0, 0).plan(undo, steps);
         if request.dry_run {
             return Ok(Some(planned(
                 plan,
@@ -307,13 +287,8 @@ impl Engine {
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         offers.extend((next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)));
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: usual_room(&offers),
-            moved_bytes: 0,
-            is_reversible: disks.overwrite.is_empty(),
-            steps: disks.steps("add"),
-        };
+        // No command takes a disk out again but for another one in its place.
+        let plan = Figures::of_room(before, usual_room(&offers)).plan(Undo::ByNothing, disks.steps("add"));
         if request.dry_run {
             return Ok(planned(plan, format!("{} disks would be added to pool {name}", devices.len())));
         }
@@ -334,7 +309,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
         let plan = pool.plan(
-            true,
+            Undo::NotNeeded,
             vec![format!("read and verify everything in pool {name}, and heal what can be healed")],
         );
         if request.dry_run {
@@ -356,7 +331,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
-        let plan = pool.plan(true, vec![format!("bring {stale} rows up to date")]);
+        let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {stale} rows up to date")]);
         if request.dry_run || stale == 0 {
             return Ok(planned(plan, format!("{stale} rows of pool {name} are to be brought up to date")));
         }

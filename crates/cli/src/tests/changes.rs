@@ -189,6 +189,24 @@ fn the_options_of_a_space_reach_the_daemon() {
     assert_eq!(asked[1].body["sector_bytes"], 512);
 }
 
+/// What can be undone is said together with the command that does it.
+#[test]
+fn a_dry_run_says_how_it_is_undone() {
+    for (undo, told) in [
+        (json!("dolmen pool destroy tank"), "can be undone  yes: dolmen pool destroy tank\n"),
+        (Value::Null, "can be undone  there is nothing to undo\n"),
+    ] {
+        let fake = Fake::play(move |_, _| {
+            let mut said = change(false);
+            said["plan"]["is_reversible"] = json!(true);
+            said["plan"]["undo"] = undo.clone();
+            answer(200, &said)
+        });
+        let results = fake.run("pool create tank /a -n", &NOBODY).results;
+        assert!(results.ends_with(told), "{results}");
+    }
+}
+
 /// Scripts read the path and the address from the only line of the results.
 #[test]
 fn attach_and_serve_print_what_scripts_need_and_nothing_else() {

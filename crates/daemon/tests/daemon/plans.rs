@@ -84,6 +84,62 @@ fn no_request_with_dry_run_changes_the_state() {
 }
 
 #[test]
+fn what_can_be_undone_is_said_with_the_command_that_does_it() {
+    // Scenario: every kind of change. No command takes out a disk that was added, nor one that was taken back in, and nothing
+    // brings a deleted space back.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1"]);
+    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "simple"});
+    let (free, nbd) = (world.disk("d2"), "tank/m");
+    let undo = |world: &World, path: &str, body: Value| {
+        let plan = world.post(path, &dry(body))["plan"].clone();
+        (plan["is_reversible"].as_bool().unwrap(), plan["undo"].as_str().map(str::to_owned))
+    };
+    let by = |command: String| (true, Some(command));
+    let cases = [
+        ("/v1/pools", json!({"name": "x", "disks": [free]}), by("dolmen pool destroy x".to_owned())),
+        ("/v1/pools/tank/disks", json!({"disks": [free]}), (false, None)),
+        (
+            "/v1/pools/tank/disks/0/replace",
+            json!({"with": free}),
+            by(format!(
+                "dolmen disk replace tank 0 --cancel, or, when it has ended, dolmen disk replace tank {free} {}",
+                world.disk("d0")
+            )),
+        ),
+        ("/v1/pools/tank/scrub", json!({}), (true, None)),
+        ("/v1/pools/tank/export", json!({}), by("dolmen pool import --pool tank".to_owned())),
+        ("/v1/pools/tank/spaces", aside, by("dolmen space delete tank/aside".to_owned())),
+        (
+            "/v1/pools/tank/spaces/m/resize",
+            json!({"size_bytes": 64 << 20}),
+            by(format!("dolmen space resize {nbd} {}", 32 << 20)),
+        ),
+        ("/v1/pools/tank/spaces/m/unserve", json!({}), by(format!("dolmen serve {nbd}"))),
+        ("/v1/shutdown", json!({}), by("dolmen daemon".to_owned())),
+    ];
+    for (path, body, expected) in cases {
+        assert_eq!(undo(&world, path, body), expected, "{path}");
+    }
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    let renamed = undo(&world, "/v1/pools/tank/spaces/m/rename", json!({"name": "n"}));
+    assert_eq!(renamed, by("dolmen space set tank/n --name m".to_owned()));
+    assert_eq!(undo(&world, "/v1/pools/tank/spaces/m/delete", json!({})), (false, None));
+    assert_eq!(undo(&world, "/v1/pools/tank/destroy", json!({})), (false, None));
+    world.kill();
+    fs::rename(world.disk("d1"), world.folder.path().join("away")).unwrap();
+    world.start();
+    assert_eq!(undo(&world, "/v1/pools/tank/disks/1/replace", json!({"with": free})), (false, None));
+    fs::rename(world.folder.path().join("away"), world.disk("d1")).unwrap();
+    assert_eq!(undo(&world, "/v1/pools/tank/disks/1/online", json!({})), (false, None));
+    world.post("/v1/pools/tank/export", &json!({}));
+    let folder = world.folder.path().join("disks");
+    let import = |mode: &str| json!({"paths": [&folder], "mode": mode});
+    assert_eq!(undo(&world, "/v1/pools/import", import("write")), by("dolmen pool export tank".to_owned()));
+    assert_eq!(undo(&world, "/v1/pools/import", import("confirmed")), (false, None));
+}
+
+#[test]
 fn every_byte_of_a_pool_is_accounted_for() {
     let world = World::new(3);
     world.make_tank(&["d0", "d1", "d2"]);
