@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dolmen_api::{
     AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
-    ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
+    ImportPool, JobDocument, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
     ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
@@ -19,7 +19,7 @@ use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
 use crate::error::CliError;
 use crate::jobs::{show_job, show_jobs, watch};
-use crate::pools::{show_devices, show_disks, show_pool, show_pools};
+use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_pools};
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
@@ -69,6 +69,10 @@ fn space_path(name: &SpaceName) -> String {
 fn status(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
     let document: Document<Status> = session.client.get("/status")?;
     session.show(&document, show_status);
+    if document.value.pools.is_empty() {
+        // Who has none at all may have just moved their disks here.
+        show_others(session, &[]);
+    }
     Ok(match document.value.health {
         Health::Healthy | Health::Warning => ExitCode::Ok,
         Health::Unhealthy => ExitCode::Unhealthy,
@@ -81,6 +85,7 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::List => {
             let document: Document<Pools> = session.client.get("/pools")?;
             session.show(&document, show_pools);
+            show_others(session, &document.value.pools);
             Ok(())
         }
         PoolCommand::Show(target) => {
@@ -102,6 +107,16 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
     }
+}
+
+/// Pools on disks that are here and that nobody has opened. Programs find them among the devices.
+fn show_others(session: &mut Session<'_, '_>, open: &[Pool]) {
+    if session.format != Format::Text {
+        return;
+    }
+    // What was asked for is answered, whether or not the devices can be looked at.
+    let devices: Result<Document<Devices>, CliError> = session.client.get("/devices");
+    devices.iter().for_each(|devices| show_other_pools(&devices.value, open, session.out));
 }
 
 fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<(), CliError> {

@@ -1,5 +1,6 @@
 //! Pools: made, exported, destroyed.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -8,15 +9,16 @@ use dolmen_api::{
     Simple,
 };
 use dolmen_block_io::BlockDevice;
-use dolmen_pool::{CreateOptions, PoolError, PoolState, check_devices, create};
+use dolmen_pool::{Candidate, CreateOptions, PoolError, PoolState, check_devices, create_as, discover};
 use dolmen_space::{SpaceRange, Verification};
-use dolmen_units::{Epoch, PoolId};
+use dolmen_units::{DiskId, Epoch, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::jobs::Outcome;
+use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
@@ -77,13 +79,48 @@ impl Engine {
             overwrite: disks.overwrite,
             fault_domains: request.fault_domains,
         };
-        let opened = create(&self.seams, Rc::clone(&self.arbiter), &devices, &options).await;
-        let opened = opened.map_err(|error| fault::create(&error))?;
+        let id = self.note_making(name.as_str(), &disks.paths).await?;
+        let opened = create_as(&self.seams, Rc::clone(&self.arbiter), &devices, &options, id).await;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let found = discover(&self.seams, &devices).await;
+                self.unmake(id, found.pools.get(&id).map_or(&[], Vec::as_slice)).await;
+                return Err(fault::create(&error));
+            }
+        };
         let pool = self.take_over(opened, ImportMode::Write).await?;
         self.remember(&pool).await;
         let mut change = made(plan, format!("pool {name} is made of {} disks", devices.len()));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Puts on record that a pool is being made, before anything of it is written: half a pool is nobody's wish.
+    async fn note_making(&self, name: &str, paths: &[PathBuf]) -> Answer<PoolId> {
+        let id = PoolId(self.seams.entropy.next_id());
+        let mut making = Remembered::new(id, name, ImportMode::Write, paths.to_vec());
+        making.is_being_made = true;
+        self.ledger.put(id, &making).await.map_err(|error| {
+            let message =
+                format!("pool {name} cannot be put on record as being made: {error}; nothing was changed");
+            ErrorBody::new(ErrorCode::Io, message).on(name)
+        })?;
+        Ok(id)
+    }
+
+    /// Wipes the labels of a pool that was begun and does not have all of them, and forgets it. One that has them is a pool,
+    /// whatever failed after that, and stays.
+    pub(crate) async fn unmake(&self, id: PoolId, labels: &[Candidate]) {
+        if !is_unmade(labels) {
+            let forgotten = self.ledger.remove(id).await;
+            forgotten.err().iter().for_each(|error| tracing::warn!(%error, "a pool stays on record"));
+            return;
+        }
+        let devices: Vec<_> = labels.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
+        for warning in self.wipe_and_forget(id, &devices).await {
+            tracing::warn!(warning, "what was begun of a pool could not be wiped");
+        }
     }
 
     fn check_pool_name(&self, name: &str) -> Answer<()> {
@@ -340,6 +377,16 @@ impl Engine {
         change.job = Some(job);
         Ok(change)
     }
+}
+
+/// Whether these are labels of a pool that never was: some are lacking, and it was never opened.
+pub(crate) fn is_unmade(labels: &[Candidate]) -> bool {
+    let disks: BTreeSet<DiskId> = labels.iter().map(|candidate| candidate.label.disk).collect();
+    labels.iter().all(|candidate| {
+        let label = &candidate.label;
+        let was_opened = label.base.epoch.number() > Epoch(1) || label.pending.is_some();
+        !was_opened && label.base.members.len() > disks.len()
+    })
 }
 
 /// Refuses to destroy what was opened for reading only: others may have a claim on it.

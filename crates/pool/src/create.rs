@@ -76,8 +76,22 @@ pub async fn create(
     devices: &[Rc<dyn BlockDevice>],
     options: &CreateOptions,
 ) -> Result<Opened, CreateError> {
-    let extents = check_devices(seams, devices, &options.overwrite).await?;
     let pool = PoolId(seams.entropy.next_id());
+    create_as(seams, arbiter, devices, options, pool).await
+}
+
+/// As [`create`], under an identity that was drawn before, so that it can be on record before the first write.
+///
+/// # Errors
+/// As there.
+pub async fn create_as(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    devices: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+    pool: PoolId,
+) -> Result<Opened, CreateError> {
+    let extents = check_devices(seams, devices, &options.overwrite).await?;
     let members: Vec<Member> = (0u16..)
         .zip(&extents)
         .map(|(slot, extent)| Member {

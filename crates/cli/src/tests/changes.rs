@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 17] = [
+const CHANGES: [&str; 18] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",

@@ -251,6 +251,27 @@ JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
     assert_eq!(shown("jobs", json!({"schema": 1, "jobs": []})).results, "no jobs\n");
 }
 
+/// Disks that were moved here, or that a daemon left which was never told of them, belong to pools that nobody has opened.
+#[test]
+fn pools_that_can_be_imported_are_told_of() {
+    let device = |path: &str, state: &str, pool: Value| json!({"path": path, "size_bytes": 1 << 30, "state": state, "what": "x", "pool": pool});
+    let devices = json!({"schema": 1, "devices": [
+        device("/a", "member", json!("bank")), device("/b", "member", json!("tank")),
+        device("/c", "empty", Value::Null), device("/d", "member", json!("bank"))]});
+    let fake = Fake::play(move |line, _| match line {
+        "GET /v1/devices" => answer(200, &devices),
+        "GET /v1/pools" => answer(200, &json!({"schema": 1, "pools": [pool("tank", "healthy")]})),
+        _ => answer(200, &status("healthy", vec![], vec![])),
+    });
+    let told = "pool bank is on 2 disks here and not open; to open it: dolmen pool import --pool bank\n";
+    let listed = fake.run("pool list", &NOBODY).results;
+    assert!(listed.ends_with(told) && !listed.contains("--pool tank"), "{listed}");
+    let ended = fake.run("status", &NOBODY);
+    assert!(ended.results.contains(told), "{} {}", ended.results, ended.messages);
+    let json = fake.run("pool list -o json", &NOBODY).results;
+    assert_eq!(json.lines().count(), 1, "programs get one document");
+}
+
 /// With nothing there yet, the lists say what to do first.
 #[test]
 fn empty_lists_say_how_to_begin() {

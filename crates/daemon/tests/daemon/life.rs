@@ -2,11 +2,19 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::json;
 
 use crate::client::{World, eventually, pattern};
+
+/// Where the first label of a disk stands.
+const LABEL_AT: u64 = 128 << 10;
+/// Looks at something that happens at once, without a pause between them.
+const LOOKS_MAX: u32 = 10_000_000;
 
 #[test]
 fn what_was_acknowledged_survives_a_killed_daemon_and_clients_find_it_again() {
@@ -282,6 +290,49 @@ fn an_exported_pool_is_let_go_of_and_imported_again() {
     world.post("/v1/pools/import", &json!({"pool": "tank", "paths": [folder]}));
     world.post("/v1/pools/tank/spaces/m/serve", &json!({}));
     assert!(world.nbd().read(0, 1 << 20) == pattern(6, 1 << 20));
+}
+
+#[test]
+fn a_pool_whose_making_was_cut_short_is_there_or_can_be_made_again() {
+    // Scenario: killed as soon as the first of many labels is there, and then after each further one. The next daemon has
+    // opened the pool, or the same command makes it, without a word about what the disks hold.
+    const DISKS: usize = 20;
+    let (mut was_there, mut was_made) = (0, 0);
+    for labels in [1, 1, 8, DISKS, DISKS] {
+        let mut world = World::new(0);
+        let disks: Vec<String> =
+            (0..DISKS).map(|index| world.make_disk(&format!("d{index}"), 64 << 20)).collect();
+        let request = json!({"name": "tank", "disks": disks});
+        std::thread::scope(|scope| {
+            // Nobody answers when it is killed.
+            scope.spawn(|| world.try_ask("POST", "/v1/pools", request.to_string().as_bytes()));
+            let is_time = || disks.iter().filter(|disk| has_label(disk)).count() >= labels;
+            assert!((0..LOOKS_MAX).any(|_| is_time()), "no pool comes to be");
+            kill_process(Pid::from_raw(world.pid().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        });
+        world.kill();
+        let before = disks.iter().filter(|disk| has_label(disk)).count();
+        world.start();
+        let pools = world.get("/v1/pools")["pools"].clone();
+        if pools == json!([]) {
+            was_made += 1;
+            assert!(before < DISKS, "all labels were there");
+            world.post("/v1/pools", &request);
+        } else {
+            was_there += 1;
+        }
+        let status = world.get("/v1/status");
+        assert_eq!((&status["health"], &status["pools"][0]["state"]), (&json!("healthy"), &json!("writable")), "{status}");
+        assert_eq!(status["pools"][0]["disks"].as_array().unwrap().len(), DISKS);
+    }
+    assert!(was_there > 0 && was_made > 0, "there: {was_there}, made again: {was_made}");
+}
+
+/// Whether a disk carries a label.
+fn has_label(path: &str) -> bool {
+    let mut first = [0; 8];
+    fs::File::open(path).unwrap().read_exact_at(&mut first, LABEL_AT).unwrap();
+    first != [0; 8]
 }
 
 #[test]
