@@ -82,6 +82,12 @@ impl World {
         daemon.wait().unwrap();
     }
 
+    /// Kills it, and has another one in its place.
+    pub(crate) fn replace(&mut self, next: Child) {
+        self.kill();
+        self.daemon = Some(next);
+    }
+
     /// Waits for its end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let mut daemon = self.daemon.take().unwrap();

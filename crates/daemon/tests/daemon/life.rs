@@ -366,6 +366,31 @@ fn a_second_daemon_is_told_who_was_first() {
 }
 
 #[test]
+fn a_daemon_waits_for_the_end_of_the_one_before() {
+    // Scenario: the second is started while the first is there, and says that it waits; then the first is killed. The second
+    // has the pool and serves it.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(4, 1 << 20));
+    let mut next = world.command("state", "run");
+    let mut next = next.env("DOLMEN_LOG", "info").stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(next.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("waiting for its end") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it has ended instead");
+    }
+    assert!(line.contains(&world.pid().to_string()), "{line}");
+    world.replace(next);
+    std::thread::spawn(move || said.lines().count());
+    eventually("the next one answers", || {
+        let (status, body) = world.try_ask("GET", "/v1/status", b"")?;
+        (status == 200 && body["health"] == "healthy").then_some(())
+    });
+    assert!(world.nbd().read(0, 1 << 20) == pattern(4, 1 << 20));
+}
+
+#[test]
 fn a_pool_that_is_open_elsewhere_is_not_touched() {
     // Scenario: two daemons with state of their own; the second may neither make nor import a pool of the first's disks.
     let first = World::new(2);
