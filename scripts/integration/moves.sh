@@ -222,7 +222,11 @@ cut_pool_create() {
     again 2 "named $pool already" pool create "$pool" "$disks"/* || return 1
     is "$(dolmen -o json disk list "$pool" | grep -o '"present"' | wc -l)" -eq 3 && stopped_clean && destroy
 }
-destroy() { dolmen pool destroy "$pool" --destroy="$pool" >>"$logs/cut.log" 2>&1; }
+# What is served is not destroyed.
+destroy() {
+    for served in kept f g; do dolmen unserve "$pool/$served" >>"$logs/cut.log" 2>&1 || :; done
+    dolmen pool destroy "$pool" --destroy="$pool" >>"$logs/cut.log" 2>&1
+}
 cut_space_create() {
     cut_short 250 space create "$pool/f" --size 80M --row 1M --provisioning fixed && start && whole_or_gone f &&
         again 2 'a space named f already' space create "$pool/f" --size 80M --row 1M --provisioning fixed && is_whole f &&
@@ -241,10 +245,11 @@ cut_export() {
     cut_short 30 pool export "$pool" && is_clean && start && again 2 "no pool $pool" pool export "$pool" && is_clean && import >>"$logs/cut.log" && holds kept "$run/content"
 }
 cut_destroy() {
-    make_pool >>"$logs/cut.log" 2>&1 && cut_short 40 pool destroy "$pool" --destroy="$pool" && start || return 1
+    make_pool >>"$logs/cut.log" 2>&1 && dolmen unserve "$pool/kept" >>"$logs/cut.log" 2>&1 &&
+        cut_short 40 pool destroy "$pool" --destroy="$pool" && start || return 1
     # Until the first label goes nothing has begun.
     if dolmen pool show "$pool" >/dev/null 2>&1; then
-        holds kept "$run/content" || return 1
+        holds kept "$run/content" && dolmen unserve "$pool/kept" >>"$logs/cut.log" 2>&1 || return 1
     fi
     again 2 "no pool $pool" pool destroy "$pool" --destroy="$pool" && list_is_empty && refused 2 'belongs to a pool' cli_check "$disks"/*
 }

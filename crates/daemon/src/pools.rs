@@ -180,6 +180,27 @@ impl Engine {
             .hint("detach and disconnect them, wait for the jobs, then try again"))
     }
 
+    /// Refuses to destroy what is served, also while no client is connected: a machine that is off may have its disk there.
+    fn check_unserved(&self, pool: &OpenPool) -> Answer<()> {
+        let served = self.nbd.list();
+        let names: Vec<&str> = served
+            .iter()
+            .filter(|served| served.pool == pool.id())
+            .map(|served| served.name.as_str())
+            .collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "pool {} cannot be destroyed while {} {} served over NBD; nothing was changed",
+            pool.name(),
+            names.join(", "),
+            if names.len() == 1 { "is" } else { "are" }
+        );
+        let hint = names.iter().map(|name| format!("`dolmen unserve {name}`")).collect::<Vec<_>>().join(", ");
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(pool.name()).hint(hint))
+    }
+
     /// Lets go of the disks of a pool that was closed.
     pub(crate) fn release_disks(&self, pool: &OpenPool) {
         let names: Vec<String> = pool.spaces.pool().disks().iter().map(|disk| disk.name()).collect();
@@ -239,6 +260,7 @@ impl Engine {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
         self.check_unused(&pool, "destroyed").await?;
+        self.check_unserved(&pool)?;
         let disks = pool.spaces.pool().disks();
         let count = pool.spaces.list().len();
         let mut steps = vec![format!("lose {count} spaces and everything in them")];

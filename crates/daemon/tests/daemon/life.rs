@@ -339,6 +339,12 @@ fn has_label(path: &str) -> bool {
 fn only_the_right_name_destroys_and_then_the_disks_are_free() {
     let world = World::new(2);
     world.make_tank(&["d0", "d1"]);
+    // Served, although nobody is connected: somebody's machine may be off.
+    for body in [json!({"destroy": "tank"}), json!({"dry_run": true})] {
+        let error = world.refused("/v1/pools/tank/destroy", &body);
+        assert!(error["code"] == "busy" && error["message"].to_string().contains("tank/m is served"), "{error}");
+        assert!(error["hint"].to_string().contains("dolmen unserve tank/m"), "{error}");
+    }
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
     for wrong in [json!({}), json!({"destroy": "tan"}), json!({"destroy": ""})] {
         assert_eq!(world.refused("/v1/pools/tank/destroy", &wrong)["code"], "needs_confirmation");

@@ -66,7 +66,6 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/scrub", json!({})),
         ("/v1/pools/tank/resync", json!({})),
         ("/v1/pools/tank/export", json!({})),
-        ("/v1/pools/tank/destroy", json!({})),
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
@@ -80,6 +79,11 @@ fn no_request_with_dry_run_changes_the_state() {
         assert_eq!(answer["is_changed"], false, "{path}");
         assert!(!answer["plan"]["steps"].as_array().unwrap().is_empty(), "{path}");
     }
+    assert_eq!(state(), before);
+    // What is served is not destroyed, and a dry run says so.
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    let before = state();
+    world.post("/v1/pools/tank/destroy", &dry(json!({})));
     assert_eq!(state(), before);
 }
 
