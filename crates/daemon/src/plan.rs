@@ -4,7 +4,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
 use dolmen_pool::Purpose;
-use dolmen_space::{Resiliency, Space, SpaceSpec};
+use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::caller::Answer;
@@ -90,6 +90,19 @@ pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
 pub(crate) fn usable(offers: &[Offer], resiliency: Resiliency) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
     usable_for(offers, &SpaceSpec::usual(name, Bytes::gib(1), resiliency))
+}
+
+/// The largest fixed space of some resiliency that could be made, on these disks.
+pub(crate) fn usable_fixed(offers: &[Offer], resiliency: Resiliency) -> Bytes {
+    let Ok(name) = "x".parse() else { return Bytes::ZERO };
+    let usual = SpaceSpec { provisioning: Provisioning::Fixed, ..SpaceSpec::usual(name, Bytes::gib(1), resiliency) };
+    let fits = usable_for(offers, &usual);
+    if fits <= LARGE_SPACE_BYTES {
+        return fits;
+    }
+    // Above the limit rows are longer still; where those do not reach it, the largest is one of the limit.
+    let large = usable_for(offers, &SpaceSpec { size: fits, ..usual });
+    large.max(LARGE_SPACE_BYTES)
 }
 
 /// What a space with these rows could still take, on these disks.

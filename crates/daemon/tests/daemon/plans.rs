@@ -144,6 +144,33 @@ fn what_can_be_undone_is_said_with_the_command_that_does_it() {
 }
 
 #[test]
+fn a_fixed_space_gets_what_df_says_and_no_more() {
+    // Scenario: at each level of protection that fits, the largest fixed space that df speaks of is made, and a block more is
+    // refused.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    world.nbd().write(0, &crate::client::pattern(1, 5 << 20));
+    let all = world.get("/v1/pools/tank/df")["fits"].as_array().unwrap().clone();
+    let mut made = 0;
+    for fits in all {
+        let (fixed, thin) = (fits["usable_fixed_bytes"].as_u64().unwrap(), fits["usable_bytes"].as_u64().unwrap());
+        assert!(fixed <= thin, "{fits}");
+        let space = |size: u64| {
+            json!({"name": "f", "size_bytes": size, "resiliency": fits["resiliency"], "copies": fits["copies"],
+                "provisioning": "fixed"})
+        };
+        let error = world.refused("/v1/pools/tank/spaces", &space(fixed + 4096));
+        assert!(["bad_size", "too_few_disks"].contains(&error["code"].as_str().unwrap()), "{fits}: {error}");
+        if fixed > 0 {
+            world.post("/v1/pools/tank/spaces", &space(fixed));
+            world.post("/v1/pools/tank/spaces/f/delete", &json!({"destroy": "f"}));
+            made += 1;
+        }
+    }
+    assert!(made >= 4, "{made} kinds fit");
+}
+
+#[test]
 fn every_byte_of_a_pool_is_accounted_for() {
     let world = World::new(3);
     world.make_tank(&["d0", "d1", "d2"]);
