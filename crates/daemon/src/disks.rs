@@ -8,7 +8,7 @@ use dolmen_api::{
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{Disk, PoolError, check_devices};
+use dolmen_pool::{CreateError, Disk, PoolError, check_devices};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
@@ -77,8 +77,7 @@ impl Engine {
         }
         let disks = NamedDisks::of(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.open_all(&disks.paths)?;
-        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
-        let extents = checked.map_err(|error| fault::create(&error))?;
+        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
         let moved = self.bytes_on(&pool, &old);
         let room = Bytes(extents.iter().map(|extent| extent.grain_count() * GRAIN_BYTES).sum());
@@ -108,6 +107,45 @@ impl Engine {
         let mut change = made(plan, format!("{} is being replaced by {}", old.name(), request.with));
         change.job = job;
         Ok(change)
+    }
+
+    /// Checks devices that are to become disks of a pool. One that is, or was, a disk of the very pool is called that: it is not
+    /// the pool that would be destroyed.
+    pub(crate) async fn check_for(
+        &self,
+        pool: &OpenPool,
+        devices: &[Rc<dyn BlockDevice>],
+        overwrite: &[String],
+    ) -> Answer<Vec<Extent>> {
+        let error = match check_devices(&self.seams, devices, overwrite).await {
+            Ok(extents) => return Ok(extents),
+            Err(error) => error,
+        };
+        let fault = fault::create(&error);
+        let device = devices.iter().find(|device| Some(device.name()) == fault.object);
+        let is_of_this = matches!(&error, CreateError::Member { pool: id, .. } if *id == pool.id());
+        let Some(device) = device.filter(|_| is_of_this) else { return Err(fault) };
+        let Ok(Contents::Member { label, .. }) = look(&self.seams, device.as_ref()).await else {
+            return Err(fault);
+        };
+        let (name, inner) = (pool.name(), pool.spaces.pool());
+        let known = inner.disks().into_iter().find(|disk| disk.id() == label.disk);
+        let device = device.name();
+        let message = if let Some(known) = known {
+            let slot = known.slot().0;
+            format!(
+                "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
+                 {slot}` takes it back in, with what it holds"
+            )
+        } else if inner.is_former_member(&label) {
+            format!(
+                "{device} was a disk of pool {name} until another took its place; the pool has all that it needs of it, and what \
+                 it holds is out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
+            )
+        } else {
+            return Err(fault);
+        };
+        Err(ErrorBody::new(fault.code, message).on(device))
     }
 
     /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.

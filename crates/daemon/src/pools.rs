@@ -340,8 +340,7 @@ impl Engine {
         let _turn = pool.turn.take().await;
         let disks = NamedDisks::of(&request.disks, &request.destroy)?;
         let devices = self.open_all(&disks.paths)?;
-        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
-        let extents = checked.map_err(|error| fault::create(&error))?;
+        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);

@@ -329,6 +329,14 @@ impl Pool {
         label.pool == self.id && label.member().is_none() && label.pending.is_none() && !is_known
     }
 
+    /// Whether a label is that of a disk that was a member of this pool and is none any more. One that belongs to a line that
+    /// went on apart is not.
+    #[must_use]
+    pub fn is_former_member(&self, label: &Label) -> bool {
+        let is_member = self.disks().iter().any(|disk| disk.id() == label.disk);
+        label.pool == self.id && !is_member && self.now.borrow().epoch.continues(&label.base.epoch)
+    }
+
     /// Gives a member whose free grains are on no record all of its grains.
     pub(crate) async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let Some(extent) = disk.extent() else { return Ok(()) };

@@ -148,6 +148,38 @@ fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
 }
 
 #[test]
+fn a_disk_that_was_replaced_is_called_what_it_is_when_it_comes_again() {
+    // Scenario: a disk is away, and somebody adds it instead of taking it back in; then it is replaced while it is away, comes
+    // back with its label, and is added.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(5, 4 << 20));
+    let (disk, away) = (world.disk("d1"), world.folder.path().join("away"));
+    world.kill();
+    fs::rename(&disk, &away).unwrap();
+    world.start();
+    fs::rename(&away, &disk).unwrap();
+    let add = json!({"disks": [&disk]});
+    let error = world.refused("/v1/pools/tank/disks", &add);
+    let message = error["message"].as_str().unwrap();
+    assert!(error["code"] == "foreign_data" && message.contains("is disk 1 of pool tank itself"), "{error}");
+    assert!(message.contains("dolmen disk online tank 1"), "{error}");
+    fs::rename(&disk, &away).unwrap();
+    let new = world.make_disk("new", 300 << 20);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}));
+    assert_eq!(world.last_job()["state"], "done");
+    fs::rename(&away, &disk).unwrap();
+    for (path, body) in [("/v1/pools/tank/disks", add), ("/v1/pools/tank/disks/0/replace", json!({"with": &disk}))] {
+        let error = world.refused(path, &body);
+        let message = error["message"].as_str().unwrap();
+        let told = format!("{disk} was a disk of pool tank until another took its place");
+        assert!(error["code"] == "foreign_data" && message.starts_with(&told), "{error}");
+    }
+    world.post("/v1/pools/tank/disks", &json!({"disks": [&disk], "destroy": [&disk]}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
 fn a_replacement_is_called_off_while_it_runs_and_with_the_next_daemon() {
     // Scenario: the wrong disk was named. Called off while everything is being moved, and killed on the way back: the disks
     // are those from before, nothing is lost, and the disk that was named belongs to nobody.
