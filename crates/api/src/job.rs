@@ -55,7 +55,8 @@ pub struct Job {
     pub rows_total: u64,
     /// Rows done.
     pub rows_done: u64,
-    /// Bytes that it will have copied or verified, as far as that can be told.
+    /// Bytes that it copies or verifies at most: those for which room is claimed. What of them was never written is passed over,
+    /// so how far it is is told by the rows.
     pub total_bytes: u64,
     /// Bytes copied or verified so far.
     pub done_bytes: u64,

@@ -182,7 +182,7 @@ pub(crate) fn progress(job: &Job) -> String {
     let done = Bytes(job.done_bytes);
     let mut line = format!("{:>3} %  {done}", done_percent(job));
     if job.total_bytes > job.done_bytes {
-        line.push_str(&format!(" of {}", Bytes(job.total_bytes)));
+        line.push_str(&format!(" of at most {}", Bytes(job.total_bytes)));
     }
     match (job.state, &job.waits_for) {
         (_, Some(waits_for)) => line.push_str(&format!(", waiting for {waits_for}")),

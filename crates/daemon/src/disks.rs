@@ -262,8 +262,9 @@ impl Engine {
     ) -> dolmen_api::Job {
         let subject = (format!("{} by {}", old.name(), new.name()), Some(new.id()));
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
-            let result = engine.move_all(&owner, &old, &new, &progress).await;
+        self.start_job(pool, JobKind::Replace, subject, move |course| async move {
+            course.bytes_max.set(engine.bytes_on(&owner, &old));
+            let result = engine.move_all(&owner, &old, &new, &course.progress).await;
             engine.remember(&owner).await;
             result
         })

@@ -31,6 +31,14 @@ struct Pace {
     fastest: Option<u64>,
 }
 
+/// How far a job is, and how far it may have to go.
+#[derive(Default)]
+pub(crate) struct Course {
+    pub(crate) progress: Progress,
+    /// Bytes that it copies or verifies, at most. Known when it begins, and the same until it ends.
+    pub(crate) bytes_max: Cell<u64>,
+}
+
 /// What a job has come to.
 pub(crate) enum Outcome {
     /// It is done; what it did, in words.
@@ -54,7 +62,7 @@ struct Entry {
     state: Cell<JobState>,
     /// Set while it is put off; it waits then, and takes no turn.
     waits_for: RefCell<Option<String>>,
-    progress: Rc<Progress>,
+    course: Rc<Course>,
     pace: Cell<Pace>,
     started: Cell<Option<Moment>>,
     ended: Cell<Option<Moment>>,
@@ -79,7 +87,8 @@ impl Entry {
 
     fn sample(&self, now: Moment) {
         let mut pace = self.pace.get();
-        let (rows, bytes) = (self.progress.done.get(), self.progress.bytes.get());
+        let progress = &self.course.progress;
+        let (rows, bytes) = (progress.done.get(), progress.bytes.get());
         let millis = pace.at.map_or(0, |at| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX));
         if pace.at.is_some() && millis < 500 {
             return;
@@ -98,13 +107,12 @@ impl Entry {
     }
 
     fn view(&self, now: Moment) -> Job {
-        let progress = &self.progress;
+        let progress = &self.course.progress;
         let (rows_total, rows_done) = (progress.total.get(), progress.done.get());
         let done_bytes = progress.bytes.get();
         let pace = self.pace.get();
         let left = rows_total.saturating_sub(rows_done).saturating_mul(1000);
         let eta = pace.fastest.zip(pace.slowest).filter(|_| self.state.get() == JobState::Running);
-        let scaled = u128::from(done_bytes) * u128::from(rows_total) / u128::from(rows_done.max(1));
         Job {
             id: self.id,
             pool: self.pool.clone(),
@@ -113,7 +121,7 @@ impl Entry {
             state: self.state.get(),
             rows_total,
             rows_done,
-            total_bytes: u64::try_from(scaled).unwrap_or(u64::MAX).max(done_bytes),
+            total_bytes: self.course.bytes_max.get().max(done_bytes),
             done_bytes,
             rate_bytes_per_s: pace.rate,
             elapsed_s: self.started.get().map_or(0, |at| self.ended.get().unwrap_or(now).since(at).as_secs()),
@@ -172,7 +180,7 @@ impl Jobs {
             target,
             state: Cell::new(JobState::Waiting),
             waits_for: RefCell::default(),
-            progress: Rc::default(),
+            course: Rc::default(),
             pace: Cell::default(),
             started: Cell::default(),
             ended: Cell::default(),
@@ -197,7 +205,7 @@ impl Engine {
         pool: &Rc<OpenPool>,
         kind: JobKind,
         (subject, target): (String, Option<DiskId>),
-        work: impl FnOnce(Rc<Progress>) -> F + 'static,
+        work: impl FnOnce(Rc<Course>) -> F + 'static,
     ) -> Job
     where
         F: Future<Output = Answer<Outcome>> + 'static,
@@ -210,7 +218,7 @@ impl Engine {
             entry.state.set(JobState::Running);
             entry.started.set(Some(clock.now()));
             entry.sample(clock.now());
-            let (state, result, waits_for) = match work(Rc::clone(&entry.progress)).await {
+            let (state, result, waits_for) = match work(Rc::clone(&entry.course)).await {
                 Ok(Outcome::Done(text)) => (JobState::Done, text, None),
                 Ok(Outcome::Put { off, waits_for }) => (JobState::Waiting, off, Some(waits_for)),
                 Err(error) => (JobState::Failed, error.to_string(), None),
@@ -242,8 +250,12 @@ impl Engine {
     pub(crate) fn start_resync(&self, pool: &Rc<OpenPool>) -> Job {
         let spaces = Rc::clone(&pool.spaces);
         let subject = (format!("pool {}", pool.name()), None);
-        self.start_job(pool, JobKind::Resync, subject, move |progress| async move {
-            let done = spaces.resync(&progress).await.map_err(|error| crate::fault::space(&error))?;
+        self.start_job(pool, JobKind::Resync, subject, move |course| async move {
+            let stale = spaces.stale_rows().await.unwrap_or_default();
+            let lengths: BTreeMap<_, _> =
+                spaces.list().iter().map(|space| (space.id(), space.row_bytes())).collect();
+            course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
+            let done = spaces.resync(&course.progress).await.map_err(|error| crate::fault::space(&error))?;
             let mut text = format!("{} slabs brought up to date, {} blocks copied", done.slabs, done.blocks);
             if done.waiting > done.crowded {
                 let count = done.waiting - done.crowded;

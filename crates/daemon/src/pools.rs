@@ -375,9 +375,10 @@ impl Engine {
         }
         let spaces = Rc::clone(&pool.spaces);
         let subject = (format!("pool {name}"), None);
-        let job = self.start_job(&pool, JobKind::Scrub, subject, move |progress| async move {
+        let job = self.start_job(&pool, JobKind::Scrub, subject, move |course| async move {
             let before = spaces.counters().healed_blocks;
-            let seen = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
+            course.bytes_max.set(spaces.list().iter().map(|space| space.claimed().0).sum());
+            let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
             scrubbed(&seen, spaces.counters().healed_blocks - before).map(Outcome::Done)
         });
         let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));

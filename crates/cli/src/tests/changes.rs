@@ -263,9 +263,9 @@ fn a_job_is_waited_for_with_lines_of_progress() {
     assert_eq!(ended.results, "it is done\n10 rows moved\n");
     assert_eq!(
         ended.messages,
-        "replace 3 by /d:   0 %  0 B of 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
-         replace 3 by /d:  50 %  5 GiB of 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
-         replace 3 by /d: 100 %  9 GiB of 10 GiB, done in 18 s\n"
+        "replace 3 by /d:   0 %  0 B of at most 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
+         replace 3 by /d:  50 %  5 GiB of at most 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
+         replace 3 by /d: 100 %  9 GiB of at most 10 GiB, done in 18 s\n"
     );
 }
 
@@ -305,7 +305,7 @@ fn a_job_that_is_put_off_ends_the_command_and_says_what_it_waits_for() {
     let listed = fake.run("jobs", &NOBODY).results;
     assert!(listed.contains("put off") && listed.contains(shown["result"].as_str().unwrap()), "{listed}");
     let one = fake.run("jobs 7", &NOBODY).results;
-    assert!(one.contains("9 GiB of 10 GiB, waiting for 3\n"), "{one}");
+    assert!(one.contains("9 GiB of at most 10 GiB, waiting for 3\n"), "{one}");
 }
 
 #[test]

@@ -148,6 +148,34 @@ fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
 }
 
 #[test]
+fn the_totals_of_a_job_stay_as_they_are_while_it_runs() {
+    // Scenario: three spaces, rows of which some are full and some nearly empty; a scrub and a replacement are looked at from
+    // their first row to their end.
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    for name in ["n", "o"] {
+        let space = json!({"name": name, "size_bytes": 16 << 20, "resiliency": "mirror", "row_bytes": 1 << 20, "provisioning": "fixed"});
+        world.post("/v1/pools/tank/spaces", &space);
+    }
+    world.nbd().write(0, &pattern(7, 16 << 20));
+    let new = world.make_disk("new", 300 << 20);
+    let scrub = ("/v1/pools/tank/scrub", json!({}));
+    for (path, body) in [scrub, ("/v1/pools/tank/disks/0/replace", json!({"with": new}))] {
+        let id = world.post(path, &body)["job"]["id"].clone();
+        let mut totals = std::collections::BTreeSet::new();
+        eventually("the job ends", || {
+            let job = (0..20).map(|_| world.get(&format!("/v1/jobs/{id}"))["job"].clone()).inspect(|job| {
+                if job["rows_done"] != 0 || job["done_bytes"] != 0 {
+                    totals.insert((job["rows_total"].as_u64().unwrap(), job["total_bytes"].as_u64().unwrap()));
+                }
+            });
+            job.last().filter(|job| job["state"] == "done")
+        });
+        assert_eq!(totals.len(), 1, "{path}: {totals:?}");
+    }
+}
+
+#[test]
 fn a_disk_that_was_replaced_is_called_what_it_is_when_it_comes_again() {
     // Scenario: a disk is away, and somebody adds it instead of taking it back in; then it is replaced while it is away, comes
     // back with its label, and is added.
