@@ -9,6 +9,7 @@
 //! | `GET /v1/pools/{pool}` | | [`PoolDocument`] |
 //! | `POST /v1/pools/import` | [`ImportPool`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/export`, `…/scrub`, `…/resync` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/acknowledge` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
 //! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace` | [`ReplaceDisk`] | [`Change`] with a job |

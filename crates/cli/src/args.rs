@@ -113,6 +113,8 @@ pub(crate) enum PoolCommand {
     Destroy(PoolDestroy),
     /// Add disks to a pool
     Add(PoolAdd),
+    /// End the warning about errors of its disks until there are more; what was counted stays in `disk list`
+    Acknowledge(PoolChange),
 }
 
 /// `dolmen disk …`

@@ -106,6 +106,10 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Import(arguments) => pool_import(session, &arguments),
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
+        PoolCommand::Acknowledge(arguments) => {
+            let path = format!("{}/acknowledge", pool_path(&arguments.pool));
+            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
     }
 }
 

@@ -180,6 +180,9 @@ change!(
     /// Reads and verifies everything in a pool.
     post_scrub, "/v1/pools/{pool}/scrub", Simple, scrub, "pool" pool);
 change!(
+    /// Ends the warning about errors of disks that somebody has seen.
+    post_acknowledge, "/v1/pools/{pool}/acknowledge", Simple, acknowledge, "pool" pool);
+change!(
     /// Copies what disks have missed.
     post_resync, "/v1/pools/{pool}/resync", Simple, resync, "pool" pool);
 change!(
@@ -311,6 +314,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_destroy))
         .routes(routes!(post_scrub))
         .routes(routes!(post_resync))
+        .routes(routes!(post_acknowledge))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))

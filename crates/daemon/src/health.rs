@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Health, Job, JobKind, JobState, SCHEMA, Status, Version,
 };
-use dolmen_pool::{Disk, PoolState};
+use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::Bytes;
 
@@ -126,6 +126,31 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
     })
 }
 
+/// Disks that are here with errors that nobody has acknowledged, and those errors.
+pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
+    let acknowledged = open.acknowledged.borrow();
+    let unseen = |disk: Rc<Disk>| {
+        let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
+        let counted = DiskCounters {
+            read_errors: all.read_errors.saturating_sub(seen.read_errors),
+            write_errors: all.write_errors.saturating_sub(seen.write_errors),
+            checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
+            ..DiskCounters::default()
+        };
+        (counted != DiskCounters::default()).then_some((disk, counted))
+    };
+    let disks = open.spaces.pool().disks();
+    disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
+}
+
+/// The errors of a disk in words.
+pub(crate) fn errors_text(counted: &DiskCounters) -> String {
+    format!(
+        "{} failed reads, {} failed writes, {} damaged blocks",
+        counted.read_errors, counted.write_errors, counted.checksum_errors
+    )
+}
+
 /// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
 fn few_voters(open: &OpenPool) -> Option<String> {
     let pool = open.spaces.pool();
@@ -177,19 +202,9 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     for disk in pool.disks().iter().filter(|disk| !disk.is_present()) {
         why.extend(disk.unfit().map(|cause| format!("{} cannot be used: {cause}", disk.name())));
     }
-    for disk in pool.disks().iter().filter(|disk| disk.is_present()) {
-        let counted = disk.counters();
-        let errors = counted.read_errors + counted.write_errors + counted.checksum_errors;
-        if errors > 0 {
-            health = health.max(Health::Warning);
-            why.push(format!(
-                "{} had {} failed reads, {} failed writes, {} damaged blocks",
-                disk.name(),
-                counted.read_errors,
-                counted.write_errors,
-                counted.checksum_errors
-            ));
-        }
+    for (disk, counted) in unseen_errors(open) {
+        health = health.max(Health::Warning);
+        why.push(format!("{} had {}", disk.name(), errors_text(&counted)));
     }
     if let Ok(stale) = open.spaces.stale_rows().await
         && !stale.is_empty()
@@ -262,6 +277,14 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",
             disk.name()
+        ));
+    }
+    let sick: Vec<String> = unseen_errors(open).iter().map(|(disk, _)| disk.name()).collect();
+    if !sick.is_empty() {
+        todo.push(format!(
+            "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
+             ends this warning until there are more errors",
+            sick.join(" or ")
         ));
     }
     let is_short = |space: &Rc<Space>| !open.lacks_disks_for(space) && short_of_room(open, space).is_some();

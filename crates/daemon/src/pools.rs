@@ -9,7 +9,9 @@ use dolmen_api::{
     Simple,
 };
 use dolmen_block_io::BlockDevice;
-use dolmen_pool::{Candidate, CreateOptions, PoolError, PoolState, check_devices, create_as, discover};
+use dolmen_pool::{
+    Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, check_devices, create_as, discover,
+};
 use dolmen_space::{SpaceRange, Verification};
 use dolmen_units::{DiskId, Epoch, PoolId};
 
@@ -17,6 +19,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::health::{errors_text, unseen_errors};
 use crate::jobs::Outcome;
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
@@ -361,6 +364,28 @@ impl Engine {
         change.warnings.extend(tended.err().map(|error| error.to_string()));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Ends the warning about errors of disks that somebody has seen. What was counted stays.
+    pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let unseen = unseen_errors(&pool);
+        let told = |(disk, counted): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(counted));
+        let told: Vec<String> = unseen.iter().map(told).collect();
+        let steps = told.iter().map(|told| format!("warn no more of {told}")).collect();
+        let plan = pool.plan(Undo::NotNeeded, steps);
+        if unseen.is_empty() {
+            return Ok(planned(plan, format!("no disk of pool {name} had errors that nobody has acknowledged")));
+        }
+        let told = told.join("; ");
+        if request.dry_run {
+            return Ok(planned(plan, format!("of pool {name} would be acknowledged: {told}")));
+        }
+        let mut acknowledged = pool.acknowledged.borrow_mut();
+        acknowledged.extend(unseen.iter().map(|(disk, _)| (disk.id(), disk.counters())));
+        drop(acknowledged);
+        tracing::info!(pool = name, told, "errors of disks were acknowledged");
+        Ok(made(plan, format!("of pool {name} are acknowledged, and stay in `dolmen disk list`: {told}")))
     }
 
     pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 18] = [
+const CHANGES: [&str; 19] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -14,6 +14,7 @@ const CHANGES: [&str; 18] = [
     "pool add tank /c",
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
+    "pool acknowledge tank",
     "disk online tank 3",
     "space create tank/x --size 1G",
     "space set tank/x --name y",

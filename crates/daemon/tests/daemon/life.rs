@@ -642,3 +642,45 @@ fn a_scrub_says_what_it_has_healed() {
         assert!(job["result"].as_str().unwrap().ends_with(said), "{job}");
     }
 }
+
+#[test]
+fn healed_errors_are_a_warning_until_somebody_has_seen_them() {
+    // Scenario: bits of one copy turn, twice, and are healed. The warning says what to do; acknowledged, it ends, and the
+    // counters stay. The second time there is a warning again, of what is new.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(7, 1 << 20);
+    let mut client = world.nbd();
+    client.write(0, &content);
+    client.flush();
+    drop(client);
+    // The daemon that is asked again has to be the same: a new one has forgotten.
+    world.kill();
+    let image = fs::read(world.disk("d0")).unwrap();
+    let at = image.windows(4096).step_by(4096).position(|block| block == &content[..4096]).unwrap() as u64 * 4096;
+    world.start();
+    let acknowledge = "/v1/pools/tank/acknowledge";
+    assert_eq!(world.post(acknowledge, &json!({}))["is_changed"], false, "there is nothing to acknowledge");
+    for (round, turned) in [vec![at + 100], vec![at + 4096, at + 8192]].iter().enumerate() {
+        let disk = fs::OpenOptions::new().read(true).write(true).open(world.disk("d0")).unwrap();
+        for at in turned {
+            let mut byte = [0];
+            disk.read_exact_at(&mut byte, *at).unwrap();
+            disk.write_all_at(&[byte[0] ^ 1], *at).unwrap();
+        }
+        disk.sync_all().unwrap();
+        world.post("/v1/pools/tank/scrub", &json!({}));
+        assert_eq!(world.last_job()["state"], "done");
+        let status = world.get("/v1/status");
+        let told = format!("0 failed writes, {} damaged blocks", turned.len());
+        assert!(status["why"].to_string().contains(&told), "{status}");
+        assert!(status["todo"].to_string().contains("dolmen pool acknowledge tank"), "{status}");
+        assert_eq!(world.post(acknowledge, &json!({"dry_run": true}))["is_changed"], false);
+        assert_eq!(world.get("/v1/status")["health"], "warning");
+        assert!(world.post(acknowledge, &json!({}))["message"].to_string().contains(&told));
+        let status = world.get("/v1/status");
+        assert_eq!((&status["health"], &status["todo"]), (&json!("healthy"), &json!([])), "{status}");
+        let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+        assert_eq!(disks[0]["checksum_errors"], [1, 3][round], "what was counted stays");
+    }
+}
