@@ -118,9 +118,8 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         | SpaceError::Unflushed { name } => (ErrorCode::Io, Some(name.to_string())),
         SpaceError::NoSpaceBelow { name } => (ErrorCode::NoSpace, Some(name.to_string())),
         SpaceError::Pool(inner) => return pool(inner),
-        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. }) => {
-            (ErrorCode::BadSize, None)
-        }
+        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. })
+        | SpaceError::Interleave { .. } => (ErrorCode::BadSize, None),
         SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
         SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } => (ErrorCode::BadSize, None),

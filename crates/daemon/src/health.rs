@@ -12,6 +12,7 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
@@ -59,8 +60,8 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
     } else if absent > 0 && space.claimed().0 > 0 {
         health = Health::Warning;
         why.push(format!(
-            "space {name} survives the loss of {} more disks instead of {redundancy}",
-            redundancy - absent
+            "space {name} survives the loss of {} instead of {redundancy}",
+            counted(redundancy - absent, "more disk", "more disks")
         ));
     }
     let incidents = open.spaces.incidents();
@@ -131,23 +132,25 @@ pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
     let acknowledged = open.acknowledged.borrow();
     let unseen = |disk: Rc<Disk>| {
         let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
-        let counted = DiskCounters {
+        let errors = DiskCounters {
             read_errors: all.read_errors.saturating_sub(seen.read_errors),
             write_errors: all.write_errors.saturating_sub(seen.write_errors),
             checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
             ..DiskCounters::default()
         };
-        (counted != DiskCounters::default()).then_some((disk, counted))
+        (errors != DiskCounters::default()).then_some((disk, errors))
     };
     let disks = open.spaces.pool().disks();
     disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
 }
 
 /// The errors of a disk in words.
-pub(crate) fn errors_text(counted: &DiskCounters) -> String {
+pub(crate) fn errors_text(errors: &DiskCounters) -> String {
     format!(
-        "{} failed reads, {} failed writes, {} damaged blocks",
-        counted.read_errors, counted.write_errors, counted.checksum_errors
+        "{}, {}, {}",
+        counted(errors.read_errors, "failed read", "failed reads"),
+        counted(errors.write_errors, "failed write", "failed writes"),
+        counted(errors.checksum_errors, "damaged block", "damaged blocks")
     )
 }
 
@@ -202,15 +205,16 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     for disk in pool.disks().iter().filter(|disk| !disk.is_present()) {
         why.extend(disk.unfit().map(|cause| format!("{} cannot be used: {cause}", disk.name())));
     }
-    for (disk, counted) in unseen_errors(open) {
+    for (disk, errors) in unseen_errors(open) {
         health = health.max(Health::Warning);
-        why.push(format!("{} had {}", disk.name(), errors_text(&counted)));
+        why.push(format!("{} had {}", disk.name(), errors_text(&errors)));
     }
     if let Ok(stale) = open.spaces.stale_rows().await
         && !stale.is_empty()
     {
         health = health.max(Health::Warning);
-        why.push(format!("{} rows of pool {name} are not on all their disks yet", stale.len()));
+        let are = if stale.len() == 1 { "is not on all its" } else { "are not on all their" };
+        why.push(format!("{} of pool {name} {are} disks yet", counted(stale.len(), "row", "rows")));
     }
     if let Some(few) = few_voters(open) {
         health = health.max(Health::Warning);
@@ -357,9 +361,7 @@ impl Engine {
 }
 
 fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> String {
-    let counted =
-        |count: usize, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
-    let all = format!("{} with {}", counted(pools, "pool"), counted(spaces, "space"));
+    let all = format!("{} with {}", counted(pools, "pool", "pools"), counted(spaces, "space", "spaces"));
     match health {
         Health::Healthy if pools == 0 => "healthy: there is no pool yet".to_owned(),
         Health::Healthy => format!("healthy: {all}, everything is as it should be"),

@@ -12,6 +12,7 @@ use dolmen_units::DiskId;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
+use crate::words::counted;
 
 /// Jobs that ended and are still remembered, at most.
 const ENDED_MAX: usize = 64;
@@ -256,19 +257,21 @@ impl Engine {
                 spaces.list().iter().map(|space| (space.id(), space.row_bytes())).collect();
             course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
             let done = spaces.resync(&course.progress).await.map_err(|error| crate::fault::space(&error))?;
-            let mut text = format!("{} slabs brought up to date, {} blocks copied", done.slabs, done.blocks);
+            let mut text = format!(
+                "{} brought up to date, {} copied",
+                counted(done.slabs, "slab", "slabs"),
+                counted(done.blocks, "block", "blocks")
+            );
             if done.waiting > done.crowded {
-                let count = done.waiting - done.crowded;
-                text.push_str(&format!("; {count} slabs wait for disks that are absent"));
+                let slabs = counted(done.waiting - done.crowded, "slab waits", "slabs wait");
+                text.push_str(&format!("; {slabs} for disks that are absent"));
             }
             if done.crowded > 0 {
-                text.push_str(&format!(
-                    "; {} slabs wait for room below the files of their disks",
-                    done.crowded
-                ));
+                let slabs = counted(done.crowded, "slab waits", "slabs wait");
+                text.push_str(&format!("; {slabs} for room below the files of their disks"));
             }
             if done.lost_blocks > 0 {
-                text.push_str(&format!("; {} blocks are lost", done.lost_blocks));
+                text.push_str(&format!("; {} lost", counted(done.lost_blocks, "block is", "blocks are")));
             }
             Ok(Outcome::Done(text))
         })

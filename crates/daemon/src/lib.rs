@@ -16,7 +16,7 @@
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `nbd` | the ways in |
 //! | `watch` | what is done without being asked for |
-//! | `plan`, `view`, `health`, `fault` | what is told: plans, state, health, errors |
+//! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
 //!
@@ -47,6 +47,7 @@ mod shutdown;
 mod spaces;
 mod view;
 mod watch;
+mod words;
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;

@@ -22,6 +22,7 @@ use crate::fault;
 use crate::health::{errors_text, unseen_errors};
 use crate::jobs::Outcome;
 use crate::ledger::Remembered;
+use crate::words::{clients_of, counted};
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
@@ -74,7 +75,7 @@ impl Engine {
         let undo = Undo::unless_destroying(&disks.overwrite, format!("dolmen pool destroy {name}"));
         let plan = Figures::of_room(0, usual_room(&offers)).plan(undo, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would be made of {} disks", devices.len())));
+            return Ok(planned(plan, format!("pool {name} would be made of {}", disks_of(devices.len()))));
         }
         allocate_metadata(&disks.paths, &extents)?;
         let options = CreateOptions {
@@ -94,7 +95,7 @@ impl Engine {
         };
         let pool = self.take_over(opened, ImportMode::Write).await?;
         self.remember(&pool).await;
-        let mut change = made(plan, format!("pool {name} is made of {} disks", devices.len()));
+        let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
@@ -165,7 +166,7 @@ impl Engine {
         for served in
             self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0)
         {
-            users.push(format!("space {} has {} NBD clients", served.name, served.client_count()));
+            users.push(format!("space {} has {}", served.name, clients_of(served.client_count())));
         }
         users.extend(self.attached_of(pool).await?);
         for job in self.jobs.of_pool(&name, self.seams.clock.now()) {
@@ -266,12 +267,12 @@ impl Engine {
         self.check_unserved(&pool)?;
         let disks = pool.spaces.pool().disks();
         let count = pool.spaces.list().len();
-        let mut steps = vec![format!("lose {count} spaces and everything in them")];
+        let mut steps = vec![format!("lose {} and what is in it", counted(count, "space", "spaces"))];
         steps.extend(disks.iter().map(|disk| format!("wipe the labels of {}", disk.name())));
         let before = usual_room(&pool.offers());
         let plan = Figures::of_room(before, 0).plan(Undo::ByNothing, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would be destroyed, with {count} spaces")));
+            return Ok(planned(plan, format!("pool {name} would be destroyed, with {}", counted(count, "space", "spaces"))));
         }
         // Before the first label goes: half a pool is nobody's wish, so the next daemon ends what this one begins.
         let mut leaving = self.remembered(&pool);
@@ -351,7 +352,7 @@ impl Engine {
         // No command takes a disk out again but for another one in its place.
         let plan = Figures::of_room(before, usual_room(&offers)).plan(Undo::ByNothing, disks.steps("add"));
         if request.dry_run {
-            return Ok(planned(plan, format!("{} disks would be added to pool {name}", devices.len())));
+            return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
         }
         allocate_metadata(&disks.paths, &extents)?;
         for device in devices {
@@ -360,7 +361,8 @@ impl Engine {
             added.map_err(|error| fault::space(&error))?;
         }
         let tended = pool.spaces.pool().tend_voters().await;
-        let mut change = made(plan, format!("{} disks were added to pool {name}", extents.len()));
+        let were = if extents.len() == 1 { "was" } else { "were" };
+        let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
@@ -370,7 +372,7 @@ impl Engine {
     pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let unseen = unseen_errors(&pool);
-        let told = |(disk, counted): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(counted));
+        let told = |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
         let told: Vec<String> = unseen.iter().map(told).collect();
         let steps = told.iter().map(|told| format!("warn no more of {told}")).collect();
         let plan = pool.plan(Undo::NotNeeded, steps);
@@ -415,15 +417,20 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
-        let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {stale} rows up to date")]);
+        let rows = counted(stale, "row", "rows");
+        let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {rows} up to date")]);
         if request.dry_run || stale == 0 {
-            return Ok(planned(plan, format!("{stale} rows of pool {name} are to be brought up to date")));
+            return Ok(planned(plan, format!("{rows} of pool {name} to be brought up to date")));
         }
         let job = self.start_resync(&pool);
         let mut change = made(plan, format!("pool {name} is being brought up to date, job {}", job.id));
         change.job = Some(job);
         Ok(change)
     }
+}
+
+fn disks_of(count: usize) -> String {
+    counted(count, "disk", "disks")
 }
 
 /// Whether these are labels of a pool that never was: some are lacking, and it was never opened.
@@ -449,10 +456,11 @@ const RANGES_TOLD: usize = 20;
 
 /// What a scrub says when it has ended; `healed` copies of blocks were bad meanwhile, and are good now.
 fn scrubbed(seen: &Verification, healed: u64) -> Answer<String> {
+    let blocks = counted(seen.blocks, "block", "blocks");
     let verified = match healed {
-        0 => format!("{} blocks verified", seen.blocks),
-        1 => format!("{} blocks verified, 1 copy of a block healed", seen.blocks),
-        _ => format!("{} blocks verified, {healed} copies of blocks healed", seen.blocks),
+        0 => format!("{blocks} verified"),
+        1 => format!("{blocks} verified, 1 copy of a block healed"),
+        _ => format!("{blocks} verified, {healed} copies of blocks healed"),
     };
     if seen.is_sound() {
         return Ok(if healed == 0 {

@@ -14,6 +14,7 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::words::clients_of;
 use crate::plan::{Figures, Undo, check_typed, full_size, made, planned, usual_room};
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
@@ -213,7 +214,8 @@ impl Engine {
         if clients > 0 {
             let name = full_name(pool, space);
             let message = format!(
-                "space {name} cannot be {doing} while {clients} NBD clients have it open; nothing was changed"
+                "space {name} cannot be {doing} while it is open by {}; nothing was changed",
+                clients_of(clients)
             );
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
@@ -303,7 +305,7 @@ impl Engine {
         };
         if served.client_count() > 0 {
             let message =
-                format!("{} NBD clients have space {name} open; nothing was changed", served.client_count());
+                format!("space {name} is open by {}; nothing was changed", clients_of(served.client_count()));
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
         if request.dry_run {

@@ -244,7 +244,7 @@ pub enum PoolError {
         source: NoRoom,
     },
     /// A disk has no run of grains of that length.
-    #[error("disk {slot} of pool {name} has no {wanted} left in {runs_max} runs")]
+    #[error("{slot} of pool {name} has no {wanted} left in {runs_max} runs")]
     Fragmented {
         /// Its name.
         name: Name,
@@ -341,7 +341,7 @@ pub enum PoolError {
         source: ArbiterError,
     },
     /// No such disk.
-    #[error("pool {name} has no disk {what}")]
+    #[error("{what} is no disk of pool {name}")]
     NoSuchDisk {
         /// Its name.
         name: Name,
@@ -369,7 +369,7 @@ pub enum PoolError {
         why: StrayReason,
     },
     /// A disk failed.
-    #[error("disk {slot} of pool {name} failed")]
+    #[error("{slot} of pool {name} failed")]
     Disk {
         /// Its name.
         name: Name,

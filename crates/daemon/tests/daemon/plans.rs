@@ -39,7 +39,8 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
     let add = json!({"disks": [world.disk("d3")]});
     let plan = world.post("/v1/pools/tank/disks", &dry(add.clone()));
     assert_eq!(plan["plan"]["usable_before_bytes"], room(&world));
-    world.post("/v1/pools/tank/disks", &add);
+    let added = world.post("/v1/pools/tank/disks", &add);
+    assert_eq!(added["message"], "1 disk was added to pool tank");
     assert_eq!(plan["plan"]["usable_after_bytes"], room(&world));
 }
 
