@@ -30,7 +30,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use self::consent::consent;
 pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
-use self::machine::{machine, seconds_since_1970};
+use self::machine::{command, machine, seconds_since_1970};
 use self::progress::Progress;
 pub(crate) use self::reports::{Rehearsal, Reports};
 use self::reports::{leads_to_results, paths_of};
@@ -238,7 +238,7 @@ fn measured(
         Some(Halt::Interrupted) => Ending::Interrupted,
         Some(halt) => Ending::Failed { why: in_one_line(halt) },
     };
-    let facts = Facts { ending, started_s, machine: machine(), idle };
+    let facts = Facts { ending, started_s, command: command(), machine: machine(), idle };
     Ok((Report::new(plan, runs, facts), halted))
 }
 
