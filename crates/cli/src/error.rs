@@ -10,6 +10,7 @@ use crate::bench::BenchError;
 use crate::confirm::Refusal;
 use crate::http::HttpError;
 use crate::plan::PlanError;
+use crate::reports::ReportError;
 use dolmen_causes::causes_of;
 
 /// Why a command was not carried out.
@@ -129,6 +130,9 @@ pub(crate) enum CliError {
     /// Nothing was measured, or not everything.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// A page is not written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// A table could not be written down.
     #[error("the table cannot be written down")]
     Table {
@@ -165,6 +169,7 @@ impl CliError {
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
+            Self::Report(error) => error.exit(),
             Self::Service(error) => error.exit(),
             Self::Runtime(_) => ExitCode::Missing,
             Self::Open(error) => open_exit(error),
@@ -188,6 +193,7 @@ impl CliError {
             Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
             Self::Plan(error) => error.hint(),
             Self::Bench(error) => error.hint(),
+            Self::Report(error) => error.hint().map(str::to_owned),
             Self::Refused(refusal) => Some(refusal.hint()),
             Self::JobFailed { .. } | Self::JobPutOff { .. } => {
                 Some("`dolmen` tells how the pool is now and what to do".to_owned())
