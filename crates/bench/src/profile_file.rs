@@ -41,19 +41,25 @@ pub struct FileError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileFault {
     /// It does not follow the form.
-    #[error("this is not written as TOML is ({what}); a line is [[profile]], a field such as reads = 60, or a comment behind #")]
+    #[error(
+        "this is not written as TOML is ({what}); a line is [[profile]], a field such as reads = 60, or a comment behind #"
+    )]
     Form {
         /// What the reader of the form says.
         what: String,
     },
     /// Something beside profiles.
-    #[error("{found:?} stands outside of every profile; a file has nothing but profiles, and each begins with [[profile]]")]
+    #[error(
+        "{found:?} stands outside of every profile; a file has nothing but profiles, and each begins with [[profile]]"
+    )]
     Outside {
         /// What was given.
         found: String,
     },
     /// A field that there is not.
-    #[error("there is no field {found:?}; a profile has name, title, block, pattern, reads, workers, and outstanding or files")]
+    #[error(
+        "there is no field {found:?}; a profile has name, title, block, pattern, reads, workers, and outstanding or files"
+    )]
     Unknown {
         /// What was given.
         found: String,
@@ -183,10 +189,16 @@ fn entry_of(table: &DeTable<'_>) -> Result<Entry, Fault> {
             "title" => entry.title = Some(field.text("a text in quotes, such as \"Mail store\"")?),
             "block" => entry.block = Some(field.text("a size in quotes, such as \"8K\"")?),
             "pattern" => entry.pattern = Some(field.text("\"random\" or \"sequential\"")?),
-            "reads" => entry.reads = Some(field.number("a whole number, 0 to 100, of reads in a hundred I/Os")?),
+            "reads" => {
+                entry.reads = Some(field.number("a whole number, 0 to 100, of reads in a hundred I/Os")?)
+            }
             "workers" => entry.workers = Some(field.number("a whole number, 1 or more")?),
-            "outstanding" => entry.outstanding = Some(field.numbers("a list of whole numbers, such as [1, 8, 64]")?),
-            "files" => entry.files = Some(field.texts("a list of sizes in quotes, such as [\"128M\", \"1G\"]")?),
+            "outstanding" => {
+                entry.outstanding = Some(field.numbers("a list of whole numbers, such as [1, 8, 64]")?)
+            }
+            "files" => {
+                entry.files = Some(field.texts("a list of sizes in quotes, such as [\"128M\", \"1G\"]")?)
+            }
             found => return Err((key.span().start, FileFault::Unknown { found: found.to_owned() })),
         }
     }
@@ -264,7 +276,11 @@ fn line_at(text: &str, at: usize) -> usize {
 type Fault = (usize, FileFault);
 
 /// A field that every profile has.
-fn needed<'a, T>(field: &'a Option<Spanned<T>>, name: &'static str, whole: &Range<usize>) -> Result<&'a Spanned<T>, Fault> {
+fn needed<'a, T>(
+    field: &'a Option<Spanned<T>>,
+    name: &'static str,
+    whole: &Range<usize>,
+) -> Result<&'a Spanned<T>, Fault> {
     field.as_ref().ok_or((whole.start, FileFault::Missing { field: name }))
 }
 
@@ -409,7 +425,12 @@ files = [\"128M\", \"1G\"]
             ("\"backup\"", "\"mail\"", 11, "taken by another profile"),
             ("outstanding = [1, 8, 64]", "", 2, "neither outstanding nor files"),
             ("outstanding = [1, 8, 64]", "outstanding = [1]\nfiles = [\"1G\"]", 2, "both outstanding"),
-            ("title = \"Mail store\"", "titel = \"Mail\"", 4, "there is no field \"titel\"; a profile has name, title, block"),
+            (
+                "title = \"Mail store\"",
+                "titel = \"Mail\"",
+                4,
+                "there is no field \"titel\"; a profile has name, title, block",
+            ),
             ("[1, 8, 64]", "[1, 8", 9, ""),
         ] {
             let text = GOOD.replacen(from, to, 1);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dolmen_api::{
     AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
-    ImportPool, JobDocument, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
-    ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    ImportPool, JobDocument, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace,
+    ReplaceDisk, ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 

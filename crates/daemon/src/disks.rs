@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{
-    Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, ReplaceDisk, SCHEMA, Simple,
-};
+use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, ReplaceDisk, SCHEMA, Simple};
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{CreateError, Disk, PoolError, check_devices};
@@ -417,8 +415,10 @@ fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
         old.name(),
         new.name()
     );
-    ErrorBody::new(ErrorCode::NoSuchDevice, message)
-        .hint(format!("take {} back in with `dolmen disk online` first, or let the replacement end", old.name()))
+    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
+        "take {} back in with `dolmen disk online` first, or let the replacement end",
+        old.name()
+    ))
 }
 
 /// That a replacement waits for what only absent disks have.
@@ -468,7 +468,9 @@ fn undo_of_replacing(pool: &OpenPool, old: &Disk, with: &str, destroyed: &[Strin
         return Undo::ByNothing;
     }
     let (pool, slot, old) = (pool.name(), old.slot().0, old.name());
-    let command = format!("dolmen disk replace {pool} {slot} --cancel, or, when it has ended, dolmen disk replace {pool} {with} {old}");
+    let command = format!(
+        "dolmen disk replace {pool} {slot} --cancel, or, when it has ended, dolmen disk replace {pool} {with} {old}"
+    );
     Undo::unless_destroying(destroyed, command)
 }
 

@@ -49,7 +49,16 @@ impl Remembered {
     pub(crate) fn new(id: PoolId, name: &str, mode: ImportMode, paths: Vec<PathBuf>) -> Self {
         let (id, name) = (id.to_string(), name.to_owned());
         let (is_being_destroyed, is_being_made) = (false, false);
-        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), is_being_destroyed, is_being_made }
+        Self {
+            version: VERSION,
+            id,
+            name,
+            mode,
+            paths,
+            served: Vec::new(),
+            is_being_destroyed,
+            is_being_made,
+        }
     }
 }
 

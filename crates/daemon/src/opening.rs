@@ -18,8 +18,8 @@ use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::ledger::{Remembered, ServedSpace};
 use crate::nbd::NbdServer;
-use crate::pools::is_unmade;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pools::is_unmade;
 use crate::watch::watch;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,

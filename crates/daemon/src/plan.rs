@@ -95,7 +95,8 @@ pub(crate) fn usable(offers: &[Offer], resiliency: Resiliency) -> Bytes {
 /// The largest fixed space of some resiliency that could be made, on these disks.
 pub(crate) fn usable_fixed(offers: &[Offer], resiliency: Resiliency) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
-    let usual = SpaceSpec { provisioning: Provisioning::Fixed, ..SpaceSpec::usual(name, Bytes::gib(1), resiliency) };
+    let usual =
+        SpaceSpec { provisioning: Provisioning::Fixed, ..SpaceSpec::usual(name, Bytes::gib(1), resiliency) };
     let fits = usable_for(offers, &usual);
     if fits <= LARGE_SPACE_BYTES {
         return fits;

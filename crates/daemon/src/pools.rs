@@ -22,8 +22,8 @@ use crate::fault;
 use crate::health::{errors_text, unseen_errors};
 use crate::jobs::Outcome;
 use crate::ledger::Remembered;
-use crate::words::{clients_of, counted};
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
+use crate::words::{clients_of, counted};
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
 pub(crate) struct NamedDisks {
@@ -272,7 +272,10 @@ impl Engine {
         let before = usual_room(&pool.offers());
         let plan = Figures::of_room(before, 0).plan(Undo::ByNothing, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would be destroyed, with {}", counted(count, "space", "spaces"))));
+            return Ok(planned(
+                plan,
+                format!("pool {name} would be destroyed, with {}", counted(count, "space", "spaces")),
+            ));
         }
         // Before the first label goes: half a pool is nobody's wish, so the next daemon ends what this one begins.
         let mut leaving = self.remembered(&pool);
@@ -372,12 +375,16 @@ impl Engine {
     pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let unseen = unseen_errors(&pool);
-        let told = |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
+        let told =
+            |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
         let told: Vec<String> = unseen.iter().map(told).collect();
         let steps = told.iter().map(|told| format!("warn no more of {told}")).collect();
         let plan = pool.plan(Undo::NotNeeded, steps);
         if unseen.is_empty() {
-            return Ok(planned(plan, format!("no disk of pool {name} had errors that nobody has acknowledged")));
+            return Ok(planned(
+                plan,
+                format!("no disk of pool {name} had errors that nobody has acknowledged"),
+            ));
         }
         let told = told.join("; ");
         if request.dry_run {

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, RenameSpace, ResiliencyKind, ResizeSpace,
-    SCHEMA, ServeSpace, Simple, SpaceDocument,
+    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
+    ServeSpace, Simple, SpaceDocument,
 };
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
@@ -14,8 +14,8 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::words::clients_of;
 use crate::plan::{Figures, Undo, check_typed, full_size, made, planned, usual_room};
+use crate::words::clients_of;
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
     let name = parse_name(&request.name)?;
@@ -297,7 +297,8 @@ impl Engine {
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         let found = self.nbd.find(pool.id(), space.id());
-        let read_only = if found.as_ref().is_some_and(|served| !served.is_writable()) { " --read-only" } else { "" };
+        let read_only =
+            if found.as_ref().is_some_and(|served| !served.is_writable()) { " --read-only" } else { "" };
         let undo = Undo::By(format!("dolmen serve {name}{read_only}"));
         let plan = pool.plan(undo, vec![format!("serve {name} no more")]);
         let Some(served) = found else {

@@ -164,12 +164,17 @@ pub enum UnreadableReason {
 /// The interleaves that rows of this length can have, as people write them.
 fn interleaves_of(row: Bytes) -> String {
     let (min, max) = INTERLEAVE_RANGE;
-    let powers = std::iter::successors(Some(min.0), |power| power.checked_mul(2)).take_while(|power| *power <= max.0);
-    let fitting: Vec<String> =
-        powers.filter(|power| row.0.is_multiple_of(*power)).map(|power| format!("{}K", power >> 10)).collect();
+    let powers =
+        std::iter::successors(Some(min.0), |power| power.checked_mul(2)).take_while(|power| *power <= max.0);
+    let fitting: Vec<String> = powers
+        .filter(|power| row.0.is_multiple_of(*power))
+        .map(|power| format!("{}K", power >> 10))
+        .collect();
     match fitting.split_last() {
         Some((last, [])) => format!("it is {last} there"),
-        Some((last, others)) => format!("it is {} or {last} there; {}K is usual", others.join(", "), INTERLEAVE_BYTES.0 >> 10),
+        Some((last, others)) => {
+            format!("it is {} or {last} there; {}K is usual", others.join(", "), INTERLEAVE_BYTES.0 >> 10)
+        }
         None => format!("none fits; rows are a multiple of {}K", min.0 >> 10),
     }
 }
@@ -180,7 +185,9 @@ mod tests {
 
     #[test]
     fn an_interleave_that_cannot_be_is_told_with_those_that_can() {
-        let told = |found, row| SpaceError::Interleave { found: Bytes::kib(found), row: Bytes::kib(row) }.to_string();
+        let told = |found, row| {
+            SpaceError::Interleave { found: Bytes::kib(found), row: Bytes::kib(row) }.to_string()
+        };
         assert_eq!(
             told(48, 65536),
             "an interleave of 48 KiB cannot be in rows of 64 MiB: it is 16K, 32K, 64K, 128K, 256K, 512K or 1024K there; 256K is \

@@ -18,8 +18,8 @@ use crate::error::SpaceError;
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
 use crate::resync::{Refilled, Resynced};
-use crate::shared::{Incident, Shared, SpaceCounters};
 use crate::row::Slabs;
+use crate::shared::{Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
 

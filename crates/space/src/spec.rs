@@ -189,7 +189,8 @@ impl SpaceSpec {
         let (min, max) = INTERLEAVE_RANGE;
         let row = self.row_bytes();
         let divides = row.0.is_multiple_of(self.interleave.0.max(1));
-        if self.interleave < min || self.interleave > max || !self.interleave.0.is_power_of_two() || !divides {
+        if self.interleave < min || self.interleave > max || !self.interleave.0.is_power_of_two() || !divides
+        {
             return Err(SpaceError::Interleave { found: self.interleave, row });
         }
         if self.row_bytes() < ROW_BYTES_MIN {

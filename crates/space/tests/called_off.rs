@@ -64,7 +64,10 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                 let pool = spaces.pool();
                 assert_eq!(pool.replacements().len(), usize::from(called_off), "after {offset}");
                 for (new, old) in pool.replacements() {
-                    assert!(spaces.finish_replacing(&new, &old, &progress).await?, "after {offset}: something is left");
+                    assert!(
+                        spaces.finish_replacing(&new, &old, &progress).await?,
+                        "after {offset}: something is left"
+                    );
                 }
                 let (there, gone) = if called_off { (&old, &new) } else { (&new, &old) };
                 assert!(pool.is_member(there) && !pool.is_member(gone), "after {offset}");

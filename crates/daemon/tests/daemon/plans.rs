@@ -154,7 +154,8 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
     let all = world.get("/v1/pools/tank/df")["fits"].as_array().unwrap().clone();
     let mut made = 0;
     for fits in all {
-        let (fixed, thin) = (fits["usable_fixed_bytes"].as_u64().unwrap(), fits["usable_bytes"].as_u64().unwrap());
+        let (fixed, thin) =
+            (fits["usable_fixed_bytes"].as_u64().unwrap(), fits["usable_bytes"].as_u64().unwrap());
         assert!(fixed <= thin, "{fits}");
         let space = |size: u64| {
             json!({"name": "f", "size_bytes": size, "resiliency": fits["resiliency"], "copies": fits["copies"],

@@ -131,7 +131,8 @@ fn disk_column(
         let to = scaled(below, largest, field);
         let at = Point { x: base.x, y: base.y - to };
         let domain = disk.domain.as_ref().map(|domain| format!(" in {domain}")).unwrap_or_default();
-        let tip = format!("{}{domain}, {}: {name} {}", disk.name, as_sold(Bytes(disk.size_bytes)), Bytes(part));
+        let tip =
+            format!("{}{domain}, {}: {name} {}", disk.name, as_sold(Bytes(disk.size_bytes)), Bytes(part));
         drawing.area(Area { at, width, height: to - from }, colour, &tip);
     }
 }
