@@ -187,8 +187,8 @@ take_late_away() { mkdir -p "$run/mnt/full/away" && mv "$run/mnt/full/d" "$run/m
 fill_late() { full_uri=$(second_dolmen serve late/m | tail -n 1) && nbdcopy --flush "$run/content" "$full_uri"; }
 take_room() { as_root mount -o remount,size="$(df --output=used -k "$run/mnt/full" | tail -n 1 | tr -d ' ')k" "$run/mnt/full"; }
 bring_late_back() { mv "$run/mnt/full/away/d" "$run/mnt/full/" && second_dolmen disk online late 1 >"$logs/late.log" 2>&1; }
-late_waits() { grep -q '16 slabs wait for room below' "$logs/late.log" && second_dolmen status | tr '\n' ' ' | grep -q 'late are not on all their disks yet'; }
-late_is_whole() { ! second_dolmen status | tr '\n' ' ' | grep -q 'late are not on all their disks yet'; }
+late_waits() { grep -q '16 slabs wait for room below' "$logs/late.log" && second_dolmen status | tr '\n' ' ' | grep -q 'late [isare]* not on all [a-z]* disks yet'; }
+late_is_whole() { ! second_dolmen status | tr '\n' ' ' | grep -q 'late [isare]* not on all [a-z]* disks yet'; }
 late_is_sound() { second_dolmen scrub late | tee "$logs/late-scrub.log" | grep -q 'all sound'; }
 
 open_script 4096 mkfs.ext4 nbdcopy qemu-io qemu-img
@@ -246,7 +246,7 @@ bad_space 'more copies than there are' 2 'copies\|5' "$pool/x" --size 64M --copi
 bad_space 'copies of a simple space' 2 'copies\|copy' "$pool/x" --size 64M --resiliency simple --copies 2
 bad_space 'no columns' 2 '0' "$pool/x" --size 64M --columns 0
 bad_space 'more columns than disks' 2 'columns' "$pool/x" --size 64M --resiliency simple --columns 9
-bad_space 'an interleave that is no power of two' 2 'interleave' "$pool/x" --size 64M --interleave 48K
+bad_space 'an interleave that is no power of two' 2 '16K, 32K, 64K, 128K, 256K, 512K or 1024K' "$pool/x" --size 64M --interleave 48K
 bad_space 'a row that is too long' 2 'row' "$pool/x" --size 64M --row 2G
 bad_space 'a row that is too short' 2 'row' "$pool/x" --size 64M --row 4K
 bad 'shrunk below what is written' 73 "$pool/kept" space resize "$pool/kept" 4K

@@ -218,28 +218,15 @@ stopped_clean() { stop && is_clean && start; }
 
 cut_pool_create() {
     fresh_disks 96 a b c && cut_short 250 pool create "$pool" "$disks"/* && start || return 1
-    # Made of all the disks, or of none: what has no label yet is nobody's.
-    if ! dolmen pool create "$pool" "$disks"/* >"$logs/again.log" 2>&1 </dev/null; then
-        grep -q "named $pool already\|is a disk of pool $pool" "$logs/again.log" || { cat "$logs/again.log" >&2; return 1; }
-        ! grep -q 'is a disk of' "$logs/again.log" || take_made || { cat "$logs/again.log" >&2; return 1; }
-    fi
+    # Made of all the disks, or of none, and then nothing of it is in the way.
+    again 2 "named $pool already" pool create "$pool" "$disks"/* || return 1
     is "$(dolmen -o json disk list "$pool" | grep -o '"present"' | wc -l)" -eq 3 && stopped_clean && destroy
 }
-# take_made: labels that were written make a pool that can be imported, or one that never was, which a person gives up by
-# the names of its disks, as the message says.
-take_made() {
-    # shellcheck disable=SC2119
-    import >>"$logs/again.log" 2>&1 </dev/null && return 0
-    made_of=
-    for made_disk in a b c; do
-        if refused 73 "--destroy=$disks/$made_disk" dolmen pool create -n other "$disks/$made_disk" >/dev/null 2>&1; then
-            made_of="$made_of --destroy=$disks/$made_disk"
-        fi
-    done
-    # shellcheck disable=SC2086 # a list of words
-    [ -n "$made_of" ] && dolmen pool create "$pool" "$disks"/* $made_of >>"$logs/again.log" 2>&1 </dev/null
+# What is served is not destroyed.
+destroy() {
+    for served in kept f g; do dolmen unserve "$pool/$served" >>"$logs/cut.log" 2>&1 || :; done
+    dolmen pool destroy "$pool" --destroy="$pool" >>"$logs/cut.log" 2>&1
 }
-destroy() { dolmen pool destroy "$pool" --destroy="$pool" >>"$logs/cut.log" 2>&1; }
 cut_space_create() {
     cut_short 250 space create "$pool/f" --size 80M --row 1M --provisioning fixed && start && whole_or_gone f &&
         again 2 'a space named f already' space create "$pool/f" --size 80M --row 1M --provisioning fixed && is_whole f &&
@@ -258,10 +245,11 @@ cut_export() {
     cut_short 30 pool export "$pool" && is_clean && start && again 2 "no pool $pool" pool export "$pool" && is_clean && import >>"$logs/cut.log" && holds kept "$run/content"
 }
 cut_destroy() {
-    make_pool >>"$logs/cut.log" 2>&1 && cut_short 40 pool destroy "$pool" --destroy="$pool" && start || return 1
+    make_pool >>"$logs/cut.log" 2>&1 && dolmen unserve "$pool/kept" >>"$logs/cut.log" 2>&1 &&
+        cut_short 40 pool destroy "$pool" --destroy="$pool" && start || return 1
     # Until the first label goes nothing has begun.
     if dolmen pool show "$pool" >/dev/null 2>&1; then
-        holds kept "$run/content" || return 1
+        holds kept "$run/content" && dolmen unserve "$pool/kept" >>"$logs/cut.log" 2>&1 || return 1
     fi
     again 2 "no pool $pool" pool destroy "$pool" --destroy="$pool" && list_is_empty && refused 2 'belongs to a pool' cli_check "$disks"/*
 }

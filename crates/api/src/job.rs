@@ -19,7 +19,7 @@ pub enum JobKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Another job of the pool is running.
+    /// Another job of the pool is running; or the rest of it waits for what `waits_for` says, and it goes on by itself.
     Waiting,
     /// It runs.
     Running,
@@ -55,7 +55,8 @@ pub struct Job {
     pub rows_total: u64,
     /// Rows done.
     pub rows_done: u64,
-    /// Bytes that it will have copied or verified, as far as that can be told.
+    /// Bytes that it copies or verifies at most: those for which room is claimed. What of them was never written is passed over,
+    /// so how far it is is told by the rows.
     pub total_bytes: u64,
     /// Bytes copied or verified so far.
     pub done_bytes: u64,
@@ -66,9 +67,12 @@ pub struct Job {
     /// How long it may still take; absent when that cannot be told.
     #[serde(default)]
     pub eta: Option<Eta>,
-    /// What came of it, when it has ended.
+    /// What came of it, when it has ended or is put off.
     #[serde(default)]
     pub result: Option<String>,
+    /// What the rest of it waits for, such as an absent disk, when all that can be done now is done.
+    #[serde(default)]
+    pub waits_for: Option<String>,
 }
 
 /// All jobs that run, wait, or ended lately.

@@ -9,9 +9,11 @@
 //! | `GET /v1/pools/{pool}` | | [`PoolDocument`] |
 //! | `POST /v1/pools/import` | [`ImportPool`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/export`, `…/scrub`, `…/resync` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/acknowledge` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
 //! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace` | [`ReplaceDisk`] | [`Change`] with a job |
+//! | `POST /v1/pools/{pool}/disks/{disk}/replace/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/online` | [`OnlineDisk`] | [`Change`] with a job |
 //! | `GET /v1/pools/{pool}/df` | | [`Df`] |
 //! | `GET /v1/pools/{pool}/spaces`, `POST …` | [`CreateSpace`] | [`Spaces`], [`Change`] |

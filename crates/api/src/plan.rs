@@ -17,8 +17,11 @@ pub struct Plan {
     pub usable_after_bytes: u64,
     /// Bytes that would be copied between disks.
     pub moved_bytes: u64,
-    /// Whether it can be undone without loss.
+    /// Whether a command of this version takes it back without loss, or there is nothing to take back.
     pub is_reversible: bool,
+    /// The command that takes it back, if there is one.
+    #[serde(default)]
+    pub undo: Option<String>,
     /// What would happen, in order.
     pub steps: Vec<String>,
 }

@@ -52,6 +52,9 @@ pub struct Fits {
     pub survives: u8,
     /// Bytes that a space of this kind could still take; 0 also when there are too few disks.
     pub usable_bytes: u64,
+    /// The same as a fixed space, which has longer rows: the largest one that can be made now.
+    #[serde(default)]
+    pub usable_fixed_bytes: Option<u64>,
 }
 
 /// Room on one disk.

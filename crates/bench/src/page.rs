@@ -18,6 +18,8 @@ pub fn render(report: &Report) -> String {
     let names: Vec<&str> = report.targets.iter().map(|target| target.name.as_str()).collect();
     push(&mut page, format_args!("<p>{}</p>", escaped(&names.join(", "))));
     push(&mut page, format_args!("<p class=\"soft\">{}</p>", escaped(&how(report))));
+    let made = format!("{}: {}", date_of(report.started_s), report.command);
+    push(&mut page, format_args!("<p class=\"soft\">{}</p>", escaped(&made)));
     for warning in &report.warnings {
         push(&mut page, format_args!("<p>&#9888; {}</p>", escaped(warning)));
     }
@@ -48,6 +50,20 @@ fn how(report: &Report) -> String {
         report.ramp_s,
         report.rounds
     )
+}
+
+/// A moment in seconds from 1970 on, as a date of the Gregorian calendar. Days are counted from the first of March of the year
+/// 0, so that a leap day ends its year: 146,097 of them are 400 years.
+fn date_of(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (cycle, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + cycle * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
 }
 
 fn push_targets(page: &mut String, report: &Report) {
@@ -274,5 +290,25 @@ fn push_method(page: &mut String, report: &Report) {
             push(page, format_args!("<h2>How to read this</h2>"));
         }
         push(page, format_args!("<p>{}</p>", escaped(&text)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        for (seconds, date) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_700_000_000, "2023-11-14 22:13 UTC"),
+            (4_107_542_399, "2100-02-28 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(date_of(seconds), date);
+        }
     }
 }

@@ -184,6 +184,8 @@ pub struct Report {
     pub ending: Ending,
     /// When it began, in seconds from 1970 on.
     pub started_s: u64,
+    /// The command that asked for it.
+    pub command: String,
     /// Where.
     pub machine: Machine,
     /// With which `fio`.
@@ -219,6 +221,8 @@ pub struct Facts {
     pub ending: Ending,
     /// When it began.
     pub started_s: u64,
+    /// The command that asked for it.
+    pub command: String,
     /// Where.
     pub machine: Machine,
     /// What others used, by round.
@@ -239,6 +243,7 @@ impl Report {
             is_complete: facts.ending == Ending::Complete,
             ending: facts.ending,
             started_s: facts.started_s,
+            command: facts.command,
             machine: facts.machine,
             fio_version: runs.first().map(|(_, measured)| measured.fio_version.clone()),
             runtime_s: plan.settings.runtime_s,

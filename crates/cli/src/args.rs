@@ -113,6 +113,8 @@ pub(crate) enum PoolCommand {
     Destroy(PoolDestroy),
     /// Add disks to a pool
     Add(PoolAdd),
+    /// End the warning about errors of its disks until there are more; what was counted stays in `disk list`
+    Acknowledge(PoolChange),
 }
 
 /// `dolmen disk …`
@@ -294,8 +296,11 @@ pub(crate) struct DiskReplace {
     #[arg(value_name = "OLD")]
     pub old: String,
     /// The disk, partition or file that takes its place
-    #[arg(value_name = "NEW")]
-    pub new: PathBuf,
+    #[arg(value_name = "NEW", required_unless_present = "cancel", conflicts_with = "cancel")]
+    pub new: Option<PathBuf>,
+    /// Call a replacement of OLD off that has not ended: what was moved goes back, and the new disk leaves the pool
+    #[arg(long, conflicts_with = "destroy")]
+    pub cancel: bool,
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,

@@ -10,7 +10,6 @@ mod generator;
 mod machine;
 mod nbd;
 mod progress;
-mod reports;
 mod target;
 mod view;
 
@@ -21,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dolmen_api::ExitCode;
 use dolmen_bench::{
-    Ending, Engine, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, page,
+    Ending, Engine, Facts, Halt, Loads, Outcome, Plan, Profile, Report, Settings, Target, TargetPath, page,
     profiles_named, read_profiles, step_job, table,
 };
 use dolmen_block_linux::{DriverChoice, Runtime, RuntimeConfig};
@@ -30,10 +29,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use self::consent::consent;
 pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
-use self::machine::{machine, seconds_since_1970};
+use self::machine::{command, machine, seconds_since_1970};
 use self::progress::Progress;
-pub(crate) use self::reports::{Rehearsal, Reports};
-use self::reports::{leads_to_results, paths_of};
 use self::target::{Looker, Prepared};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
@@ -42,6 +39,7 @@ use crate::client::Client;
 use crate::confirm::Refusal;
 use crate::error::CliError;
 use crate::out::{Kind, Out};
+use crate::reports::{Rehearsal, ReportError, Reports, leads_to_results, paths_of};
 use dolmen_causes::in_one_line;
 
 /// Rounds where nobody says otherwise: enough for a median, and with several targets enough for a verdict.
@@ -68,7 +66,7 @@ pub(crate) fn run(
     let mut prepared = look_at(&looker, arguments)?;
     let mut plan =
         Plan { targets: targets(&prepared), profiles: profiles.clone(), settings: settings(arguments) };
-    reports.spare(&plan.targets)?;
+    spare(&reports, &plan.targets)?;
     check(&plan, &installed)?;
     if arguments.dry_run {
         match format {
@@ -93,6 +91,20 @@ pub(crate) fn run(
         None => Ok(ExitCode::Ok),
         Some(halt) => Err(ended_by(halt, &signals).into()),
     }
+}
+
+/// Whether no report would be written over a target.
+fn spare(reports: &Reports<'_>, targets: &[Target]) -> Result<(), BenchError> {
+    for target in targets {
+        let TargetPath::File { path } = &target.path else { continue };
+        let over = reports.over(Path::new(path));
+        let over = over.map_err(|source| BenchError::Look { target: target.name.clone(), source })?;
+        if let Some(report) = over {
+            let what = format!("the target {}", target.name);
+            return Err(ReportError::Over { path: report.to_path_buf(), what }.into());
+        }
+    }
+    Ok(())
 }
 
 fn targets(prepared: &[Prepared]) -> Vec<Target> {
@@ -238,7 +250,7 @@ fn measured(
         Some(Halt::Interrupted) => Ending::Interrupted,
         Some(halt) => Ending::Failed { why: in_one_line(halt) },
     };
-    let facts = Facts { ending, started_s, machine: machine(), idle };
+    let facts = Facts { ending, started_s, command: command(), machine: machine(), idle };
     Ok((Report::new(plan, runs, facts), halted))
 }
 

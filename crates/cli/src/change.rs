@@ -204,7 +204,11 @@ fn plan_text(plan: &Plan, warn: impl Fn(&str) -> String) -> String {
     if plan.steps.is_empty() {
         text.push_str("  nothing\n");
     }
-    let undone = if plan.is_reversible { "yes".to_owned() } else { warn("no") };
+    let undone = match (plan.is_reversible, &plan.undo) {
+        (true, Some(command)) => format!("yes: {command}"),
+        (true, None) => "there is nothing to undo".to_owned(),
+        (false, _) => warn("no"),
+    };
     text.push_str(&format!("usable before  {}\n", Bytes(plan.usable_before_bytes)));
     text.push_str(&format!("usable after   {}\n", Bytes(plan.usable_after_bytes)));
     text.push_str(&format!("bytes moved    {}\n", Bytes(plan.moved_bytes)));

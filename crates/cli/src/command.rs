@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dolmen_api::{
     AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
-    ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
-    ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    ImportPool, JobDocument, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace,
+    ReplaceDisk, ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
@@ -19,7 +19,7 @@ use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
 use crate::error::CliError;
 use crate::jobs::{show_job, show_jobs, watch};
-use crate::pools::{show_devices, show_disks, show_pool, show_pools};
+use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_pools};
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
@@ -69,6 +69,10 @@ fn space_path(name: &SpaceName) -> String {
 fn status(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
     let document: Document<Status> = session.client.get("/status")?;
     session.show(&document, show_status);
+    if document.value.pools.is_empty() {
+        // Who has none at all may have just moved their disks here.
+        show_others(session, &[]);
+    }
     Ok(match document.value.health {
         Health::Healthy | Health::Warning => ExitCode::Ok,
         Health::Unhealthy => ExitCode::Unhealthy,
@@ -81,6 +85,7 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::List => {
             let document: Document<Pools> = session.client.get("/pools")?;
             session.show(&document, show_pools);
+            show_others(session, &document.value.pools);
             Ok(())
         }
         PoolCommand::Show(target) => {
@@ -101,7 +106,21 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Import(arguments) => pool_import(session, &arguments),
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
+        PoolCommand::Acknowledge(arguments) => {
+            let path = format!("{}/acknowledge", pool_path(&arguments.pool));
+            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
     }
+}
+
+/// Pools on disks that are here and that nobody has opened. Programs find them among the devices.
+fn show_others(session: &mut Session<'_, '_>, open: &[Pool]) {
+    if session.format != Format::Text {
+        return;
+    }
+    // What was asked for is answered, whether or not the devices can be looked at.
+    let devices: Result<Document<Devices>, CliError> = session.client.get("/devices");
+    devices.iter().for_each(|devices| show_other_pools(&devices.value, open, session.out));
 }
 
 fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<(), CliError> {
@@ -185,12 +204,19 @@ fn disk_path(pool: &dolmen_units::Name, disk: &str) -> String {
 }
 
 fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Result<(), CliError> {
-    let disks = Disks::read(std::slice::from_ref(&arguments.new), &arguments.consent.destroy)?;
-    let with = disks.absolute.concat();
-    let request =
-        |destroy: &[String]| ReplaceDisk { with: with.clone(), destroy: destroy.to_vec(), dry_run: false };
     let path = format!("{}/replace", disk_path(&arguments.pool, &arguments.old));
-    let change = session.take_in(&path, &disks, request, arguments.dry.intent())?;
+    let change = if arguments.cancel {
+        session.change(&format!("{path}/cancel"), &Simple::default(), arguments.dry.intent())?
+    } else {
+        let disks = Disks::read(arguments.new.as_slice(), &arguments.consent.destroy)?;
+        let with = disks.absolute.concat();
+        let request = |destroy: &[String]| ReplaceDisk {
+            with: with.clone(),
+            destroy: destroy.to_vec(),
+            dry_run: false,
+        };
+        session.take_in(&path, &disks, request, arguments.dry.intent())?
+    };
     session.wait_for(&change, &arguments.waiting)
 }
 

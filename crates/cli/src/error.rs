@@ -10,6 +10,7 @@ use crate::bench::BenchError;
 use crate::confirm::Refusal;
 use crate::http::HttpError;
 use crate::plan::PlanError;
+use crate::reports::ReportError;
 use dolmen_causes::causes_of;
 
 /// Why a command was not carried out.
@@ -73,6 +74,18 @@ pub(crate) enum CliError {
         /// What it says.
         result: String,
     },
+    /// A job has done what it could, and the rest waits.
+    #[error("job {id} ({what}) of pool {pool} is put off: {result}")]
+    JobPutOff {
+        /// Its number.
+        id: u64,
+        /// What it was doing.
+        what: String,
+        /// On which pool.
+        pool: String,
+        /// What it says.
+        result: String,
+    },
     /// The daemon was gone while a job was watched.
     #[error("lost sight of job {id} of pool {pool}")]
     JobUnseen {
@@ -117,6 +130,9 @@ pub(crate) enum CliError {
     /// Nothing was measured, or not everything.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// A page is not written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// A table could not be written down.
     #[error("the table cannot be written down")]
     Table {
@@ -149,9 +165,11 @@ impl CliError {
             Self::Unfamiliar { exit, .. } => *exit,
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
+            Self::JobPutOff { .. } => ExitCode::Busy,
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
+            Self::Report(error) => error.exit(),
             Self::Service(error) => error.exit(),
             Self::Runtime(_) => ExitCode::Missing,
             Self::Open(error) => open_exit(error),
@@ -175,8 +193,11 @@ impl CliError {
             Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
             Self::Plan(error) => error.hint(),
             Self::Bench(error) => error.hint(),
+            Self::Report(error) => error.hint().map(str::to_owned),
             Self::Refused(refusal) => Some(refusal.hint()),
-            Self::JobFailed { .. } => Some("`dolmen` tells how the pool is now and what to do".to_owned()),
+            Self::JobFailed { .. } | Self::JobPutOff { .. } => {
+                Some("`dolmen` tells how the pool is now and what to do".to_owned())
+            }
             Self::JobUnseen { .. } => {
                 Some("the job needs nobody to watch it; `dolmen jobs` lists what runs, and what was cut short goes on when it is asked for again".to_owned())
             }

@@ -56,7 +56,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
             job.id.to_string().into(),
             job.pool.as_str().into(),
             what(job).into(),
-            state_cell(job.state),
+            state_cell(job),
             percent(job.rows_done, job.rows_total).into(),
             rate(job).into(),
             job.eta.map(eta).unwrap_or_default().into(),
@@ -93,6 +93,11 @@ pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) 
         let job = &document.value.job;
         pool = Some(job.pool.clone());
         teller.tell(job, session.out);
+        if let Some(waits_for) = job.waits_for.clone() {
+            teller.end_line(session.out);
+            let result = job.result.clone().unwrap_or_else(|| format!("it waits for {waits_for}"));
+            return Err(CliError::JobPutOff { id, what: what(job), pool: job.pool.clone(), result });
+        }
         match job.state {
             JobState::Waiting | JobState::Running => session.pace.wait(),
             JobState::Done => {
@@ -153,8 +158,9 @@ pub(crate) fn what(job: &Job) -> String {
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }
 
-fn state_cell(state: JobState) -> Cell {
-    match state {
+fn state_cell(job: &Job) -> Cell {
+    match job.state {
+        JobState::Waiting if job.waits_for.is_some() => Cell::toned("put off", Tone::Caution),
         JobState::Waiting => "waiting".into(),
         JobState::Running => "running".into(),
         JobState::Done => Cell::toned("done", Tone::Good),
@@ -176,11 +182,12 @@ pub(crate) fn progress(job: &Job) -> String {
     let done = Bytes(job.done_bytes);
     let mut line = format!("{:>3} %  {done}", done_percent(job));
     if job.total_bytes > job.done_bytes {
-        line.push_str(&format!(" of {}", Bytes(job.total_bytes)));
+        line.push_str(&format!(" of at most {}", Bytes(job.total_bytes)));
     }
-    match job.state {
-        JobState::Waiting => line.push_str(", waiting for another job of the pool"),
-        JobState::Running => {
+    match (job.state, &job.waits_for) {
+        (_, Some(waits_for)) => line.push_str(&format!(", waiting for {waits_for}")),
+        (JobState::Waiting, None) => line.push_str(", waiting for another job of the pool"),
+        (JobState::Running, None) => {
             if job.rate_bytes_per_s > 0 {
                 line.push_str(&format!(", {}", rate(job)));
             }
@@ -188,8 +195,8 @@ pub(crate) fn progress(job: &Job) -> String {
                 line.push_str(&format!(", still takes {}", eta(range)));
             }
         }
-        JobState::Done => line.push_str(&format!(", done in {}", duration(job.elapsed_s))),
-        JobState::Failed => line.push_str(", failed"),
+        (JobState::Done, None) => line.push_str(&format!(", done in {}", duration(job.elapsed_s))),
+        (JobState::Failed, None) => line.push_str(", failed"),
     }
     line
 }

@@ -30,6 +30,7 @@ mod paint;
 mod plan;
 mod plan_view;
 mod pools;
+mod reports;
 mod room;
 mod service;
 mod spaces;

@@ -13,10 +13,10 @@ use dolmen_units::Bytes;
 
 use crate::args::Format;
 use crate::args_plan::PlanArguments;
-use crate::bench::{Rehearsal, Reports};
 use crate::error::CliError;
 use crate::out::Out;
 use crate::plan_view::show_plan;
+use crate::reports::{Rehearsal, Reports};
 
 /// A list that is longer lists no disks.
 const FILE_BYTES_MAX: u64 = 1 << 20;

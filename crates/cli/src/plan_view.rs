@@ -1,6 +1,6 @@
 //! A plan as text: what fits, what survives, what more disks bring, and footprints.
 
-use dolmen_plan::{Answer, Footprint, FootprintCell, Layout, Losses, Plan, Room, Unit};
+use dolmen_plan::{Answer, Footprint, FootprintCell, Layout, Losses, Plan, Room, Unit, as_sold};
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -50,7 +50,7 @@ fn number(count: usize) -> u64 {
 fn headline(plan: &Plan) -> String {
     let disks = count(number(plan.disks.len()), "disk", "disks");
     let domains = count(u64::from(plan.domain_count), "fault domain", "fault domains");
-    format!("{disks} in {domains}, {} raw", Bytes(plan.raw_bytes))
+    format!("{disks} in {domains}, {} raw", as_sold(Bytes(plan.raw_bytes)))
 }
 
 fn title(answer: &Answer) -> String {
@@ -197,7 +197,7 @@ fn additions_table(plan: &Plan) -> Table {
             let Some(added) = answer.additions.get(at) else { continue };
             let is_first = place == 0;
             let name = if is_first { added.name.clone() } else { String::new() };
-            let size = if is_first { Bytes(added.size_bytes).to_string() } else { String::new() };
+            let size = if is_first { as_sold(Bytes(added.size_bytes)) } else { String::new() };
             table.row(vec![
                 name.into(),
                 size.into(),
@@ -224,7 +224,7 @@ fn footprint_text(footprint: &Footprint, paint: Paint) -> String {
         row.extend(DOMAINS.map(|(domains, _)| Cell::from(cell(domains))));
         table.row(row);
     }
-    let space = Bytes(footprint.space_bytes);
+    let space = as_sold(Bytes(footprint.space_bytes));
     format!(
         "{}bytes on disks for each byte of data, tables aside; times {space} for this space\n",
         table.render(0, paint)

@@ -1,5 +1,7 @@
 //! Pools and disks as people see them.
 
+use std::collections::BTreeMap;
+
 use dolmen_api::{Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces};
 use dolmen_units::Bytes;
 
@@ -17,6 +19,23 @@ pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
     }
     let paint = out.paint_results;
     out.show(&pool_table(&pools.pools.iter().collect::<Vec<_>>()).render(0, paint));
+}
+
+/// Shows which pools the disks belong to that are no part of these, and how they come to be open.
+pub(crate) fn show_other_pools(devices: &Devices, open: &[Pool], out: &mut Out<'_>) {
+    let mut others: BTreeMap<&str, usize> = BTreeMap::new();
+    for device in devices.devices.iter().filter(|device| device.state == DeviceState::Member) {
+        let Some(name) = device.pool.as_deref() else { continue };
+        if !open.iter().any(|pool| pool.name == name) {
+            *others.entry(name).or_default() += 1;
+        }
+    }
+    for (name, disks) in others {
+        out.line(format_args!(
+            "pool {name} is on {} here and not open; to open it: dolmen pool import --pool {name}",
+            disk_count(disks)
+        ));
+    }
 }
 
 /// Shows a pool with its disks and spaces.

@@ -54,8 +54,12 @@ fn bytes_table(df: &Df) -> Table {
 }
 
 fn fits_text(df: &Df, paint: Paint) -> String {
-    let mut table =
-        Table::new(&[("STILL FITS", Align::Right), ("AS", Align::Left), ("SURVIVES", Align::Left)]);
+    let mut table = Table::new(&[
+        ("STILL FITS", Align::Right),
+        ("FIXED", Align::Right),
+        ("AS", Align::Left),
+        ("SURVIVES", Align::Left),
+    ]);
     for fits in &df.fits {
         let survives = match fits.survives {
             0 => Cell::toned("no lost disk", Tone::Caution),
@@ -64,6 +68,7 @@ fn fits_text(df: &Df, paint: Paint) -> String {
         let copies = if fits.resiliency == ResiliencyKind::Mirror { fits.copies } else { 1 };
         table.row(vec![
             Bytes(fits.usable_bytes).to_string().into(),
+            fits.usable_fixed_bytes.map(|fixed| Bytes(fixed).to_string()).unwrap_or_default().into(),
             resiliency(fits.resiliency, copies).into(),
             survives,
         ]);

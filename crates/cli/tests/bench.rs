@@ -103,7 +103,11 @@ fn a_folder_is_measured_and_left_as_it_was() {
     assert_eq!((&document["schema"], &document["is_complete"]), (&1.into(), &true.into()));
     assert_eq!(document["runs"].as_array().unwrap().len(), 8);
     assert_eq!(fs::read_to_string(stage.path("r.csv")).unwrap().lines().count(), 5);
-    assert!(fs::read_to_string(stage.path("r.html")).unwrap().ends_with("</html>\n"));
+    let page = fs::read_to_string(stage.path("r.html")).unwrap();
+    assert!(page.ends_with("</html>\n"));
+    let command = stage.document("r.json")["command"].as_str().unwrap().to_owned();
+    assert!(command.starts_with("dolmen bench ./data ") && command.ends_with("--html r.html"), "{command}");
+    assert!(page.contains(&format!(" UTC: {command}</p>")), "{page}");
     assert!(stage.is_clean());
 }
 

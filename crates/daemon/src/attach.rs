@@ -25,7 +25,7 @@ use dolmen_units::Bytes;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::plan::{made, planned};
+use crate::plan::{Undo, made, planned};
 use crate::scribe::Scribe;
 use crate::spaces::two_sides;
 
@@ -353,7 +353,8 @@ impl Engine {
         let spec = space.spec();
         let name = format!("{}/{}", pool.name(), spec.name);
         let link = self.config.links.join(pool.name()).join(spec.name.as_str());
-        let plan = pool.plan(true, vec![format!("show {name} as {}", link.display())]);
+        let undo = Undo::By(format!("dolmen space detach {name}"));
+        let plan = pool.plan(undo, vec![format!("show {name} as {}", link.display())]);
         if self.nbd.find(pool.id(), space.id()).is_some_and(|served| served.is_writable()) {
             return Err(two_sides(&name, "served for writing").hint(format!(
                 "dolmen unserve {name}; what is served with --read-only can be attached too"
@@ -393,7 +394,8 @@ impl Engine {
         let space = pool.space(&space)?;
         let name = format!("{}/{}", pool.name(), space.name());
         let key = key_of(&pool, &space);
-        let plan = pool.plan(true, vec![format!("show {name} no more")]);
+        let undo = Undo::By(format!("dolmen space attach {name}"));
+        let plan = pool.plan(undo, vec![format!("show {name} no more")]);
         let files = self.ways.files.borrow().clone();
         let Some((files, attached)) = files.zip(self.ways.find(key)) else {
             return Ok(planned(plan, format!("{name} is not attached")));

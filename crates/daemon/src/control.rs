@@ -180,6 +180,9 @@ change!(
     /// Reads and verifies everything in a pool.
     post_scrub, "/v1/pools/{pool}/scrub", Simple, scrub, "pool" pool);
 change!(
+    /// Ends the warning about errors of disks that somebody has seen.
+    post_acknowledge, "/v1/pools/{pool}/acknowledge", Simple, acknowledge, "pool" pool);
+change!(
     /// Copies what disks have missed.
     post_resync, "/v1/pools/{pool}/resync", Simple, resync, "pool" pool);
 change!(
@@ -188,6 +191,9 @@ change!(
 change!(
     /// Puts another disk in the place of one.
     post_replace, "/v1/pools/{pool}/disks/{disk}/replace", ReplaceDisk, replace_disk, "pool" pool, "disk" disk);
+change!(
+    /// Calls a replacement off.
+    post_cancel, "/v1/pools/{pool}/disks/{disk}/replace/cancel", Simple, cancel_replace, "pool" pool, "disk" disk);
 change!(
     /// Takes a disk that was away back in.
     post_online, "/v1/pools/{pool}/disks/{disk}/online", OnlineDisk, online_disk, "pool" pool, "disk" disk);
@@ -308,8 +314,10 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_destroy))
         .routes(routes!(post_scrub))
         .routes(routes!(post_resync))
+        .routes(routes!(post_acknowledge))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
+        .routes(routes!(post_cancel))
         .routes(routes!(post_online))
         .routes(routes!(get_df))
         .routes(routes!(get_spaces, post_space))

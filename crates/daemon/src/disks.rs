@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA};
+use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, ReplaceDisk, SCHEMA, Simple};
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{Disk, check_devices};
+use dolmen_pool::{CreateError, Disk, PoolError, check_devices};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
@@ -14,7 +14,8 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::plan::{made, offer_of, planned, usual_room};
+use crate::jobs::Outcome;
+use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 
 impl Engine {
@@ -57,7 +58,11 @@ impl Engine {
                         other.name(),
                         request.with
                     );
-                    let hint = format!("name {} to go on with that replacement", other.name());
+                    let hint = format!(
+                        "name {} to go on with that replacement, or call it off: `dolmen disk replace {name} {} --cancel`",
+                        other.name(),
+                        old.slot().0
+                    );
                     return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(hint));
                 }
                 // Its job ended because of something that may be over.
@@ -70,8 +75,7 @@ impl Engine {
         }
         let disks = NamedDisks::of(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.open_all(&disks.paths)?;
-        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
-        let extents = checked.map_err(|error| fault::create(&error))?;
+        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
         let moved = self.bytes_on(&pool, &old);
         let room = Bytes(extents.iter().map(|extent| extent.grain_count() * GRAIN_BYTES).sum());
@@ -87,13 +91,9 @@ impl Engine {
             offer.free_grains = offer.free_grains.saturating_sub(moved.div_ceil(GRAIN_BYTES));
             offer
         }));
-        let plan = Plan {
-            usable_before_bytes: usual_room(&before),
-            usable_after_bytes: usual_room(&after),
-            moved_bytes: moved,
-            is_reversible: disks.overwrite.is_empty(),
-            steps,
-        };
+        let undo = undo_of_replacing(&pool, &old, &request.with, &disks.overwrite);
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved };
+        let plan = figures.plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be replaced by {}", old.name(), request.with)));
         }
@@ -107,6 +107,102 @@ impl Engine {
         Ok(change)
     }
 
+    /// Checks devices that are to become disks of a pool. One that is, or was, a disk of the very pool is called that: it is not
+    /// the pool that would be destroyed.
+    pub(crate) async fn check_for(
+        &self,
+        pool: &OpenPool,
+        devices: &[Rc<dyn BlockDevice>],
+        overwrite: &[String],
+    ) -> Answer<Vec<Extent>> {
+        let error = match check_devices(&self.seams, devices, overwrite).await {
+            Ok(extents) => return Ok(extents),
+            Err(error) => error,
+        };
+        let fault = fault::create(&error);
+        let device = devices.iter().find(|device| Some(device.name()) == fault.object);
+        let is_of_this = matches!(&error, CreateError::Member { pool: id, .. } if *id == pool.id());
+        let Some(device) = device.filter(|_| is_of_this) else { return Err(fault) };
+        let Ok(Contents::Member { label, .. }) = look(&self.seams, device.as_ref()).await else {
+            return Err(fault);
+        };
+        let (name, inner) = (pool.name(), pool.spaces.pool());
+        let known = inner.disks().into_iter().find(|disk| disk.id() == label.disk);
+        let device = device.name();
+        let message = if let Some(known) = known {
+            let slot = known.slot().0;
+            format!(
+                "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
+                 {slot}` takes it back in, with what it holds"
+            )
+        } else if inner.is_former_member(&label) {
+            format!(
+                "{device} was a disk of pool {name} until another took its place; the pool has all that it needs of it, and what \
+                 it holds is out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
+            )
+        } else {
+            return Err(fault);
+        };
+        Err(ErrorBody::new(fault.code, message).on(device))
+    }
+
+    /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
+    pub(crate) async fn cancel_replace(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = pool.turn.take().await;
+        self.check_job_room(&pool)?;
+        let disk = Self::find_disk(&pool, &what)?;
+        let (old, new) = replacement_of(&pool, &disk)?;
+        if !old.is_present() {
+            return Err(only_on(&old, &new).on(what));
+        }
+        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
+        let back = back.map_err(|error| fault::space(&error))?;
+        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == old.slot());
+        let free = room.map_or(Bytes::ZERO, |room| room.free);
+        if back > free {
+            let message = format!(
+                "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
+                new.name(),
+                old.name()
+            );
+            return Err(ErrorBody::new(ErrorCode::NoSpace, message)
+                .on(what)
+                .hint("delete or trim something first, or let the replacement end"));
+        }
+        let before = pool.offers();
+        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
+        after.extend(old.extent().map(|extent| {
+            let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
+            offer.free_grains = (free.0 - back.0) / GRAIN_BYTES;
+            offer
+        }));
+        let steps = vec![
+            format!("move back to {} what {} has", old.name(), new.name()),
+            format!("strike {} from the pool", new.name()),
+        ];
+        let undo = match new.is_present() {
+            true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
+            false => Undo::ByNothing,
+        };
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved: back.0 };
+        let plan = figures.plan(undo, steps);
+        let subject = format!("the replacement of {} by {}", old.name(), new.name());
+        if request.dry_run {
+            return Ok(planned(plan, format!("{subject} would be called off")));
+        }
+        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
+        // The job of the replacement sees that it is wanted no more, and ends before this one begins.
+        let mut change = made(plan, format!("{subject} is called off"));
+        change.job = Some(self.start_replacing(&pool, new, old));
+        Ok(change)
+    }
+
     /// Begins the job of a replacement once more.
     fn go_on_with(
         self: &Rc<Self>,
@@ -116,13 +212,9 @@ impl Engine {
         dry_run: bool,
     ) -> Change {
         let room = usual_room(&pool.offers());
-        let plan = Plan {
-            usable_before_bytes: room,
-            usable_after_bytes: room,
-            moved_bytes: self.bytes_on(pool, &old),
-            is_reversible: true,
-            steps: steps_of_leaving(pool, &old, &new.name()),
-        };
+        let undo = undo_of_replacing(pool, &old, &new.name(), &[]);
+        let figures = Figures { before: room, after: room, moved: self.bytes_on(pool, &old) };
+        let plan = figures.plan(undo, steps_of_leaving(pool, &old, &new.name()));
         let message = format!("{} goes on being replaced by {}", old.name(), new.name());
         if dry_run {
             return planned(plan, message);
@@ -166,10 +258,11 @@ impl Engine {
         old: Rc<Disk>,
         new: Rc<Disk>,
     ) -> dolmen_api::Job {
-        let subject = format!("{} by {}", old.name(), new.name());
+        let subject = (format!("{} by {}", old.name(), new.name()), Some(new.id()));
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, JobKind::Replace, subject, move |progress| async move {
-            let result = engine.move_all(&owner, &old, &new, &progress).await;
+        self.start_job(pool, JobKind::Replace, subject, move |course| async move {
+            course.bytes_max.set(engine.bytes_on(&owner, &old));
+            let result = engine.move_all(&owner, &old, &new, &course.progress).await;
             engine.remember(&owner).await;
             result
         })
@@ -181,26 +274,32 @@ impl Engine {
         old: &Rc<Disk>,
         new: &Disk,
         progress: &Progress,
-    ) -> Answer<String> {
+    ) -> Answer<Outcome> {
         let pool = owner.spaces.pool();
         let (name, device) = (old.name(), old.device());
-        if !pool.is_member(old) {
-            return Ok(format!("{name} is no disk of the pool any more"));
+        let is_wanted = || {
+            let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
+            pool.replacements().iter().any(is_so)
+        };
+        let called_off = || Ok(Outcome::Done(format!("{name} is not replaced by {} any more", new.name())));
+        if !is_wanted() {
+            return called_off();
+        }
+        if !new.is_present() {
+            let off = format!("{} is not here to take the place of {name}", new.name());
+            return Ok(Outcome::Put { off, waits_for: new.name() });
         }
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
-        if !moved.map_err(|error| fault::space(&error))? {
-            let left = owner.spaces.left_on(old.id()).unwrap_or_default();
-            let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
-            let message = format!(
-                "{} has all that could be read; the rest, of {}, waits for {name}, which alone holds it, or for other disks \
-                 that are absent",
-                new.name(),
-                left.join(", ")
-            );
-            return Err(ErrorBody::new(ErrorCode::Io, message)
-                .hint("take them back in, or delete what waits; it goes on by itself then"));
+        if !is_wanted() {
+            return called_off();
         }
-        pool.strike(old).await.map_err(|error| fault::pool(&error))?;
+        if !moved.map_err(|error| fault::space(&error))? {
+            return Ok(put_off(owner, old, new));
+        }
+        match pool.strike(old).await {
+            Err(PoolError::NotReplaced { .. }) => return called_off(),
+            struck => struck.map_err(|error| fault::pool(&error))?,
+        }
         let mut text = format!("{} has taken the place of {name}", new.name());
         if let Err(error) = pool.tend_voters().await {
             text.push_str(&format!("; the metadata has too few copies: {error}"));
@@ -213,7 +312,7 @@ impl Engine {
             }
             self.members.release(&[name]);
         }
-        Ok(text)
+        Ok(Outcome::Done(text))
     }
 
     /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
@@ -240,8 +339,9 @@ impl Engine {
         let _turn = pool.turn.take().await;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
-        let plan =
-            pool.plan(true, vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()]);
+        // No command takes a disk out that is there.
+        let steps = vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()];
+        let plan = pool.plan(Undo::ByNothing, steps);
         if disk.is_present() {
             return Ok(planned(plan, format!("{} takes part already", disk.name())));
         }
@@ -286,6 +386,66 @@ impl Engine {
     }
 }
 
+/// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
+fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
+    let begun = pool.spaces.pool().replacements();
+    let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
+    let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
+    match (leaves, comes.as_slice()) {
+        (Some((old, new)), _) | (None, [(old, new)]) => Ok((Rc::clone(old), Rc::clone(new))),
+        (None, []) => {
+            let message = format!("{} is not being replaced; nothing was changed", disk.name());
+            Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(disk.name())
+                .hint("one that has ended is undone by another, which puts the old disk in the place of the new one"))
+        }
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|(old, _)| old.name()).collect();
+            let message =
+                format!("{} takes the place of {}; nothing was changed", disk.name(), names.join(" and of "));
+            Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
+        }
+    }
+}
+
+/// What goes back to an absent disk would go nowhere.
+fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
+    let message = format!(
+        "{} is absent, and what {} has by now is the copy that would be lacking; nothing was changed",
+        old.name(),
+        new.name()
+    );
+    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
+        "take {} back in with `dolmen disk online` first, or let the replacement end",
+        old.name()
+    ))
+}
+
+/// That a replacement waits for what only absent disks have.
+fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
+    let left = owner.spaces.left_on(old.id()).unwrap_or_default();
+    let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
+    let left = left.join(", ");
+    let disks = owner.spaces.pool().disks();
+    let absent = |disk: &&Rc<Disk>| !disk.is_present();
+    let mut others: Vec<String> =
+        disks.iter().filter(absent).filter(|disk| disk.id() != old.id()).map(|disk| disk.name()).collect();
+    let has = format!("{} has all that could be read", new.name());
+    if old.is_present() && others.is_empty() {
+        let off = format!("{has}; the rest, of {left}, could not be moved, although no disk is absent");
+        return Outcome::Put { off, waits_for: "another try, which is made by itself".to_owned() };
+    }
+    if !old.is_present() {
+        others.insert(0, old.name());
+    }
+    let waits_for = others.join(" or ");
+    let off = format!(
+        "{has}; the rest, of {left}, waits for {waits_for}: take what is absent back in, or delete what waits, and it goes \
+         on by itself"
+    );
+    Outcome::Put { off, waits_for }
+}
+
 /// Nothing leads out of a replacement whose disk has too little room, so none is begun.
 fn too_small(old: &Disk, held: Bytes, with: &str, room: Bytes) -> ErrorBody {
     let (name, holds) = (old.name(), if old.is_present() { "holds" } else { "may hold" });
@@ -300,6 +460,18 @@ fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {
     ErrorBody::new(ErrorCode::UnfitDevice, message)
         .on(path.display().to_string())
         .hint("to put another disk in its place, use `dolmen disk replace`")
+}
+
+/// How a replacement is taken back: nothing brings a disk back that is not here, or what the other one held.
+fn undo_of_replacing(pool: &OpenPool, old: &Disk, with: &str, destroyed: &[String]) -> Undo {
+    if !old.is_present() {
+        return Undo::ByNothing;
+    }
+    let (pool, slot, old) = (pool.name(), old.slot().0, old.name());
+    let command = format!(
+        "dolmen disk replace {pool} {slot} --cancel, or, when it has ended, dolmen disk replace {pool} {with} {old}"
+    );
+    Undo::unless_destroying(destroyed, command)
 }
 
 /// What happens to a disk that another replaces.

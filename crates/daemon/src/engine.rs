@@ -15,9 +15,9 @@ use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
-use dolmen_pool::Arbiter;
+use dolmen_pool::{Arbiter, DiskCounters};
 use dolmen_space::{Space, Spaces};
-use dolmen_units::{HostId, Name, PoolId};
+use dolmen_units::{DiskId, HostId, Name, PoolId};
 
 use crate::arbiter::FileArbiter;
 use crate::attach::{Asked, Ways};
@@ -44,12 +44,15 @@ pub(crate) struct OpenPool {
     /// Jobs of this pool, one at a time.
     pub(crate) job_turn: Turn,
     pub(crate) is_closing: Cell<bool>,
+    /// Errors of disks that a person has seen: only those beyond them are a warning. The counters themselves stay.
+    pub(crate) acknowledged: RefCell<BTreeMap<DiskId, DiskCounters>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), Turn::default());
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false) })
+        let acknowledged = RefCell::default();
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), acknowledged })
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -26,7 +26,7 @@ pub enum DaemonError {
         /// The lock.
         path: PathBuf,
         /// Who holds it, as far as it says.
-        pid: Option<u32>,
+        pid: Option<i32>,
     },
     /// The host's identity cannot be read.
     #[error("the host's identity in {} is {found:?}, expected 32 hexadecimal digits; restore it from a backup, or remove the file: pools with absent disks then open read-only until confirmed", path.display())]

@@ -80,6 +80,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         | PoolError::LogOccupied { .. } => ErrorCode::NoSpace,
         PoolError::TooLarge { .. } | PoolError::Full { .. } => ErrorCode::BadRequest,
         PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
+        PoolError::NotReplaced { .. } => ErrorCode::Busy,
         PoolError::Stray { .. } => ErrorCode::UnfitDevice,
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }
@@ -117,9 +118,8 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         | SpaceError::Unflushed { name } => (ErrorCode::Io, Some(name.to_string())),
         SpaceError::NoSpaceBelow { name } => (ErrorCode::NoSpace, Some(name.to_string())),
         SpaceError::Pool(inner) => return pool(inner),
-        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. }) => {
-            (ErrorCode::BadSize, None)
-        }
+        SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. })
+        | SpaceError::Interleave { .. } => (ErrorCode::BadSize, None),
         SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
         SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } => (ErrorCode::BadSize, None),

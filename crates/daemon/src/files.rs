@@ -1,21 +1,69 @@
 //! The daemon's own files: locks, the host's identity, and writing so that a crash leaves the old or the new content.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use dolmen_checksum::crc64;
 use dolmen_units::HostId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::DaemonError;
 
 /// Who this host is, in the state folder.
 const HOST_FILE: &str = "host-id";
 const MACHINE_ID: &str = "/etc/machine-id";
+/// The pause between two looks at a lock whose holder is gone, or not known.
+const LOOK_AGAIN_NS: i64 = 20_000_000;
 /// The longest of the daemon's own files that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// How long daemons that come before this one may take to end, all of them together.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    at: Timespec,
+    is_told: Cell<bool>,
+}
+
+impl Deadline {
+    /// From now on.
+    pub(crate) fn after(patience: Duration) -> Self {
+        let limit = Timespec::try_from(patience).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        Self { at: clock_gettime(ClockId::Monotonic) + limit, is_told: Cell::new(false) }
+    }
+
+    /// Waits until a process has ended, or one that is not known may have; whether the lock is to be tried again.
+    fn wait_for_end_of(&self, path: &Path, pid: Option<i32>) -> bool {
+        let left = self.at - clock_gettime(ClockId::Monotonic);
+        if left.tv_sec < 0 {
+            return false;
+        }
+        if !self.is_told.replace(true) {
+            tracing::info!(path = %path.display(), pid, seconds = left.tv_sec + 1, "another daemon holds a lock; waiting for its end");
+        }
+        let process = pid.and_then(Pid::from_raw).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pause = Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_NS };
+        match process {
+            // Readable once it has ended. Its locks may last a moment longer, as commands of it do that are under way.
+            Some(process) => {
+                let mut ended = [PollFd::new(&process, PollFlags::IN)];
+                let was_running = poll(&mut ended, Some(&left)).is_ok_and(|count| count == 0);
+                if !was_running {
+                    let _ = poll(&mut [], Some(&pause));
+                }
+            }
+            // It is gone already, or another one has not written its name yet.
+            None => drop(poll(&mut [], Some(&pause))),
+        }
+        true
+    }
+}
 
 /// A lock that is held as long as this lives, or the process does.
 #[derive(Debug)]
@@ -24,8 +72,8 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it.
-    pub(crate) fn take(path: &Path) -> Result<Self, DaemonError> {
+    /// Takes the lock. Whoever has it may be on its way out: it gets until `deadline` to end, and then it is said who has it.
+    pub(crate) fn take(path: &Path, deadline: &Deadline) -> Result<Self, DaemonError> {
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -34,10 +82,13 @@ impl Lock {
             .mode(0o600)
             .open(path)
             .map_err(DaemonError::file("opening the lock", path))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut text = String::new();
-            let _ = file.read_to_string(&mut text);
-            return Err(DaemonError::Locked { path: path.to_path_buf(), pid: text.trim().parse().ok() });
+            let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
+            let pid = text.trim().parse().ok();
+            if !deadline.wait_for_end_of(path, pid) {
+                return Err(DaemonError::Locked { path: path.to_path_buf(), pid });
+            }
         }
         let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(DaemonError::file("writing the lock", path))?;
@@ -137,11 +188,12 @@ mod tests {
     fn a_lock_keeps_the_second_out_and_names_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let first = Lock::take(&path).unwrap();
-        let Err(DaemonError::Locked { pid, .. }) = Lock::take(&path) else { panic!("taken twice") };
-        assert_eq!(pid, Some(std::process::id()));
+        let at_once = Deadline::after(Duration::ZERO);
+        let first = Lock::take(&path, &at_once).unwrap();
+        let Err(DaemonError::Locked { pid, .. }) = Lock::take(&path, &at_once) else { panic!("taken twice") };
+        assert_eq!(pid, Some(std::process::id().cast_signed()));
         drop(first);
-        Lock::take(&path).unwrap();
+        Lock::take(&path, &at_once).unwrap();
     }
 
     #[test]

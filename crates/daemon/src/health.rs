@@ -5,13 +5,14 @@ use std::rc::Rc;
 use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Health, Job, JobKind, JobState, SCHEMA, Status, Version,
 };
-use dolmen_pool::{Disk, PoolState};
+use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
@@ -59,8 +60,8 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
     } else if absent > 0 && space.claimed().0 > 0 {
         health = Health::Warning;
         why.push(format!(
-            "space {name} survives the loss of {} more disks instead of {redundancy}",
-            redundancy - absent
+            "space {name} survives the loss of {} instead of {redundancy}",
+            counted(redundancy - absent, "more disk", "more disks")
         ));
     }
     let incidents = open.spaces.incidents();
@@ -126,6 +127,33 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
     })
 }
 
+/// Disks that are here with errors that nobody has acknowledged, and those errors.
+pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
+    let acknowledged = open.acknowledged.borrow();
+    let unseen = |disk: Rc<Disk>| {
+        let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
+        let errors = DiskCounters {
+            read_errors: all.read_errors.saturating_sub(seen.read_errors),
+            write_errors: all.write_errors.saturating_sub(seen.write_errors),
+            checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
+            ..DiskCounters::default()
+        };
+        (errors != DiskCounters::default()).then_some((disk, errors))
+    };
+    let disks = open.spaces.pool().disks();
+    disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
+}
+
+/// The errors of a disk in words.
+pub(crate) fn errors_text(errors: &DiskCounters) -> String {
+    format!(
+        "{}, {}, {}",
+        counted(errors.read_errors, "failed read", "failed reads"),
+        counted(errors.write_errors, "failed write", "failed writes"),
+        counted(errors.checksum_errors, "damaged block", "damaged blocks")
+    )
+}
+
 /// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
 fn few_voters(open: &OpenPool) -> Option<String> {
     let pool = open.spaces.pool();
@@ -177,25 +205,16 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     for disk in pool.disks().iter().filter(|disk| !disk.is_present()) {
         why.extend(disk.unfit().map(|cause| format!("{} cannot be used: {cause}", disk.name())));
     }
-    for disk in pool.disks().iter().filter(|disk| disk.is_present()) {
-        let counted = disk.counters();
-        let errors = counted.read_errors + counted.write_errors + counted.checksum_errors;
-        if errors > 0 {
-            health = health.max(Health::Warning);
-            why.push(format!(
-                "{} had {} failed reads, {} failed writes, {} damaged blocks",
-                disk.name(),
-                counted.read_errors,
-                counted.write_errors,
-                counted.checksum_errors
-            ));
-        }
+    for (disk, errors) in unseen_errors(open) {
+        health = health.max(Health::Warning);
+        why.push(format!("{} had {}", disk.name(), errors_text(&errors)));
     }
     if let Ok(stale) = open.spaces.stale_rows().await
         && !stale.is_empty()
     {
         health = health.max(Health::Warning);
-        why.push(format!("{} rows of pool {name} are not on all their disks yet", stale.len()));
+        let are = if stale.len() == 1 { "is not on all its" } else { "are not on all their" };
+        why.push(format!("{} of pool {name} {are} disks yet", counted(stale.len(), "row", "rows")));
     }
     if let Some(few) = few_voters(open) {
         health = health.max(Health::Warning);
@@ -262,6 +281,14 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",
             disk.name()
+        ));
+    }
+    let sick: Vec<String> = unseen_errors(open).iter().map(|(disk, _)| disk.name()).collect();
+    if !sick.is_empty() {
+        todo.push(format!(
+            "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
+             ends this warning until there are more errors",
+            sick.join(" or ")
         ));
     }
     let is_short = |space: &Rc<Space>| !open.lacks_disks_for(space) && short_of_room(open, space).is_some();
@@ -334,9 +361,7 @@ impl Engine {
 }
 
 fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> String {
-    let counted =
-        |count: usize, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
-    let all = format!("{} with {}", counted(pools, "pool"), counted(spaces, "space"));
+    let all = format!("{} with {}", counted(pools, "pool", "pools"), counted(spaces, "space", "spaces"));
     match health {
         Health::Healthy if pools == 0 => "healthy: there is no pool yet".to_owned(),
         Health::Healthy => format!("healthy: {all}, everything is as it should be"),

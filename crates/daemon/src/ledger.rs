@@ -40,12 +40,25 @@ pub(crate) struct Remembered {
     /// Whether its labels are being wiped: the next daemon goes on with that, and opens nothing.
     #[serde(default)]
     pub(crate) is_being_destroyed: bool,
+    /// Whether it is being made. The next daemon opens it if it has all of its labels, and wipes them if it has not.
+    #[serde(default)]
+    pub(crate) is_being_made: bool,
 }
 
 impl Remembered {
     pub(crate) fn new(id: PoolId, name: &str, mode: ImportMode, paths: Vec<PathBuf>) -> Self {
         let (id, name) = (id.to_string(), name.to_owned());
-        Self { version: VERSION, id, name, mode, paths, served: Vec::new(), is_being_destroyed: false }
+        let (is_being_destroyed, is_being_made) = (false, false);
+        Self {
+            version: VERSION,
+            id,
+            name,
+            mode,
+            paths,
+            served: Vec::new(),
+            is_being_destroyed,
+            is_being_made,
+        }
     }
 }
 

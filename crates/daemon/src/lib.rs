@@ -16,7 +16,7 @@
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `nbd` | the ways in |
 //! | `watch` | what is done without being asked for |
-//! | `plan`, `view`, `health`, `fault` | what is told: plans, state, health, errors |
+//! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
 //!
@@ -47,6 +47,7 @@ mod shutdown;
 mod spaces;
 mod view;
 mod watch;
+mod words;
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;
@@ -54,6 +55,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
@@ -70,11 +72,14 @@ pub use error::DaemonError;
 use crate::attach::{EngineHost, Ways};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::files::{Lock, host_id, make_folder};
+use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::scribe::Scribe;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
+/// How long a daemon waits for the end of the one before, which may have been killed a moment ago: locked memory and I/O
+/// under way take their time.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 /// The stack of the engine's thread; locked whole.
 const ENGINE_STACK_BYTES: usize = 4 << 20;
 
@@ -98,10 +103,11 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
         make_folder(folder)?;
     }
     let socket_lock = lock_beside(&config.socket);
+    let deadline = Deadline::after(PREDECESSOR_PATIENCE);
     let _locks = [
-        Lock::take(&config.state.join("lock"))?,
-        Lock::take(&config.run.join("lock"))?,
-        Lock::take(&socket_lock)?,
+        Lock::take(&config.state.join("lock"), &deadline)?,
+        Lock::take(&config.run.join("lock"), &deadline)?,
+        Lock::take(&socket_lock, &deadline)?,
     ];
     let host = host_id(&config.state)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

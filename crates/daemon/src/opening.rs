@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool, Plan};
+use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool};
 use dolmen_block_linux::Listener;
 use dolmen_nbd::Access;
 use dolmen_pool::{Candidate, Found, OpenMode, OpenOptions, Opened, open};
@@ -18,7 +18,8 @@ use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::ledger::{Remembered, ServedSpace};
 use crate::nbd::NbdServer;
-use crate::plan::{made, planned, usual_room};
+use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pools::is_unmade;
 use crate::watch::watch;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -84,6 +85,10 @@ impl Engine {
             return self.go_on_destroying(id, remembered).await;
         }
         let found = self.look_at(&self.places(&remembered.paths)).await;
+        let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
+        if remembered.is_being_made && is_unmade(labels) {
+            return self.give_up_making(id, remembered, &paths_of(labels)).await;
+        }
         // A confirmation was for once: from then on this host owns the pool, and the rule of epochs decides again.
         let mode = match remembered.mode {
             ImportMode::Read => ImportMode::Read,
@@ -99,6 +104,18 @@ impl Engine {
         let pool = self.open_pool(id, &remembered.name, &paths, mode, REOPEN_PATIENCE).await?;
         self.serve_again(&pool, &remembered.served);
         self.remember(&pool).await;
+        Ok(())
+    }
+
+    /// Wipes the labels that a daemon that ended while it made a pool has left: so nothing is in the way of making it.
+    async fn give_up_making(&self, id: PoolId, remembered: &Remembered, paths: &[PathBuf]) -> Answer<()> {
+        let name = &remembered.name;
+        let (found, _) = self.take_members(id, name, paths, REOPEN_PATIENCE).await?;
+        let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
+        if is_unmade(labels) {
+            self.unmake(id, labels).await;
+            tracing::warn!(pool = name, disks = ?paths, "the pool was being made when the last daemon ended, and is not: its labels are wiped; make it again");
+        }
         Ok(())
     }
 
@@ -215,7 +232,8 @@ impl Engine {
     pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
         let _changes = self.changes.take().await;
         self.check_running()?;
-        let hints = request.paths.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let mut hints = request.paths.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        hints.extend(self.paths_on_record(request.pool.as_deref()));
         let found = self.look_at(&self.places(&hints)).await;
         let (id, candidates) = self.choose(&request, &found)?;
         let paths = paths_of(candidates);
@@ -228,8 +246,13 @@ impl Engine {
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let mut steps = vec![format!("open pool {name} from {} of its {members} disks", paths.len())];
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
+        let undo = match request.mode {
+            ImportMode::Write | ImportMode::Read => Undo::By(format!("dolmen pool export {name}")),
+            // From then on the other side, if there is one, went on apart.
+            ImportMode::Confirmed => Undo::ByNothing,
+        };
         if request.dry_run {
-            let plan = plan_of(0, 0, steps);
+            let plan = Figures::of_room(0, 0).plan(undo, steps);
             return Ok(planned(
                 plan,
                 format!("pool {name} would be opened from {} of {members} disks", paths.len()),
@@ -239,7 +262,8 @@ impl Engine {
         let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
         self.remember(&pool).await;
         let room = usual_room(&pool.offers());
-        let mut change = made(plan_of(0, room, steps), format!("pool {name} is open"));
+        let plan = Figures::of_room(0, room).plan(undo, steps);
+        let mut change = made(plan, format!("pool {name} is open"));
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(
@@ -248,6 +272,15 @@ impl Engine {
         }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.
+    fn paths_on_record(&self, pool: Option<&str>) -> Vec<PathBuf> {
+        let closed = self.closed.borrow();
+        let is_meant = |(id, closed): &(&PoolId, &ClosedPool)| {
+            pool.is_none_or(|pool| closed.remembered.name == pool || id.to_string() == pool)
+        };
+        closed.iter().filter(is_meant).flat_map(|(_, closed)| closed.remembered.paths.clone()).collect()
     }
 
     /// The pool that is meant, among those found.
@@ -296,16 +329,6 @@ impl Engine {
         };
         let message = format!("pool {names} is open here already{how}; nothing was changed");
         ErrorBody::new(ErrorCode::NameTaken, message).on(names).hint(hint)
-    }
-}
-
-fn plan_of(before: u64, after: u64, steps: Vec<String>) -> Plan {
-    Plan {
-        usable_before_bytes: before,
-        usable_after_bytes: after,
-        moved_bytes: 0,
-        is_reversible: true,
-        steps,
     }
 }
 

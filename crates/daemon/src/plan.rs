@@ -4,7 +4,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
 use dolmen_pool::Purpose;
-use dolmen_space::{Resiliency, Space, SpaceSpec};
+use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::caller::Answer;
@@ -17,6 +17,53 @@ const PAGE_ENTRIES: u64 = 504;
 const PAGE_SLOTS: u64 = 2;
 /// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
 const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
+
+/// How a change is taken back.
+pub(crate) enum Undo {
+    /// By a command.
+    By(String),
+    /// It leaves nothing that anybody would take back.
+    NotNeeded,
+    /// By no command of this version.
+    ByNothing,
+}
+
+impl Undo {
+    /// By a command, unless what disks held is lost, which nothing brings back.
+    pub(crate) fn unless_destroying(destroyed: &[String], command: String) -> Self {
+        if destroyed.is_empty() { Self::By(command) } else { Self::ByNothing }
+    }
+}
+
+/// Room before and after a change, and bytes that it moves.
+pub(crate) struct Figures {
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+    pub(crate) moved: u64,
+}
+
+impl Figures {
+    /// Of a change that moves nothing.
+    pub(crate) fn of_room(before: u64, after: u64) -> Self {
+        Self { before, after, moved: 0 }
+    }
+
+    pub(crate) fn plan(self, undo: Undo, steps: Vec<String>) -> Plan {
+        let (is_reversible, undo) = match undo {
+            Undo::By(command) => (true, Some(command)),
+            Undo::NotNeeded => (true, None),
+            Undo::ByNothing => (false, None),
+        };
+        Plan {
+            usable_before_bytes: self.before,
+            usable_after_bytes: self.after,
+            moved_bytes: self.moved,
+            is_reversible,
+            undo,
+            steps,
+        }
+    }
+}
 
 fn slab_grains(data: Bytes) -> u64 {
     let blocks = data.0 / BLOCK_BYTES;
@@ -43,6 +90,20 @@ pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
 pub(crate) fn usable(offers: &[Offer], resiliency: Resiliency) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
     usable_for(offers, &SpaceSpec::usual(name, Bytes::gib(1), resiliency))
+}
+
+/// The largest fixed space of some resiliency that could be made, on these disks.
+pub(crate) fn usable_fixed(offers: &[Offer], resiliency: Resiliency) -> Bytes {
+    let Ok(name) = "x".parse() else { return Bytes::ZERO };
+    let usual =
+        SpaceSpec { provisioning: Provisioning::Fixed, ..SpaceSpec::usual(name, Bytes::gib(1), resiliency) };
+    let fits = usable_for(offers, &usual);
+    if fits <= LARGE_SPACE_BYTES {
+        return fits;
+    }
+    // Above the limit rows are longer still; where those do not reach it, the largest is one of the limit.
+    let large = usable_for(offers, &SpaceSpec { size: fits, ..usual });
+    large.max(LARGE_SPACE_BYTES)
 }
 
 /// What a space with these rows could still take, on these disks.
@@ -92,9 +153,9 @@ impl OpenPool {
     }
 
     /// A plan that leaves the room as it is.
-    pub(crate) fn plan(&self, is_reversible: bool, steps: Vec<String>) -> Plan {
+    pub(crate) fn plan(&self, undo: Undo, steps: Vec<String>) -> Plan {
         let room = usual_room(&self.offers());
-        Plan { usable_before_bytes: room, usable_after_bytes: room, moved_bytes: 0, is_reversible, steps }
+        Figures::of_room(room, room).plan(undo, steps)
     }
 
     /// Free bytes on all disks that are here.

@@ -1,22 +1,29 @@
 //! Pools: made, exported, destroyed.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, Plan, PoolDocument,
-    SCHEMA, Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, PoolDocument, SCHEMA,
+    Simple,
 };
 use dolmen_block_io::BlockDevice;
-use dolmen_pool::{CreateOptions, PoolError, PoolState, check_devices, create};
+use dolmen_pool::{
+    Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, check_devices, create_as, discover,
+};
 use dolmen_space::{SpaceRange, Verification};
-use dolmen_units::{Epoch, PoolId};
+use dolmen_units::{DiskId, Epoch, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::plan::{check_typed, made, offer_of, planned, usual_room};
+use crate::health::{errors_text, unseen_errors};
+use crate::jobs::Outcome;
+use crate::ledger::Remembered;
+use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
+use crate::words::{clients_of, counted};
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
 pub(crate) struct NamedDisks {
@@ -65,15 +72,10 @@ impl Engine {
             (0u16..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, domain(slot))).collect();
         let mut steps = disks.steps("claim");
         steps.push(format!("make pool {name}"));
-        let plan = Plan {
-            usable_before_bytes: 0,
-            usable_after_bytes: usual_room(&offers),
-            moved_bytes: 0,
-            is_reversible: disks.overwrite.is_empty(),
-            steps,
-        };
+        let undo = Undo::unless_destroying(&disks.overwrite, format!("dolmen pool destroy {name}"));
+        let plan = Figures::of_room(0, usual_room(&offers)).plan(undo, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would be made of {} disks", devices.len())));
+            return Ok(planned(plan, format!("pool {name} would be made of {}", disks_of(devices.len()))));
         }
         allocate_metadata(&disks.paths, &extents)?;
         let options = CreateOptions {
@@ -81,13 +83,48 @@ impl Engine {
             overwrite: disks.overwrite,
             fault_domains: request.fault_domains,
         };
-        let opened = create(&self.seams, Rc::clone(&self.arbiter), &devices, &options).await;
-        let opened = opened.map_err(|error| fault::create(&error))?;
+        let id = self.note_making(name.as_str(), &disks.paths).await?;
+        let opened = create_as(&self.seams, Rc::clone(&self.arbiter), &devices, &options, id).await;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let found = discover(&self.seams, &devices).await;
+                self.unmake(id, found.pools.get(&id).map_or(&[], Vec::as_slice)).await;
+                return Err(fault::create(&error));
+            }
+        };
         let pool = self.take_over(opened, ImportMode::Write).await?;
         self.remember(&pool).await;
-        let mut change = made(plan, format!("pool {name} is made of {} disks", devices.len()));
+        let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Puts on record that a pool is being made, before anything of it is written: half a pool is nobody's wish.
+    async fn note_making(&self, name: &str, paths: &[PathBuf]) -> Answer<PoolId> {
+        let id = PoolId(self.seams.entropy.next_id());
+        let mut making = Remembered::new(id, name, ImportMode::Write, paths.to_vec());
+        making.is_being_made = true;
+        self.ledger.put(id, &making).await.map_err(|error| {
+            let message =
+                format!("pool {name} cannot be put on record as being made: {error}; nothing was changed");
+            ErrorBody::new(ErrorCode::Io, message).on(name)
+        })?;
+        Ok(id)
+    }
+
+    /// Wipes the labels of a pool that was begun and does not have all of them, and forgets it. One that has them is a pool,
+    /// whatever failed after that, and stays.
+    pub(crate) async fn unmake(&self, id: PoolId, labels: &[Candidate]) {
+        if !is_unmade(labels) {
+            let forgotten = self.ledger.remove(id).await;
+            forgotten.err().iter().for_each(|error| tracing::warn!(%error, "a pool stays on record"));
+            return;
+        }
+        let devices: Vec<_> = labels.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
+        for warning in self.wipe_and_forget(id, &devices).await {
+            tracing::warn!(warning, "what was begun of a pool could not be wiped");
+        }
     }
 
     fn check_pool_name(&self, name: &str) -> Answer<()> {
@@ -129,7 +166,7 @@ impl Engine {
         for served in
             self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0)
         {
-            users.push(format!("space {} has {} NBD clients", served.name, served.client_count()));
+            users.push(format!("space {} has {}", served.name, clients_of(served.client_count())));
         }
         users.extend(self.attached_of(pool).await?);
         for job in self.jobs.of_pool(&name, self.seams.clock.now()) {
@@ -145,6 +182,27 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::Busy, message)
             .on(name)
             .hint("detach and disconnect them, wait for the jobs, then try again"))
+    }
+
+    /// Refuses to destroy what is served, also while no client is connected: a machine that is off may have its disk there.
+    fn check_unserved(&self, pool: &OpenPool) -> Answer<()> {
+        let served = self.nbd.list();
+        let names: Vec<&str> = served
+            .iter()
+            .filter(|served| served.pool == pool.id())
+            .map(|served| served.name.as_str())
+            .collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "pool {} cannot be destroyed while {} {} served over NBD; nothing was changed",
+            pool.name(),
+            names.join(", "),
+            if names.len() == 1 { "is" } else { "are" }
+        );
+        let hint = names.iter().map(|name| format!("`dolmen unserve {name}`")).collect::<Vec<_>>().join(", ");
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(pool.name()).hint(hint))
     }
 
     /// Lets go of the disks of a pool that was closed.
@@ -176,13 +234,8 @@ impl Engine {
             "write everything back".to_owned(),
             format!("give pool {name} up, so that any host may open it"),
         ];
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: true,
-            steps,
-        };
+        let undo = Undo::By(format!("dolmen pool import --pool {name}"));
+        let plan = Figures::of_room(before, 0).plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be exported")));
         }
@@ -211,20 +264,18 @@ impl Engine {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
         self.check_unused(&pool, "destroyed").await?;
+        self.check_unserved(&pool)?;
         let disks = pool.spaces.pool().disks();
         let count = pool.spaces.list().len();
-        let mut steps = vec![format!("lose {count} spaces and everything in them")];
+        let mut steps = vec![format!("lose {} and what is in it", counted(count, "space", "spaces"))];
         steps.extend(disks.iter().map(|disk| format!("wipe the labels of {}", disk.name())));
         let before = usual_room(&pool.offers());
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: false,
-            steps,
-        };
+        let plan = Figures::of_room(before, 0).plan(Undo::ByNothing, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would be destroyed, with {count} spaces")));
+            return Ok(planned(
+                plan,
+                format!("pool {name} would be destroyed, with {}", counted(count, "space", "spaces")),
+            ));
         }
         // Before the first label goes: half a pool is nobody's wish, so the next daemon ends what this one begins.
         let mut leaving = self.remembered(&pool);
@@ -271,13 +322,9 @@ impl Engine {
         let named =
             self.closed.borrow().iter().find(|(_, closed)| closed.remembered.name == name).map(|(id, _)| *id);
         let Some(id) = named else { return Ok(None) };
-        let plan = Plan {
-            usable_before_bytes: 0,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: true,
-            steps: vec![format!("wait no more for pool {name}; its disks stay as they are")],
-        };
+        let steps = vec![format!("wait no more for pool {name}; its disks stay as they are")];
+        let undo = Undo::By(format!("dolmen pool import --pool {name}"));
+        let plan = Figures::of_room(0, 0).plan(undo, steps);
         if request.dry_run {
             return Ok(Some(planned(
                 plan,
@@ -300,21 +347,15 @@ impl Engine {
         let _turn = pool.turn.take().await;
         let disks = NamedDisks::of(&request.disks, &request.destroy)?;
         let devices = self.open_all(&disks.paths)?;
-        let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
-        let extents = checked.map_err(|error| fault::create(&error))?;
+        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         offers.extend((next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)));
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: usual_room(&offers),
-            moved_bytes: 0,
-            is_reversible: disks.overwrite.is_empty(),
-            steps: disks.steps("add"),
-        };
+        // No command takes a disk out again but for another one in its place.
+        let plan = Figures::of_room(before, usual_room(&offers)).plan(Undo::ByNothing, disks.steps("add"));
         if request.dry_run {
-            return Ok(planned(plan, format!("{} disks would be added to pool {name}", devices.len())));
+            return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
         }
         allocate_metadata(&disks.paths, &extents)?;
         for device in devices {
@@ -323,27 +364,56 @@ impl Engine {
             added.map_err(|error| fault::space(&error))?;
         }
         let tended = pool.spaces.pool().tend_voters().await;
-        let mut change = made(plan, format!("{} disks were added to pool {name}", extents.len()));
+        let were = if extents.len() == 1 { "was" } else { "were" };
+        let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Ends the warning about errors of disks that somebody has seen. What was counted stays.
+    pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let unseen = unseen_errors(&pool);
+        let told =
+            |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
+        let told: Vec<String> = unseen.iter().map(told).collect();
+        let steps = told.iter().map(|told| format!("warn no more of {told}")).collect();
+        let plan = pool.plan(Undo::NotNeeded, steps);
+        if unseen.is_empty() {
+            return Ok(planned(
+                plan,
+                format!("no disk of pool {name} had errors that nobody has acknowledged"),
+            ));
+        }
+        let told = told.join("; ");
+        if request.dry_run {
+            return Ok(planned(plan, format!("of pool {name} would be acknowledged: {told}")));
+        }
+        let mut acknowledged = pool.acknowledged.borrow_mut();
+        acknowledged.extend(unseen.iter().map(|(disk, _)| (disk.id(), disk.counters())));
+        drop(acknowledged);
+        tracing::info!(pool = name, told, "errors of disks were acknowledged");
+        Ok(made(plan, format!("of pool {name} are acknowledged, and stay in `dolmen disk list`: {told}")))
     }
 
     pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
         let plan = pool.plan(
-            true,
+            Undo::NotNeeded,
             vec![format!("read and verify everything in pool {name}, and heal what can be healed")],
         );
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be scrubbed")));
         }
         let spaces = Rc::clone(&pool.spaces);
-        let job = self.start_job(&pool, JobKind::Scrub, format!("pool {name}"), move |progress| async move {
+        let subject = (format!("pool {name}"), None);
+        let job = self.start_job(&pool, JobKind::Scrub, subject, move |course| async move {
             let before = spaces.counters().healed_blocks;
-            let seen = spaces.verify(&progress).await.map_err(|error| fault::space(&error))?;
-            scrubbed(&seen, spaces.counters().healed_blocks - before)
+            course.bytes_max.set(spaces.list().iter().map(|space| space.claimed().0).sum());
+            let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
+            scrubbed(&seen, spaces.counters().healed_blocks - before).map(Outcome::Done)
         });
         let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
         change.job = Some(job);
@@ -354,15 +424,30 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
-        let plan = pool.plan(true, vec![format!("bring {stale} rows up to date")]);
+        let rows = counted(stale, "row", "rows");
+        let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {rows} up to date")]);
         if request.dry_run || stale == 0 {
-            return Ok(planned(plan, format!("{stale} rows of pool {name} are to be brought up to date")));
+            return Ok(planned(plan, format!("{rows} of pool {name} to be brought up to date")));
         }
         let job = self.start_resync(&pool);
         let mut change = made(plan, format!("pool {name} is being brought up to date, job {}", job.id));
         change.job = Some(job);
         Ok(change)
     }
+}
+
+fn disks_of(count: usize) -> String {
+    counted(count, "disk", "disks")
+}
+
+/// Whether these are labels of a pool that never was: some are lacking, and it was never opened.
+pub(crate) fn is_unmade(labels: &[Candidate]) -> bool {
+    let disks: BTreeSet<DiskId> = labels.iter().map(|candidate| candidate.label.disk).collect();
+    labels.iter().all(|candidate| {
+        let label = &candidate.label;
+        let was_opened = label.base.epoch.number() > Epoch(1) || label.pending.is_some();
+        !was_opened && label.base.members.len() > disks.len()
+    })
 }
 
 /// Refuses to destroy what was opened for reading only: others may have a claim on it.
@@ -378,10 +463,11 @@ const RANGES_TOLD: usize = 20;
 
 /// What a scrub says when it has ended; `healed` copies of blocks were bad meanwhile, and are good now.
 fn scrubbed(seen: &Verification, healed: u64) -> Answer<String> {
+    let blocks = counted(seen.blocks, "block", "blocks");
     let verified = match healed {
-        0 => format!("{} blocks verified", seen.blocks),
-        1 => format!("{} blocks verified, 1 copy of a block healed", seen.blocks),
-        _ => format!("{} blocks verified, {healed} copies of blocks healed", seen.blocks),
+        0 => format!("{blocks} verified"),
+        1 => format!("{blocks} verified, 1 copy of a block healed"),
+        _ => format!("{blocks} verified, {healed} copies of blocks healed"),
     };
     if seen.is_sound() {
         return Ok(if healed == 0 {

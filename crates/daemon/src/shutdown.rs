@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, Plan, Shutdown};
+use dolmen_api::{Change, Shutdown};
 
 use crate::attach::Leave;
 use crate::caller::Answer;
 use crate::engine::Engine;
-use crate::plan::{made, planned};
+use crate::plan::{Figures, Undo, made, planned};
 
 impl Engine {
     /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
@@ -20,13 +20,7 @@ impl Engine {
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
-        let plan = Plan {
-            usable_before_bytes: 0,
-            usable_after_bytes: 0,
-            moved_bytes: 0,
-            is_reversible: true,
-            steps,
-        };
+        let plan = Figures::of_room(0, 0).plan(Undo::By("dolmen daemon".to_owned()), steps);
         if request.dry_run {
             return Ok(planned(plan, "the daemon would end"));
         }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace,
-    SCHEMA, ServeSpace, Simple, SpaceDocument,
+    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
+    ServeSpace, Simple, SpaceDocument,
 };
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
@@ -14,7 +14,8 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::plan::{check_typed, full_size, made, planned, usual_room};
+use crate::plan::{Figures, Undo, check_typed, full_size, made, planned, usual_room};
+use crate::words::clients_of;
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
     let name = parse_name(&request.name)?;
@@ -67,13 +68,8 @@ impl Engine {
             Provisioning::Fixed => format!("fixed: claims {} now", Bytes(full)),
         };
         let steps = vec![format!("make space {what}{claims}")];
-        let plan = Plan {
-            usable_before_bytes: before,
-            usable_after_bytes: after,
-            moved_bytes: 0,
-            is_reversible: true,
-            steps,
-        };
+        let undo = Undo::By(format!("dolmen space delete {}/{}", pool.name(), spec.name));
+        let plan = Figures::of_room(before, after).plan(undo, steps);
         let warning = (full > pool.free()).then(|| {
             format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(pool.free()))
         });
@@ -135,7 +131,8 @@ impl Engine {
                     .hint("trim it, or move the data first"));
             }
         }
-        let plan = pool.plan(true, vec![format!("change the size of {name} from {before} to {after}")]);
+        let undo = Undo::By(format!("dolmen space resize {name} {}", before.0));
+        let plan = pool.plan(undo, vec![format!("change the size of {name} from {before} to {after}")]);
         if after == before {
             return Ok(planned(plan, format!("{name} has {after} already")));
         }
@@ -167,7 +164,8 @@ impl Engine {
         }
         self.check_space_idle(&pool, &space, "renamed")?;
         let old = full_name(&pool, &space);
-        let plan = pool.plan(true, vec![format!("call {old} {}/{name}", pool.name())]);
+        let undo = Undo::By(format!("dolmen space set {}/{name} --name {}", pool.name(), space.name()));
+        let plan = pool.plan(undo, vec![format!("call {old} {}/{name}", pool.name())]);
         if request.dry_run {
             return Ok(planned(plan, format!("{old} would be called {name}")));
         }
@@ -200,13 +198,8 @@ impl Engine {
         self.check_space_idle(&pool, &space, "deleted")?;
         let footprint = space.footprint().await.map_err(|error| fault::space(&error))?;
         let steps = vec![format!("lose everything in {name}"), format!("give {footprint} back to the pool")];
-        let plan = Plan {
-            usable_before_bytes: usual_room(&pool.offers()),
-            usable_after_bytes: pool.room_with_free(pool.free() + footprint.0),
-            moved_bytes: 0,
-            is_reversible: false,
-            steps,
-        };
+        let after = pool.room_with_free(pool.free() + footprint.0);
+        let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(Undo::ByNothing, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("space {name} would be deleted")));
         }
@@ -221,7 +214,8 @@ impl Engine {
         if clients > 0 {
             let name = full_name(pool, space);
             let message = format!(
-                "space {name} cannot be {doing} while {clients} NBD clients have it open; nothing was changed"
+                "space {name} cannot be {doing} while it is open by {}; nothing was changed",
+                clients_of(clients)
             );
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
@@ -254,7 +248,8 @@ impl Engine {
         // Clients are told at once what the first write would tell them.
         let is_read_only = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
         let access = if request.read_only || is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let plan = pool.plan(true, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
+        let undo = Undo::By(format!("dolmen unserve {name}"));
+        let plan = pool.plan(undo, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
         if let Some(served) = self.nbd.find(pool.id(), space.id()) {
             if served.access != access {
                 let message =
@@ -301,13 +296,17 @@ impl Engine {
         let _turn = pool.turn.take().await;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
-        let plan = pool.plan(true, vec![format!("serve {name} no more")]);
-        let Some(served) = self.nbd.find(pool.id(), space.id()) else {
+        let found = self.nbd.find(pool.id(), space.id());
+        let read_only =
+            if found.as_ref().is_some_and(|served| !served.is_writable()) { " --read-only" } else { "" };
+        let undo = Undo::By(format!("dolmen serve {name}{read_only}"));
+        let plan = pool.plan(undo, vec![format!("serve {name} no more")]);
+        let Some(served) = found else {
             return Ok(planned(plan, format!("{name} is not served")));
         };
         if served.client_count() > 0 {
             let message =
-                format!("{} NBD clients have space {name} open; nothing was changed", served.client_count());
+                format!("space {name} is open by {}; nothing was changed", clients_of(served.client_count()));
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
         if request.dry_run {

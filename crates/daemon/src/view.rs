@@ -15,7 +15,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::health::{pool_health, space_health};
 use crate::nbd::Served;
-use crate::plan::usable;
+use crate::plan::{usable, usable_fixed};
 
 fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
     match resiliency {
@@ -230,6 +230,7 @@ impl Engine {
             copies: resiliency.copies(),
             survives: resiliency.redundancy(),
             usable_bytes: usable(&offers, resiliency).0,
+            usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).0),
         };
         levels.into_iter().map(fits).collect()
     }

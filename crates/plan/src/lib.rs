@@ -24,6 +24,7 @@ mod mixed;
 mod nested;
 pub mod page;
 mod plan;
+mod sold;
 mod wide;
 
 pub use capacity::Room;
@@ -34,3 +35,4 @@ pub use layout::{Code, Layout, WIDE_DATA_MAX, WIDE_PARITY_MAX};
 pub use list::DiskList;
 pub use loss::{Basis, LossRow, Losses, Unit};
 pub use plan::{Addition, Answer, Plan, PlanRequest};
+pub use sold::as_sold;

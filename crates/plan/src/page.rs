@@ -9,6 +9,7 @@ use dolmen_units::Bytes;
 
 use crate::loss::{Basis, Losses, Unit};
 use crate::plan::{Answer, Plan};
+use crate::sold::as_sold;
 
 /// The page.
 #[must_use]
@@ -19,7 +20,7 @@ pub fn render(plan: &Plan) -> String {
         "{} {disks} in {} {domains}, {} raw",
         plan.disks.len(),
         plan.domain_count,
-        Bytes(plan.raw_bytes)
+        as_sold(Bytes(plan.raw_bytes))
     );
     let mut page = opening("What these disks give");
     push(&mut page, format_args!("<p>{headline}</p>"));
@@ -209,7 +210,7 @@ fn push_additions(page: &mut String, plan: &Plan) {
 
 fn push_footprint(page: &mut String, plan: &Plan) {
     let footprint = &plan.footprint;
-    let space = bytes(footprint.space_bytes);
+    let space = as_sold(Bytes(footprint.space_bytes));
     push(
         page,
         format_args!(

@@ -76,8 +76,22 @@ pub async fn create(
     devices: &[Rc<dyn BlockDevice>],
     options: &CreateOptions,
 ) -> Result<Opened, CreateError> {
-    let extents = check_devices(seams, devices, &options.overwrite).await?;
     let pool = PoolId(seams.entropy.next_id());
+    create_as(seams, arbiter, devices, options, pool).await
+}
+
+/// As [`create`], under an identity that was drawn before, so that it can be on record before the first write.
+///
+/// # Errors
+/// As there.
+pub async fn create_as(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    devices: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+    pool: PoolId,
+) -> Result<Opened, CreateError> {
+    let extents = check_devices(seams, devices, &options.overwrite).await?;
     let members: Vec<Member> = (0u16..)
         .zip(&extents)
         .map(|(slot, extent)| Member {
@@ -315,8 +329,16 @@ impl Pool {
         label.pool == self.id && label.member().is_none() && label.pending.is_none() && !is_known
     }
 
+    /// Whether a label is that of a disk that was a member of this pool and is none any more. One that belongs to a line that
+    /// went on apart is not.
+    #[must_use]
+    pub fn is_former_member(&self, label: &Label) -> bool {
+        let is_member = self.disks().iter().any(|disk| disk.id() == label.disk);
+        label.pool == self.id && !is_member && self.now.borrow().epoch.continues(&label.base.epoch)
+    }
+
     /// Gives a member whose free grains are on no record all of its grains.
-    async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+    pub(crate) async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let Some(extent) = disk.extent() else { return Ok(()) };
         let is_known = self.free.borrow().contains_key(&disk.slot());
         if !is_known {

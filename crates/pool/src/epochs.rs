@@ -164,6 +164,7 @@ impl Pool {
     pub async fn strike(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<(), PoolError> {
         // Its number may be another one's by now.
         let is_member = || self.is_member(disk);
+        let was_retired = disk.member().state == MemberState::Retired;
         let votes_alone = || self.voters() == [disk.id()];
         if !is_member() {
             return Ok(());
@@ -184,6 +185,13 @@ impl Pool {
         if votes_alone() {
             return Err(last());
         }
+        if was_retired && disk.member().state != MemberState::Retired {
+            // Its replacement was called off in between, and all of its room is its own again.
+            drop(turn);
+            self.give_room(disk).await?;
+            let why = "its replacement was called off";
+            return Err(PoolError::NotReplaced { name: self.name.clone(), disk: disk.name(), why });
+        }
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);
             plan.voters.retain(|voter| *voter != disk.id());
@@ -197,6 +205,44 @@ impl Pool {
         self.changed.notify_all();
         // It may have come back in between, and have been given all of its room.
         if self.free.borrow().contains_key(&disk.slot()) { self.forget_room(disk).await } else { Ok(()) }
+    }
+
+    /// Turns a replacement round, by one epoch: `old` takes data again, and `new` is retired in its place. What lies on
+    /// `new` goes to `old` from then on as in any replacement, and so does what lies on others that `new` was to stand for.
+    ///
+    /// # Errors
+    /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
+    /// the pool says when it cannot be written.
+    pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
+        let turn = self.epoch_turn.take().await;
+        self.writable_log()?;
+        let refused = |why| PoolError::NotReplaced { name: self.name.clone(), disk: old.name(), why };
+        let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
+        if !self.replacements().iter().any(is_so) {
+            return Err(refused("no replacement of it is under way"));
+        }
+        // Whoever strikes a disk forgets its room first.
+        if !self.free.borrow().contains_key(&old.slot()) {
+            return Err(refused("it holds nothing any more, and is being struck from the pool"));
+        }
+        let (old, new) = (old.id(), new.id());
+        self.change_epoch(|generation, _| {
+            let mut plan = plan_of(generation);
+            let back = plan.members.iter_mut().find(|member| member.disk == old);
+            let slot = back.map(|member| {
+                (member.state, member.successor) = (MemberState::Active, None);
+                member.slot
+            });
+            if let Some(slot) = slot {
+                retire(&mut plan.members, Some(new), slot);
+            }
+            plan
+        })
+        .await?;
+        self.write_other_labels().await;
+        drop(turn);
+        self.changed.notify_all();
+        Ok(())
     }
 
     /// Forgets what is free on a disk that holds nothing any more: whoever gets its slot next has grains of its own. A crash

@@ -244,7 +244,7 @@ pub enum PoolError {
         source: NoRoom,
     },
     /// A disk has no run of grains of that length.
-    #[error("disk {slot} of pool {name} has no {wanted} left in {runs_max} runs")]
+    #[error("{slot} of pool {name} has no {wanted} left in {runs_max} runs")]
     Fragmented {
         /// Its name.
         name: Name,
@@ -341,12 +341,22 @@ pub enum PoolError {
         source: ArbiterError,
     },
     /// No such disk.
-    #[error("pool {name} has no disk {what}")]
+    #[error("{what} is no disk of pool {name}")]
     NoSuchDisk {
         /// Its name.
         name: Name,
         /// What was asked for.
         what: String,
+    },
+    /// A replacement cannot be called off, or was.
+    #[error("{disk} of pool {name} stays as it is: {why}")]
+    NotReplaced {
+        /// Its name.
+        name: Name,
+        /// The disk that was to be replaced.
+        disk: String,
+        /// What stands in the way.
+        why: &'static str,
     },
     /// A member does not have what it is taken for.
     #[error("{disk} is not taken back into pool {name}: {why}")]
@@ -359,7 +369,7 @@ pub enum PoolError {
         why: StrayReason,
     },
     /// A disk failed.
-    #[error("disk {slot} of pool {name} failed")]
+    #[error("{slot} of pool {name} failed")]
     Disk {
         /// Its name.
         name: Name,

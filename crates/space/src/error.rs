@@ -5,6 +5,8 @@ use dolmen_placement::RequestError;
 use dolmen_pool::PoolError;
 use dolmen_units::{Bytes, Name};
 
+use crate::spec::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
+
 /// Why a space did not do what it was asked for.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SpaceError {
@@ -77,6 +79,14 @@ pub enum SpaceError {
         needed: u32,
         /// How many there are.
         found: usize,
+    },
+    /// An interleave that cannot be.
+    #[error("an interleave of {found} cannot be in rows of {row}: {}", interleaves_of(*row))]
+    Interleave {
+        /// What was asked for.
+        found: Bytes,
+        /// The length of the rows.
+        row: Bytes,
     },
     /// A size that cannot be.
     #[error("a space of {found} cannot be made: {why}")]
@@ -164,5 +174,43 @@ impl UnreadableReason {
             Self::Damaged | Self::NoGoodCopy | Self::NoTable => true,
             Self::RottenHere | Self::Absent | Self::Device(_) => false,
         }
+    }
+}
+
+/// The interleaves that rows of this length can have, as people write them.
+fn interleaves_of(row: Bytes) -> String {
+    let (min, max) = INTERLEAVE_RANGE;
+    let powers =
+        std::iter::successors(Some(min.0), |power| power.checked_mul(2)).take_while(|power| *power <= max.0);
+    let fitting: Vec<String> = powers
+        .filter(|power| row.0.is_multiple_of(*power))
+        .map(|power| format!("{}K", power >> 10))
+        .collect();
+    match fitting.split_last() {
+        Some((last, [])) => format!("it is {last} there"),
+        Some((last, others)) => {
+            format!("it is {} or {last} there; {}K is usual", others.join(", "), INTERLEAVE_BYTES.0 >> 10)
+        }
+        None => format!("none fits; rows are a multiple of {}K", min.0 >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interleave_that_cannot_be_is_told_with_those_that_can() {
+        let told = |found, row| {
+            SpaceError::Interleave { found: Bytes::kib(found), row: Bytes::kib(row) }.to_string()
+        };
+        assert_eq!(
+            told(48, 65536),
+            "an interleave of 48 KiB cannot be in rows of 64 MiB: it is 16K, 32K, 64K, 128K, 256K, 512K or 1024K there; 256K is \
+             usual"
+        );
+        assert!(told(1024, 1536).ends_with("it is 16K, 32K, 64K, 128K, 256K or 512K there; 256K is usual"));
+        assert!(told(64, 1040).ends_with("it is 16K there"));
+        assert!(told(64, 1030).ends_with("none fits; rows are a multiple of 16K"));
     }
 }

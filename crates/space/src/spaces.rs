@@ -12,13 +12,14 @@ use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Placer, Request, Resiliency as Code};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Name, SpaceId};
 
 use crate::cache::{Cache, cache_id, cache_spec, is_hidden};
 use crate::error::SpaceError;
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
 use crate::resync::{Refilled, Resynced};
+use crate::row::Slabs;
 use crate::shared::{Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
@@ -476,6 +477,15 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
     pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
+        self.resync_while(progress, || true).await
+    }
+
+    /// Brings slabs up to date for as long as `goes_on` says so; it is asked before each batch of rows.
+    async fn resync_while(
+        &self,
+        progress: &Progress,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Resynced, SpaceError> {
         // A claim that began while a disk was absent may have left it a stale slab.
         for space in self.all() {
             space.claims_end().await;
@@ -485,6 +495,9 @@ impl Spaces {
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();
         for batch in rows.chunks(REFILL_ROWS) {
+            if !goes_on() {
+                break;
+            }
             let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
             for (id, index) in batch {
                 let Some(space) = self.spaces.borrow().get(id).cloned() else { continue };
@@ -519,7 +532,8 @@ impl Spaces {
     }
 
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
-    /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again.
+    /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
+    /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -529,21 +543,27 @@ impl Spaces {
         to: DiskSlot,
         progress: &Progress,
     ) -> Result<bool, SpaceError> {
+        let target = || self.pool().disk(from).and_then(|disk| disk.member().successor);
+        let wanted = target();
+        let goes_on = || wanted.is_none() || target() == wanted;
         let rows = self.rows_on(from).await?;
-        for (space, index) in &rows {
+        for (space, index) in rows.iter().take_while(|_| goes_on()) {
             if let Some(row) = space.undecided_row(*index).await? {
                 self.shared.gate().await?;
                 space.add_slab(&row, from, to).await?;
             }
         }
-        self.resync(progress).await?;
+        self.resync_while(progress, goes_on).await?;
         let mut left = BTreeSet::new();
-        for (space, index) in &rows {
+        for (space, index) in rows.iter().take_while(|_| goes_on()) {
             if let Some(row) = space.undecided_row(*index).await?
                 && !space.drop_slab(&row, from).await?
             {
                 left.insert(space.id());
             }
+        }
+        if !goes_on() {
+            return Ok(false);
         }
         let all = left.is_empty();
         if let Some(disk) = self.pool().disk(from) {
@@ -559,6 +579,39 @@ impl Spaces {
         let left = self.left.borrow();
         let spaces = self.spaces.borrow();
         Some(left.get(&disk)?.iter().filter_map(|id| spaces.get(id).cloned()).collect())
+    }
+
+    /// Calls a replacement off: `old` takes data again, and `new` is replaced by it. [`finish_replacing`](Self::finish_replacing)
+    /// of `new` by `old` moves back what was moved, and strikes `new`.
+    ///
+    /// # Errors
+    /// As [`Pool::turn_back`].
+    pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
+        self.pool().turn_back(old, new).await?;
+        // What is known of either was found on the way in the other direction.
+        let mut left = self.left.borrow_mut();
+        left.remove(&old.id());
+        left.remove(&new.id());
+        Ok(())
+    }
+
+    /// Bytes that a move from one disk to another has to claim there.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn bytes_to_move(&self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
+        let mut grains = 0;
+        for space in self.all() {
+            space
+                .for_each_record(|_, record| {
+                    let lacks = |slabs: &&Slabs| !slabs.iter().any(|slab| slab.disk == to);
+                    let slabs = record.columns.iter().filter(lacks).flatten();
+                    let runs = slabs.filter(|slab| slab.disk == from).flat_map(|slab| &slab.runs);
+                    grains += runs.map(|run| run.count).sum::<u64>();
+                })
+                .await?;
+        }
+        Ok(Bytes(grains * GRAIN_BYTES))
     }
 
     /// Rows with a slab on a disk.

@@ -210,9 +210,11 @@ impl SpaceSpec {
             });
         }
         let (min, max) = INTERLEAVE_RANGE;
-        if self.interleave < min || self.interleave > max || !self.interleave.0.is_power_of_two() {
-            let row = self.row_bytes();
-            return Err(RequestError::Interleave { found: self.interleave, row, block: min }.into());
+        let row = self.row_bytes();
+        let divides = row.0.is_multiple_of(self.interleave.0.max(1));
+        if self.interleave < min || self.interleave > max || !self.interleave.0.is_power_of_two() || !divides
+        {
+            return Err(SpaceError::Interleave { found: self.interleave, row });
         }
         if self.row_bytes() < ROW_BYTES_MIN {
             return Err(RequestError::Row { found: self.row_bytes(), max: Bytes::gib(1) }.into());

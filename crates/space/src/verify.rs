@@ -144,10 +144,15 @@ impl Spaces {
         rows_at_a_time: NonZeroUsize,
     ) -> Result<Verification, SpaceError> {
         let mut seen = Verification::default();
+        // All of them before the first, so that whoever looks on sees one total from then on.
+        let mut all = Vec::new();
         for space in self.all() {
             let mut rows = Vec::new();
             space.for_each_record(|index, _| rows.push(index)).await?;
             progress.total.set(progress.total.get() + rows.len() as u64);
+            all.push((space, rows));
+        }
+        for (space, rows) in all {
             for together in rows.chunks(rows_at_a_time.get()) {
                 let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
                 for verdict in join_all(looked_at).await {

@@ -47,7 +47,7 @@ fn recorded(text: &str, log: &str) -> Recorded {
 
 fn facts(ending: Ending, idle: Vec<Option<f64>>) -> Facts {
     let machine = Machine { processors: 2, memory_bytes: 1 << 30, kernel: "6.1".to_owned() };
-    Facts { ending, started_s: 1_700_000_000, machine, idle }
+    Facts { ending, started_s: 1_700_000_000, command: "dolmen bench '<a>'".to_owned(), machine, idle }
 }
 
 /// A report on answers that are all the same but for a factor on the second target.
@@ -134,6 +134,10 @@ fn a_page_is_complete_and_needs_nothing_else() {
     let report = report(&plan, |_| 1.0);
     assert_eq!(report.knee("file-copy", "a", Flush::Every(32)), Some(1));
     let page = page::render(&report);
+    assert!(
+        page.contains("2023-11-14 22:13 UTC: dolmen bench &#39;&lt;a&gt;&#39;</p>"),
+        "who made it, and when: {page}"
+    );
     // Each profile has throughput, latency on two targets, and throughput over time.
     assert_eq!(page.matches("<svg").count(), 8);
     for foreign in ["<i>", "<script", "src=", "href=", "url(", "@import"] {

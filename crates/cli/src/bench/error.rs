@@ -11,6 +11,7 @@ use dolmen_units::Bytes;
 
 use super::nbd::NbdError;
 use crate::error::open_exit;
+use crate::reports::ReportError;
 
 /// Why nothing was measured, or not everything.
 #[derive(Debug, thiserror::Error)]
@@ -144,22 +145,9 @@ pub(crate) enum BenchError {
         /// What the system said.
         source: io::Error,
     },
-    /// A report cannot be written.
-    #[error("writing {} failed", path.display())]
-    Report {
-        /// Where to.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A report would destroy something.
-    #[error("the report for {} would be written over {what}; nothing was written", path.display())]
-    ReportOver {
-        /// Where to.
-        path: PathBuf,
-        /// What is there.
-        what: String,
-    },
+    /// A report is not written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// One target under two names.
     #[error("{second} is the same target as {first}; each is named once")]
     Twice {
@@ -211,12 +199,12 @@ impl BenchError {
             | Self::ReadOnly { .. }
             | Self::NoFlush { .. }
             | Self::Twice { .. }
-            | Self::ReportOver { .. }
             | Self::Profile(_)
             | Self::File(_)
             | Self::Nonsense { .. }
             | Self::Plan(_)
             | Self::Job(_) => ExitCode::Usage,
+            Self::Report(error) => error.exit(),
             Self::Look { source, .. } | Self::Make { source, .. } | Self::Read { source, .. } => {
                 match source.kind() {
                     io::ErrorKind::PermissionDenied => ExitCode::Permission,
@@ -230,7 +218,6 @@ impl BenchError {
             Self::Spawn { .. }
             | Self::Ended { .. }
             | Self::Halted { .. }
-            | Self::Report { .. }
             | Self::Content { .. }
             | Self::NoRoom { .. } => ExitCode::Io,
         }
@@ -260,7 +247,7 @@ impl BenchError {
             Self::NoFlush { .. } => "measure without flushes, with --flush none",
             Self::NoRoom { .. } => "make room, or use less with --size",
             Self::Nbd(error) => return error.hint().map(str::to_owned),
-            Self::ReportOver { .. } => "name a file of its own for each report",
+            Self::Report(error) => return error.hint().map(str::to_owned),
             Self::Read { .. } => "name a text file with profiles; docs/bench.md shows one",
             Self::Spawn { .. }
             | Self::Ended { .. }
@@ -271,7 +258,6 @@ impl BenchError {
             | Self::Open(_)
             | Self::Runtime(_)
             | Self::Make { .. }
-            | Self::Report { .. }
             | Self::Twice { .. }
             | Self::Profile(_)
             | Self::File(_)

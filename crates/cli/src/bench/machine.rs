@@ -57,6 +57,23 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
+/// The command of this process as a shell would read it.
+pub(crate) fn command() -> String {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    // Where the program stands is the machine's own business.
+    let program = words.next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    std::iter::once(program).chain(words.map(|word| quoted(&word))).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// Seconds since 1970, for the report alone: nothing is decided by it.
 pub(crate) fn seconds_since_1970() -> u64 {
     u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
@@ -72,6 +89,12 @@ pub(crate) fn milliseconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_a_shell_would_read_are_quoted() {
+        assert_eq!(quoted("--size=64M"), "--size=64M");
+        assert_eq!(["", "a b", "it's", "$HOME"].map(quoted), ["''", "'a b'", "'it'\\''s'", "'$HOME'"]);
+    }
 
     #[test]
     fn busy_is_all_but_idle_and_waiting() {

@@ -6,13 +6,15 @@ use serde_json::{Value, json};
 use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 17] = [
+const CHANGES: [&str; 19] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
     "pool destroy tank",
     "pool add tank /c",
     "disk replace tank 3 /d",
+    "disk replace tank 3 --cancel",
+    "pool acknowledge tank",
     "disk online tank 3",
     "space create tank/x --size 1G",
     "space set tank/x --name y",
@@ -188,6 +190,24 @@ fn the_options_of_a_space_reach_the_daemon() {
     assert_eq!(asked[1].body["sector_bytes"], 512);
 }
 
+/// What can be undone is said together with the command that does it.
+#[test]
+fn a_dry_run_says_how_it_is_undone() {
+    for (undo, told) in [
+        (json!("dolmen pool destroy tank"), "can be undone  yes: dolmen pool destroy tank\n"),
+        (Value::Null, "can be undone  there is nothing to undo\n"),
+    ] {
+        let fake = Fake::play(move |_, _| {
+            let mut said = change(false);
+            said["plan"]["is_reversible"] = json!(true);
+            said["plan"]["undo"] = undo.clone();
+            answer(200, &said)
+        });
+        let results = fake.run("pool create tank /a -n", &NOBODY).results;
+        assert!(results.ends_with(told), "{results}");
+    }
+}
+
 /// Scripts read the path and the address from the only line of the results.
 #[test]
 fn attach_and_serve_print_what_scripts_need_and_nothing_else() {
@@ -244,9 +264,9 @@ fn a_job_is_waited_for_with_lines_of_progress() {
     assert_eq!(ended.results, "it is done\n10 rows moved\n");
     assert_eq!(
         ended.messages,
-        "replace 3 by /d:   0 %  0 B of 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
-         replace 3 by /d:  50 %  5 GiB of 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
-         replace 3 by /d: 100 %  9 GiB of 10 GiB, done in 18 s\n"
+        "replace 3 by /d:   0 %  0 B of at most 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
+         replace 3 by /d:  50 %  5 GiB of at most 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
+         replace 3 by /d: 100 %  9 GiB of at most 10 GiB, done in 18 s\n"
     );
 }
 
@@ -262,6 +282,31 @@ fn a_job_that_fails_ends_the_command_with_an_error() {
     let ended = working("failed").run("disk replace tank 3 /d", &NOBODY);
     assert_eq!(ended.code, ExitCode::Io);
     assert!(ended.messages.contains("dolmen: job 7 (replace 3 by /d) of pool tank failed: 10 rows moved"));
+}
+
+/// What waits for an absent disk may do so for ever: the command says for what, and ends.
+#[test]
+fn a_job_that_is_put_off_ends_the_command_and_says_what_it_waits_for() {
+    let mut put_off = job("waiting", 9, json!("/d has all that could be read; the rest waits for 3"));
+    put_off["waits_for"] = json!("3");
+    let shown = put_off.clone();
+    let fake = Fake::play(move |line, _| match line {
+        "GET /v1/jobs/7" => answer(200, &json!({"schema": 1, "job": put_off})),
+        "GET /v1/jobs" => answer(200, &json!({"schema": 1, "jobs": [put_off]})),
+        _ => {
+            let mut said = change(true);
+            said["job"] = job("waiting", 0, Value::Null);
+            answer(200, &said)
+        }
+    });
+    let ended = fake.run("disk replace tank 3 /d", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Busy);
+    let said = "job 7 (replace 3 by /d) of pool tank is put off: /d has all that could be read; the rest waits for 3";
+    assert!(ended.messages.contains(said) && !ended.messages.contains("failed"), "{}", ended.messages);
+    let listed = fake.run("jobs", &NOBODY).results;
+    assert!(listed.contains("put off") && listed.contains(shown["result"].as_str().unwrap()), "{listed}");
+    let one = fake.run("jobs 7", &NOBODY).results;
+    assert!(one.contains("9 GiB of at most 10 GiB, waiting for 3\n"), "{one}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn a_plan_says_what_fits_what_survives_and_what_more_disks_bring() {
     let ended = plan("3x1TB -r mirror -r parity --add 1TB");
     assert_eq!((ended.code, ended.messages.as_str()), (ExitCode::Ok, ""));
     let head = "\
-3 disks in 3 fault domains, 2.72 TiB raw
+3 disks in 3 fault domains, 3 TB (2.72 TiB) raw
 
 RESILIENCY     USABLE  OF RAW  HEALS A DISK  STRANDED  COLUMNS  AT LEAST  SURVIVES
 mirror of 2  1.35 TiB    49 %       926 GiB   151 MiB        1  2 disks   1 disk
@@ -26,7 +26,7 @@ parity *     1.80 TiB    66 %       too few  48.1 MiB        2  3 disks   1 disk
     for needle in [
         "\nWHERE BYTES ARE ",
         "\nmirror of 2                               none  all  all  disk1, disk2 together\n",
-        "\nADDED ONE AFTER ANOTHER     SIZE  FOR          ",
+        "\nADDED ONE AFTER ANOTHER            SIZE  FOR          ",
         "\nparity *                          1.50  1.33  1.25  1.20  1.17  1.13  1.13  1.13\n",
     ] {
         assert!(ended.results.contains(needle), "{needle}:\n{}", ended.results);

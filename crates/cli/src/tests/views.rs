@@ -203,8 +203,8 @@ fn df_lists_every_overhead_and_what_still_fits() {
         "redundancy_bytes": gib(20), "tables_bytes": gib(1), "free_bytes": gib(57), "reserve_bytes": gib(2),
         "promised_bytes": gib(500),
         "fits": [
-            {"resiliency": "simple", "copies": 1, "survives": 0, "usable_bytes": gib(55)},
-            {"resiliency": "mirror", "copies": 2, "survives": 1, "usable_bytes": gib(27)},
+            {"resiliency": "simple", "copies": 1, "survives": 0, "usable_bytes": gib(55), "usable_fixed_bytes": gib(54)},
+            {"resiliency": "mirror", "copies": 2, "survives": 1, "usable_bytes": gib(27), "usable_fixed_bytes": gib(26)},
             {"resiliency": "mirror", "copies": 3, "survives": 2, "usable_bytes": 0}],
         "disks": [{"slot": 0, "name": "/disks/a", "raw_bytes": gib(50), "data_bytes": gib(49), "free_bytes": gib(29),
             "reserve_bytes": gib(1)}]});
@@ -225,10 +225,10 @@ pool tank
         reserve       2 GiB     2 %  kept for moves and repairs
   promised          500 GiB   500 %  sizes of thin spaces beyond what is claimed
 
-  STILL FITS  AS           SURVIVES
-      55 GiB  simple       no lost disk
-      27 GiB  mirror of 2  1 lost disk
-         0 B  mirror of 3  2 lost disks
+  STILL FITS   FIXED  AS           SURVIVES
+      55 GiB  54 GiB  simple       no lost disk
+      27 GiB  26 GiB  mirror of 2  1 lost disk
+         0 B          mirror of 3  2 lost disks
 
   DISK     RAW    DATA    FREE   USE  RESERVE  PATH
      0  50 GiB  49 GiB  29 GiB  40 %    1 GiB  /disks/a
@@ -249,6 +249,27 @@ JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
 "
     );
     assert_eq!(shown("jobs", json!({"schema": 1, "jobs": []})).results, "no jobs\n");
+}
+
+/// Disks that were moved here, or that a daemon left which was never told of them, belong to pools that nobody has opened.
+#[test]
+fn pools_that_can_be_imported_are_told_of() {
+    let device = |path: &str, state: &str, pool: Value| json!({"path": path, "size_bytes": 1 << 30, "state": state, "what": "x", "pool": pool});
+    let devices = json!({"schema": 1, "devices": [
+        device("/a", "member", json!("bank")), device("/b", "member", json!("tank")),
+        device("/c", "empty", Value::Null), device("/d", "member", json!("bank"))]});
+    let fake = Fake::play(move |line, _| match line {
+        "GET /v1/devices" => answer(200, &devices),
+        "GET /v1/pools" => answer(200, &json!({"schema": 1, "pools": [pool("tank", "healthy")]})),
+        _ => answer(200, &status("healthy", vec![], vec![])),
+    });
+    let told = "pool bank is on 2 disks here and not open; to open it: dolmen pool import --pool bank\n";
+    let listed = fake.run("pool list", &NOBODY).results;
+    assert!(listed.ends_with(told) && !listed.contains("--pool tank"), "{listed}");
+    let ended = fake.run("status", &NOBODY);
+    assert!(ended.results.contains(told), "{} {}", ended.results, ended.messages);
+    let json = fake.run("pool list -o json", &NOBODY).results;
+    assert_eq!(json.lines().count(), 1, "programs get one document");
 }
 
 /// With nothing there yet, the lists say what to do first.

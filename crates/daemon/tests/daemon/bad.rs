@@ -89,9 +89,17 @@ fn spaces_that_cannot_be_are_refused() {
         )["code"],
         "no_such_pool"
     );
+    let error = world.refused("/v1/pools/tank/disks/disk%20f00d/replace", &json!({"with": world.disk("d1")}));
     assert_eq!(
-        world.refused("/v1/pools/tank/disks/9/replace", &json!({"with": world.disk("d1")}))["code"],
-        "no_such_disk"
+        (&error["code"], &error["message"]),
+        (&json!("no_such_disk"), &json!("disk f00d is no disk of pool tank"))
+    );
+    let odd =
+        json!({"name": "x", "size_bytes": 1 << 20, "resiliency": "simple", "interleave_bytes": 48 << 10});
+    let error = world.refused("/v1/pools/tank/spaces", &odd);
+    assert!(
+        error["code"] == "bad_size" && error["message"].to_string().contains("it is 16K, 32K, 64K"),
+        "{error}"
     );
 }
 

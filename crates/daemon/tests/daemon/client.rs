@@ -82,6 +82,12 @@ impl World {
         daemon.wait().unwrap();
     }
 
+    /// Kills it, and has another one in its place.
+    pub(crate) fn replace(&mut self, next: Child) {
+        self.kill();
+        self.daemon = Some(next);
+    }
+
     /// Waits for its end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let mut daemon = self.daemon.take().unwrap();
@@ -149,11 +155,13 @@ impl World {
         Nbd::connect(&self.folder.path().join("run/nbd.sock"), "tank/m")
     }
 
-    /// Waits until no job runs, and returns the last.
+    /// Waits until no job runs or waits for its turn, and returns the last.
     pub(crate) fn last_job(&self) -> Value {
         eventually("jobs end", || {
             let jobs = self.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
-            let running = jobs.iter().any(|job| job["state"] == "running" || job["state"] == "waiting");
+            let is_put_off = |job: &Value| job.get("waits_for").is_some_and(|what| !what.is_null());
+            let is_at_it = |job: &Value| job["state"] == "running" || job["state"] == "waiting";
+            let running = jobs.iter().any(|job| is_at_it(job) && !is_put_off(job));
             if running { None } else { jobs.last().cloned() }
         })
     }

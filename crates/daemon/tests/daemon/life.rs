@@ -2,11 +2,19 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::json;
 
 use crate::client::{World, eventually, pattern};
+
+/// Where the first label of a disk stands.
+const LABEL_AT: u64 = 128 << 10;
+/// Looks at something that happens at once, without a pause between them.
+const LOOKS_MAX: u32 = 10_000_000;
 
 #[test]
 fn what_was_acknowledged_survives_a_killed_daemon_and_clients_find_it_again() {
@@ -140,6 +148,141 @@ fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
 }
 
 #[test]
+fn the_totals_of_a_job_stay_as_they_are_while_it_runs() {
+    // Scenario: three spaces, rows of which some are full and some nearly empty; a scrub and a replacement are looked at from
+    // their first row to their end.
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    for name in ["n", "o"] {
+        let space = json!({"name": name, "size_bytes": 16 << 20, "resiliency": "mirror", "row_bytes": 1 << 20, "provisioning": "fixed"});
+        world.post("/v1/pools/tank/spaces", &space);
+    }
+    world.nbd().write(0, &pattern(7, 16 << 20));
+    let new = world.make_disk("new", 300 << 20);
+    let scrub = ("/v1/pools/tank/scrub", json!({}));
+    for (path, body) in [scrub, ("/v1/pools/tank/disks/0/replace", json!({"with": new}))] {
+        let id = world.post(path, &body)["job"]["id"].clone();
+        let mut totals = std::collections::BTreeSet::new();
+        eventually("the job ends", || {
+            let job = (0..20).map(|_| world.get(&format!("/v1/jobs/{id}"))["job"].clone()).inspect(|job| {
+                if job["rows_done"] != 0 || job["done_bytes"] != 0 {
+                    totals
+                        .insert((job["rows_total"].as_u64().unwrap(), job["total_bytes"].as_u64().unwrap()));
+                }
+            });
+            job.last().filter(|job| job["state"] == "done")
+        });
+        assert_eq!(totals.len(), 1, "{path}: {totals:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_was_replaced_is_called_what_it_is_when_it_comes_again() {
+    // Scenario: a disk is away, and somebody adds it instead of taking it back in; then it is replaced while it is away, comes
+    // back with its label, and is added.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(5, 4 << 20));
+    let (disk, away) = (world.disk("d1"), world.folder.path().join("away"));
+    world.kill();
+    fs::rename(&disk, &away).unwrap();
+    world.start();
+    fs::rename(&away, &disk).unwrap();
+    let add = json!({"disks": [&disk]});
+    let error = world.refused("/v1/pools/tank/disks", &add);
+    let message = error["message"].as_str().unwrap();
+    assert!(error["code"] == "foreign_data" && message.contains("is disk 1 of pool tank itself"), "{error}");
+    assert!(message.contains("dolmen disk online tank 1"), "{error}");
+    fs::rename(&disk, &away).unwrap();
+    let new = world.make_disk("new", 300 << 20);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}));
+    assert_eq!(world.last_job()["state"], "done");
+    fs::rename(&away, &disk).unwrap();
+    for (path, body) in
+        [("/v1/pools/tank/disks", add), ("/v1/pools/tank/disks/0/replace", json!({"with": &disk}))]
+    {
+        let error = world.refused(path, &body);
+        let message = error["message"].as_str().unwrap();
+        let told = format!("{disk} was a disk of pool tank until another took its place");
+        assert!(error["code"] == "foreign_data" && message.starts_with(&told), "{error}");
+    }
+    world.post("/v1/pools/tank/disks", &json!({"disks": [&disk], "destroy": [&disk]}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
+fn a_replacement_is_called_off_while_it_runs_and_with_the_next_daemon() {
+    // Scenario: the wrong disk was named. Called off while everything is being moved, and killed on the way back: the disks
+    // are those from before, nothing is lost, and the disk that was named belongs to nobody.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(9, 32 << 20);
+    for (number, part) in content.chunks(16 << 20).enumerate() {
+        world.nbd().write((number as u64) << 24, part);
+    }
+    let wrong = world.make_disk("wrong", 300 << 20);
+    let call_off = "/v1/pools/tank/disks/0/replace/cancel";
+    assert_eq!(world.refused(call_off, &json!({}))["code"], "bad_request", "nothing is being replaced");
+    let begun = world.post("/v1/pools/tank/disks/0/replace", &json!({"with": wrong}));
+    let asked = world.post(call_off, &json!({"dry_run": true}));
+    assert!(asked["plan"]["steps"].to_string().contains(&format!("strike {wrong}")), "{asked}");
+    let answer = world.post(call_off, &json!({}));
+    assert_eq!(answer["job"]["subject"], format!("{wrong} by {}", world.disk("d0")), "{answer}");
+    world.kill();
+    world.start();
+    let job = world.last_job();
+    assert_eq!((&job["state"], &job["subject"]), (&json!("done"), &answer["job"]["subject"]), "{job}");
+    let paths = |world: &World| {
+        let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+        let path = |disk: &serde_json::Value| disk["path"].as_str().unwrap().to_owned();
+        disks.as_array().unwrap().iter().map(path).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&world), [world.disk("d0"), world.disk("d1")]);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    // Again, without a kill: the job that was running says that it is wanted no more.
+    let again = world.post("/v1/pools/tank/disks/0/replace", &json!({"with": wrong}));
+    assert_eq!(again["plan"], begun["plan"], "all is as it was before");
+    world.post(call_off, &json!({}));
+    assert_eq!(world.last_job()["state"], "done");
+    let first = world.get(&format!("/v1/jobs/{}", again["job"]["id"]))["job"].clone();
+    assert!(first["result"].as_str().unwrap().contains("is not replaced by"), "{first}");
+    assert_eq!(paths(&world), [world.disk("d0"), world.disk("d1")]);
+    world.kill();
+    fs::remove_file(world.disk("d1")).unwrap();
+    world.start();
+    for (number, part) in content.chunks(16 << 20).enumerate() {
+        assert!(world.nbd().read((number as u64) << 24, 16 << 20) == part);
+    }
+    world.post("/v1/pools", &json!({"name": "other", "disks": [wrong]}));
+}
+
+#[test]
+fn a_replacement_of_an_absent_disk_is_not_called_off() {
+    // Scenario: what the new disk has is the second copy of everything; called off, there would be one.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let simple = json!({"name": "s", "size_bytes": 16 << 20, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.nbd().write(0, &pattern(3, 4 << 20));
+    world.kill();
+    fs::rename(world.disk("d1"), world.folder.path().join("away")).unwrap();
+    world.start();
+    let new = world.make_disk("new", 300 << 20);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}));
+    assert_eq!(world.last_job()["state"], "waiting");
+    for named in ["1", "2"] {
+        let error = world.refused(&format!("/v1/pools/tank/disks/{named}/replace/cancel"), &json!({}));
+        let hint = error["hint"].as_str().unwrap();
+        assert!(error["code"] == "no_such_device" && hint.contains("dolmen disk online"), "{error}");
+    }
+    // It is back: now there is a way.
+    fs::rename(world.folder.path().join("away"), world.disk("d1")).unwrap();
+    let request = json!({"path": world.disk("d1")});
+    world.post("/v1/pools/tank/disks/1/online", &request);
+    eventually("the replacement ends", || Some(world.last_job()).filter(|job| job["state"] == "done"));
+}
+
+#[test]
 fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     // Scenario: a disk is gone with a part of a simple space, and is replaced. The mirror is whole again, the job names what
     // is left, and asked for again it goes on: in vain while the simple space is there; and to its end, without a word from
@@ -162,7 +305,10 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     world.post("/v1/pools/tank/disks/1/replace", &request);
     let job = world.last_job();
     let result = job["result"].as_str().unwrap();
-    assert!(job["state"] == "failed" && result.contains("the rest, of s, waits for"), "{job}");
+    assert!(job["state"] == "waiting" && result.contains("the rest, of s, waits for"), "{job}");
+    let absent = &world.get("/v1/pools/tank/disks")["disks"][1];
+    let lost = absent["id"].as_str().unwrap();
+    assert!(job["waits_for"].as_str().is_some_and(|disk| disk.contains(&lost[..8])), "{job} {absent}");
     let health = world.get("/v1/pools/tank/spaces/m")["space"]["health"].clone();
     assert_eq!(health, "healthy", "the mirror is whole, whatever waits for the disk");
     let status = world.get("/v1/status");
@@ -178,7 +324,8 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     let error = world.refused("/v1/pools/tank/disks/1/replace", &json!({"with": other}));
     assert!(error["code"] == "busy" && error["hint"].to_string().contains(&new), "{error}");
     world.post("/v1/pools/tank/disks/1/replace", &request);
-    assert_eq!(world.last_job()["state"], "failed");
+    let again = world.last_job();
+    assert_eq!((&again["state"], &again["id"]), (&json!("waiting"), &job["id"]), "it is one job, {again}");
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"destroy": "s"}));
     let job = eventually("the replacement goes on", || {
         Some(world.last_job()).filter(|job| job["state"] == "done" && job["kind"] == "replace")
@@ -209,9 +356,65 @@ fn an_exported_pool_is_let_go_of_and_imported_again() {
 }
 
 #[test]
+fn a_pool_whose_making_was_cut_short_is_there_or_can_be_made_again() {
+    // Scenario: killed as soon as the first of many labels is there, and then after each further one. The next daemon has
+    // opened the pool, or the same command makes it, without a word about what the disks hold.
+    const DISKS: usize = 20;
+    let (mut was_there, mut was_made) = (0, 0);
+    for labels in [1, 1, 8, DISKS, DISKS] {
+        let mut world = World::new(0);
+        let disks: Vec<String> =
+            (0..DISKS).map(|index| world.make_disk(&format!("d{index}"), 64 << 20)).collect();
+        let request = json!({"name": "tank", "disks": disks});
+        std::thread::scope(|scope| {
+            // Nobody answers when it is killed.
+            scope.spawn(|| world.try_ask("POST", "/v1/pools", request.to_string().as_bytes()));
+            let is_time = || disks.iter().filter(|disk| has_label(disk)).count() >= labels;
+            assert!((0..LOOKS_MAX).any(|_| is_time()), "no pool comes to be");
+            kill_process(Pid::from_raw(world.pid().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        });
+        world.kill();
+        let before = disks.iter().filter(|disk| has_label(disk)).count();
+        world.start();
+        let pools = world.get("/v1/pools")["pools"].clone();
+        if pools == json!([]) {
+            was_made += 1;
+            assert!(before < DISKS, "all labels were there");
+            world.post("/v1/pools", &request);
+        } else {
+            was_there += 1;
+        }
+        let status = world.get("/v1/status");
+        assert_eq!(
+            (&status["health"], &status["pools"][0]["state"]),
+            (&json!("healthy"), &json!("writable")),
+            "{status}"
+        );
+        assert_eq!(status["pools"][0]["disks"].as_array().unwrap().len(), DISKS);
+    }
+    assert!(was_there > 0 && was_made > 0, "there: {was_there}, made again: {was_made}");
+}
+
+/// Whether a disk carries a label.
+fn has_label(path: &str) -> bool {
+    let mut first = [0; 8];
+    fs::File::open(path).unwrap().read_exact_at(&mut first, LABEL_AT).unwrap();
+    first != [0; 8]
+}
+
+#[test]
 fn only_the_right_name_destroys_and_then_the_disks_are_free() {
     let world = World::new(2);
     world.make_tank(&["d0", "d1"]);
+    // Served, although nobody is connected: somebody's machine may be off.
+    for body in [json!({"destroy": "tank"}), json!({"dry_run": true})] {
+        let error = world.refused("/v1/pools/tank/destroy", &body);
+        assert!(
+            error["code"] == "busy" && error["message"].to_string().contains("tank/m is served"),
+            "{error}"
+        );
+        assert!(error["hint"].to_string().contains("dolmen unserve tank/m"), "{error}");
+    }
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
     for wrong in [json!({}), json!({"destroy": "tan"}), json!({"destroy": ""})] {
         assert_eq!(world.refused("/v1/pools/tank/destroy", &wrong)["code"], "needs_confirmation");
@@ -236,6 +439,32 @@ fn a_second_daemon_is_told_who_was_first() {
     let same_socket = command.arg("--socket").arg(world.socket()).output().unwrap();
     assert_eq!(same_socket.status.code(), Some(75));
     world.get("/v1/status");
+}
+
+#[test]
+fn a_daemon_waits_for_the_end_of_the_one_before() {
+    // Scenario: the second is started while the first is there, and says that it waits; then the first is killed. The second
+    // has the pool and serves it.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(4, 1 << 20));
+    let mut next = world.command("state", "run");
+    let mut next = next.env("DOLMEN_LOG", "info").stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(next.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("waiting for its end") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it has ended instead");
+    }
+    assert!(line.contains(&world.pid().to_string()), "{line}");
+    world.replace(next);
+    eventually("the next one answers", || {
+        let (status, body) = world.try_ask("GET", "/v1/status", b"")?;
+        (status == 200 && body["health"] == "healthy").then_some(())
+    });
+    assert!(world.nbd().read(0, 1 << 20) == pattern(4, 1 << 20));
+    // Until here it has somebody to tell what it does.
+    drop(said);
 }
 
 #[test]
@@ -422,5 +651,51 @@ fn a_scrub_says_what_it_has_healed() {
         world.post("/v1/pools/tank/scrub", &json!({}));
         let job = world.last_job();
         assert!(job["result"].as_str().unwrap().ends_with(said), "{job}");
+    }
+}
+
+#[test]
+fn healed_errors_are_a_warning_until_somebody_has_seen_them() {
+    // Scenario: bits of one copy turn, twice, and are healed. The warning says what to do; acknowledged, it ends, and the
+    // counters stay. The second time there is a warning again, of what is new.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let content = pattern(7, 1 << 20);
+    let mut client = world.nbd();
+    client.write(0, &content);
+    client.flush();
+    drop(client);
+    // The daemon that is asked again has to be the same: a new one has forgotten.
+    world.kill();
+    let image = fs::read(world.disk("d0")).unwrap();
+    let at =
+        image.windows(4096).step_by(4096).position(|block| block == &content[..4096]).unwrap() as u64 * 4096;
+    world.start();
+    let acknowledge = "/v1/pools/tank/acknowledge";
+    assert_eq!(world.post(acknowledge, &json!({}))["is_changed"], false, "there is nothing to acknowledge");
+    for (round, turned) in [vec![at + 100], vec![at + 4096, at + 8192]].iter().enumerate() {
+        let disk = fs::OpenOptions::new().read(true).write(true).open(world.disk("d0")).unwrap();
+        for at in turned {
+            let mut byte = [0];
+            disk.read_exact_at(&mut byte, *at).unwrap();
+            disk.write_all_at(&[byte[0] ^ 1], *at).unwrap();
+        }
+        disk.sync_all().unwrap();
+        world.post("/v1/pools/tank/scrub", &json!({}));
+        assert_eq!(world.last_job()["state"], "done");
+        let status = world.get("/v1/status");
+        let told =
+            ["0 failed reads, 0 failed writes, 1 damaged block\"", "0 failed writes, 2 damaged blocks"]
+                [round];
+        let told = told.trim_end_matches('"');
+        assert!(status["why"].to_string().contains(told), "{status}");
+        assert!(status["todo"].to_string().contains("dolmen pool acknowledge tank"), "{status}");
+        assert_eq!(world.post(acknowledge, &json!({"dry_run": true}))["is_changed"], false);
+        assert_eq!(world.get("/v1/status")["health"], "warning");
+        assert!(world.post(acknowledge, &json!({}))["message"].to_string().contains(told));
+        let status = world.get("/v1/status");
+        assert_eq!((&status["health"], &status["todo"]), (&json!("healthy"), &json!([])), "{status}");
+        let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+        assert_eq!(disks[0]["checksum_errors"], [1, 3][round], "what was counted stays");
     }
 }

@@ -39,7 +39,8 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
     let add = json!({"disks": [world.disk("d3")]});
     let plan = world.post("/v1/pools/tank/disks", &dry(add.clone()));
     assert_eq!(plan["plan"]["usable_before_bytes"], room(&world));
-    world.post("/v1/pools/tank/disks", &add);
+    let added = world.post("/v1/pools/tank/disks", &add);
+    assert_eq!(added["message"], "1 disk was added to pool tank");
     assert_eq!(plan["plan"]["usable_after_bytes"], room(&world));
 }
 
@@ -66,7 +67,6 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/scrub", json!({})),
         ("/v1/pools/tank/resync", json!({})),
         ("/v1/pools/tank/export", json!({})),
-        ("/v1/pools/tank/destroy", json!({})),
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
@@ -81,6 +81,95 @@ fn no_request_with_dry_run_changes_the_state() {
         assert!(!answer["plan"]["steps"].as_array().unwrap().is_empty(), "{path}");
     }
     assert_eq!(state(), before);
+    // What is served is not destroyed, and a dry run says so.
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    let before = state();
+    world.post("/v1/pools/tank/destroy", &dry(json!({})));
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn what_can_be_undone_is_said_with_the_command_that_does_it() {
+    // Scenario: every kind of change. No command takes out a disk that was added, nor one that was taken back in, and nothing
+    // brings a deleted space back.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1"]);
+    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "simple"});
+    let (free, nbd) = (world.disk("d2"), "tank/m");
+    let undo = |world: &World, path: &str, body: Value| {
+        let plan = world.post(path, &dry(body))["plan"].clone();
+        (plan["is_reversible"].as_bool().unwrap(), plan["undo"].as_str().map(str::to_owned))
+    };
+    let by = |command: String| (true, Some(command));
+    let cases = [
+        ("/v1/pools", json!({"name": "x", "disks": [free]}), by("dolmen pool destroy x".to_owned())),
+        ("/v1/pools/tank/disks", json!({"disks": [free]}), (false, None)),
+        (
+            "/v1/pools/tank/disks/0/replace",
+            json!({"with": free}),
+            by(format!(
+                "dolmen disk replace tank 0 --cancel, or, when it has ended, dolmen disk replace tank {free} {}",
+                world.disk("d0")
+            )),
+        ),
+        ("/v1/pools/tank/scrub", json!({}), (true, None)),
+        ("/v1/pools/tank/export", json!({}), by("dolmen pool import --pool tank".to_owned())),
+        ("/v1/pools/tank/spaces", aside, by("dolmen space delete tank/aside".to_owned())),
+        (
+            "/v1/pools/tank/spaces/m/resize",
+            json!({"size_bytes": 64 << 20}),
+            by(format!("dolmen space resize {nbd} {}", 32 << 20)),
+        ),
+        ("/v1/pools/tank/spaces/m/unserve", json!({}), by(format!("dolmen serve {nbd}"))),
+        ("/v1/shutdown", json!({}), by("dolmen daemon".to_owned())),
+    ];
+    for (path, body, expected) in cases {
+        assert_eq!(undo(&world, path, body), expected, "{path}");
+    }
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    let renamed = undo(&world, "/v1/pools/tank/spaces/m/rename", json!({"name": "n"}));
+    assert_eq!(renamed, by("dolmen space set tank/n --name m".to_owned()));
+    assert_eq!(undo(&world, "/v1/pools/tank/spaces/m/delete", json!({})), (false, None));
+    assert_eq!(undo(&world, "/v1/pools/tank/destroy", json!({})), (false, None));
+    world.kill();
+    fs::rename(world.disk("d1"), world.folder.path().join("away")).unwrap();
+    world.start();
+    assert_eq!(undo(&world, "/v1/pools/tank/disks/1/replace", json!({"with": free})), (false, None));
+    fs::rename(world.folder.path().join("away"), world.disk("d1")).unwrap();
+    assert_eq!(undo(&world, "/v1/pools/tank/disks/1/online", json!({})), (false, None));
+    world.post("/v1/pools/tank/export", &json!({}));
+    let folder = world.folder.path().join("disks");
+    let import = |mode: &str| json!({"paths": [&folder], "mode": mode});
+    assert_eq!(undo(&world, "/v1/pools/import", import("write")), by("dolmen pool export tank".to_owned()));
+    assert_eq!(undo(&world, "/v1/pools/import", import("confirmed")), (false, None));
+}
+
+#[test]
+fn a_fixed_space_gets_what_df_says_and_no_more() {
+    // Scenario: at each level of protection that fits, the largest fixed space that df speaks of is made, and a block more is
+    // refused.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    world.nbd().write(0, &crate::client::pattern(1, 5 << 20));
+    let all = world.get("/v1/pools/tank/df")["fits"].as_array().unwrap().clone();
+    let mut made = 0;
+    for fits in all {
+        let (fixed, thin) =
+            (fits["usable_fixed_bytes"].as_u64().unwrap(), fits["usable_bytes"].as_u64().unwrap());
+        assert!(fixed <= thin, "{fits}");
+        let space = |size: u64| {
+            json!({"name": "f", "size_bytes": size, "resiliency": fits["resiliency"], "copies": fits["copies"],
+                "provisioning": "fixed"})
+        };
+        let error = world.refused("/v1/pools/tank/spaces", &space(fixed + 4096));
+        assert!(["bad_size", "too_few_disks"].contains(&error["code"].as_str().unwrap()), "{fits}: {error}");
+        if fixed > 0 {
+            world.post("/v1/pools/tank/spaces", &space(fixed));
+            world.post("/v1/pools/tank/spaces/f/delete", &json!({"destroy": "f"}));
+            made += 1;
+        }
+    }
+    assert!(made >= 4, "{made} kinds fit");
 }
 
 #[test]
@@ -113,6 +202,7 @@ fn the_description_of_the_api_names_every_path_of_its_documents_page() {
         "/v1/pools/import",
         "/v1/pools/{pool}/destroy",
         "/v1/pools/{pool}/disks/{disk}/replace",
+        "/v1/pools/{pool}/disks/{disk}/replace/cancel",
         "/v1/pools/{pool}/spaces/{space}/resize",
         "/v1/jobs/{id}",
         "/v1/attachments",

@@ -8,6 +8,7 @@ use crate::disks::Disk;
 use crate::footprint::{Footprint, FootprintLine};
 use crate::loss::{LossRow, Unit};
 use crate::plan::{Answer, Plan};
+use crate::sold::as_sold;
 
 const HEALS: &str = "#0072b2";
 const USABLE: &str = "#56b4e9";
@@ -130,7 +131,8 @@ fn disk_column(
         let to = scaled(below, largest, field);
         let at = Point { x: base.x, y: base.y - to };
         let domain = disk.domain.as_ref().map(|domain| format!(" in {domain}")).unwrap_or_default();
-        let tip = format!("{}{domain}, {}: {name} {}", disk.name, Bytes(disk.size_bytes), Bytes(part));
+        let tip =
+            format!("{}{domain}, {}: {name} {}", disk.name, as_sold(Bytes(disk.size_bytes)), Bytes(part));
         drawing.area(Area { at, width, height: to - from }, colour, &tip);
     }
 }
@@ -216,7 +218,7 @@ pub(crate) fn additions(plan: &Plan) -> String {
         for (place, answer) in plan.answers.iter().enumerate() {
             let Some(added) = answer.additions.get(at) else { continue };
             if place == 0 {
-                let head = format!("{}, {}", added.name, Bytes(added.size_bytes));
+                let head = format!("{}, {}", added.name, as_sold(Bytes(added.size_bytes)));
                 drawing.text(Point { x: NAMES, y: y + 160 }, Anchor::Start, &head);
                 y += 240;
             }

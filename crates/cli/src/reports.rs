@@ -1,4 +1,4 @@
-//! Where reports go: to files of text, to files that are still to be made, and to pipes. Never to a device, to a file that
+//! Where reports and pages go, of whichever command: to files of text, to files that are still to be made, and to pipes. Never to a device, to a file that
 //! may be a disk, to a target of the same run or to the file of another report: writing a report empties what it is written
 //! to.
 
@@ -8,16 +8,53 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use dolmen_bench::{Target, TargetPath};
+use dolmen_api::ExitCode;
 use dolmen_block_linux::in_use;
 use rustix::fs::Access;
-
-use super::error::BenchError;
 
 /// Bytes at the beginning of a file that tell whether it is text.
 const TEXT_BYTES: u64 = 4096;
 /// `/dev/null` (Documentation/admin-guide/devices.txt).
 const NULL: (u32, u32) = (1, 3);
+
+/// Why a report is not written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReportError {
+    /// It cannot be.
+    #[error("writing {} failed", path.display())]
+    Unwritable {
+        /// Where to.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It would destroy something.
+    #[error("the report for {} would be written over {what}; nothing was written", path.display())]
+    Over {
+        /// Where to.
+        path: PathBuf,
+        /// What is there.
+        what: String,
+    },
+}
+
+impl ReportError {
+    /// How the process ends with it.
+    pub(crate) fn exit(&self) -> ExitCode {
+        match self {
+            Self::Unwritable { .. } => ExitCode::Io,
+            Self::Over { .. } => ExitCode::Usage,
+        }
+    }
+
+    /// What to do about it, where the message does not say so.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Unwritable { .. } => None,
+            Self::Over { .. } => Some("name a file of its own for each report"),
+        }
+    }
+}
 
 /// What a path leads to, whatever it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +98,10 @@ pub(crate) struct Reports<'a> {
 impl<'a> Reports<'a> {
     /// Tries whether each report can be written, so that an hour is not spent for one that cannot be. Nothing is changed;
     /// a file that is missing is made and removed again, or only asked for.
-    pub(crate) fn check(paths: &[&'a Path], rehearsal: Rehearsal) -> Result<Self, BenchError> {
+    pub(crate) fn check(paths: &[&'a Path], rehearsal: Rehearsal) -> Result<Self, ReportError> {
         let mut files: Vec<(&Path, Place)> = Vec::new();
         for path in paths {
-            let failed = |source| BenchError::Report { path: path.to_path_buf(), source };
+            let failed = |source| ReportError::Unwritable { path: path.to_path_buf(), source };
             match kind_of(path)? {
                 Kind::Stream => continue,
                 Kind::File => drop(OpenOptions::new().write(true).open(path).map_err(failed)?),
@@ -73,25 +110,17 @@ impl<'a> Reports<'a> {
             let place = Place::of(path).map_err(failed)?;
             if let Some((first, _)) = files.iter().find(|(_, earlier)| *earlier == place) {
                 let what = format!("the report in {}", first.display());
-                return Err(BenchError::ReportOver { path: path.to_path_buf(), what });
+                return Err(ReportError::Over { path: path.to_path_buf(), what });
             }
             files.push((path, place));
         }
         Ok(Self { files })
     }
 
-    /// Whether no report would be written over a target.
-    pub(super) fn spare(&self, targets: &[Target]) -> Result<(), BenchError> {
-        for target in targets {
-            let TargetPath::File { path } = &target.path else { continue };
-            let looked = Place::of(Path::new(path));
-            let place = looked.map_err(|source| BenchError::Look { target: target.name.clone(), source })?;
-            if let Some((path, _)) = self.files.iter().find(|(_, file)| *file == place) {
-                let what = format!("the target {}", target.name);
-                return Err(BenchError::ReportOver { path: path.to_path_buf(), what });
-            }
-        }
-        Ok(())
+    /// The report that would be written over what is at a path, if one would.
+    pub(crate) fn over(&self, path: &Path) -> io::Result<Option<&'a Path>> {
+        let place = Place::of(path)?;
+        Ok(self.files.iter().find(|(_, file)| *file == place).map(|(path, _)| *path))
     }
 }
 
@@ -121,9 +150,9 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn kind_of(path: &Path) -> Result<Kind, BenchError> {
-    let failed = |source| BenchError::Report { path: path.to_path_buf(), source };
-    let refused = |what: &str| BenchError::ReportOver { path: path.to_path_buf(), what: what.to_owned() };
+fn kind_of(path: &Path) -> Result<Kind, ReportError> {
+    let failed = |source| ReportError::Unwritable { path: path.to_path_buf(), source };
+    let refused = |what: &str| ReportError::Over { path: path.to_path_buf(), what: what.to_owned() };
     let status = match fs::metadata(path) {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -180,13 +209,13 @@ fn word_of(kind: FileType) -> &'static str {
 }
 
 /// Whether a path, such as `/dev/stdout`, leads to where results go.
-pub(super) fn leads_to_results(path: &Path) -> bool {
+pub(crate) fn leads_to_results(path: &Path) -> bool {
     let Ok(results) = rustix::fs::fstat(io::stdout()) else { return false };
     fs::metadata(path).is_ok_and(|status| (status.dev(), status.ino()) == (results.st_dev, results.st_ino))
 }
 
 /// The paths of all reports that were asked for.
-pub(super) fn paths_of<'a>(asked: &[&'a Option<PathBuf>]) -> Vec<&'a Path> {
+pub(crate) fn paths_of<'a>(asked: &[&'a Option<PathBuf>]) -> Vec<&'a Path> {
     asked.iter().filter_map(|path| path.as_deref()).collect()
 }
 

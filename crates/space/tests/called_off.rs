@@ -1,0 +1,241 @@
+//! Replacements that are called off: the old disk takes data again, and the new one leaves.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod harness;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use dolmen_pool::{DiskState, ExcludeReason};
+use dolmen_space::{Progress, Resiliency};
+use dolmen_units::Bytes;
+use harness::pace::{CAPACITY, Slow, beside, pause, text};
+use harness::{Bench, Lab, Outcome};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+const ROWS: u64 = 12;
+
+/// Scenario: a disk is being replaced while a client writes; somewhere on the way that is called off, in the middle of adding
+/// slabs, of filling them, of giving the old ones up, or in the moment in which the old disk is struck. Either it is refused
+/// and the replacement ends, or the old disk is a member as before and the new one is none. Everything is there, the map is
+/// sound, and the copy on the old disk stands by itself when the pool is opened without the other.
+#[test]
+fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
+    let mut ends = [0, 0];
+    for offset in 0..60 {
+        let bench = Bench::with_profile(4000 + offset, 2, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let device = spare.attach(&bench.world);
+        let stays = Rc::new(RefCell::new(None));
+        let told = Rc::clone(&stays);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(32), MIRROR).await?;
+                for row in 0..ROWS {
+                    lab.write(&space, row << 20, 8192, 1).await?;
+                }
+                spaces.flush().await?;
+                let old = spaces.pool().find_disk("disk0")?;
+                let new = spaces.pool().add_instead_of(&old, device, &[]).await?;
+                let progress = Progress::default();
+                let replace = async {
+                    let ended = spaces.finish_replacing(&old, &new, &progress).await;
+                    // One that is called off in its last moment says so.
+                    let called_off = spaces.pool().replacements().iter().any(|(one, _)| one.id() == new.id());
+                    ended.map(drop).or_else(|error| if called_off { Ok(()) } else { Err(text(error)) })
+                };
+                let called_off = RefCell::new(None);
+                let call_off = async {
+                    pause(&lab, 250 * offset).await;
+                    *called_off.borrow_mut() = Some(spaces.call_off(&old, &new).await.is_ok());
+                    Ok(())
+                };
+                let write = async {
+                    for row in 0..ROWS {
+                        pause(&lab, 400).await;
+                        lab.write(&space, (row << 20) + 4096, 4096, 2).await.map_err(text)?;
+                        lab.write(&space, (ROWS + row) << 20, 4096, 3).await.map_err(text)?;
+                    }
+                    spaces.flush().await.map_err(text)
+                };
+                beside(vec![Box::pin(replace), Box::pin(call_off), Box::pin(write)]).await?;
+                let called_off = called_off.take().ok_or("nobody answered")?;
+                let pool = spaces.pool();
+                assert_eq!(pool.replacements().len(), usize::from(called_off), "after {offset}");
+                for (new, old) in pool.replacements() {
+                    assert!(
+                        spaces.finish_replacing(&new, &old, &progress).await?,
+                        "after {offset}: something is left"
+                    );
+                }
+                let (there, gone) = if called_off { (&old, &new) } else { (&new, &old) };
+                assert!(pool.is_member(there) && !pool.is_member(gone), "after {offset}");
+                assert_eq!(there.state(), DiskState::Present);
+                *told.borrow_mut() = Some(called_off);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        let called_off = stays.take().unwrap();
+        ends[usize::from(called_off)] += 1;
+        let mut lab = bench.lab_with(|number| called_off && number == 0);
+        if !called_off {
+            lab.devices.push(spare.attach(&bench.world));
+        }
+        let judged = all_is_there(&bench, lab);
+        judged.unwrap_or_else(|error| panic!("after {offset}, called off: {called_off}: {error}"));
+    }
+    assert!(ends[0] > 5 && ends[1] > 5, "both ends were to be seen: {ends:?}");
+}
+
+/// Whether everything that was written is on these disks alone.
+fn all_is_there(bench: &Bench, lab: Lab) -> Outcome {
+    bench.run_in(lab, async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        for row in 0..ROWS {
+            lab.expect(&space, row << 20, 4096, 1).await?;
+            lab.expect(&space, (row << 20) + 4096, 4096, 2).await?;
+            lab.expect(&space, (ROWS + row) << 20, 4096, 3).await?;
+        }
+        spaces.close().await?;
+        Ok(())
+    })
+}
+
+/// Scenario: the old disk holds nothing any more and is struck in the same moment in which its replacement is called off.
+/// Whoever is first: a disk that stays has all of its room, one that is struck is no member, and the map is sound.
+#[test]
+fn a_disk_that_is_struck_while_its_replacement_is_called_off_has_all_of_its_room_or_none() {
+    let mut ends = [0, 0];
+    for offset in 0..80 {
+        let bench = Bench::with_profile(4500 + offset, 2, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let device = spare.attach(&bench.world);
+        let stays = Rc::new(RefCell::new(None));
+        let told = Rc::clone(&stays);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let called_off = RefCell::new(None);
+            let call_off = async {
+                pause(&lab, 200).await;
+                *called_off.borrow_mut() = Some(spaces.call_off(&old, &new).await.is_ok());
+                Ok(())
+            };
+            let strike = async {
+                pause(&lab, 5 * offset).await;
+                let is_called_off = || pool.replacements().iter().any(|(one, _)| one.id() == new.id());
+                if is_called_off() {
+                    return Ok(());
+                }
+                let ended = pool.strike(&old).await;
+                ended.or_else(|error| if is_called_off() { Ok(()) } else { Err(text(error)) })
+            };
+            beside(vec![Box::pin(call_off), Box::pin(strike)]).await?;
+            let called_off = called_off.take().ok_or("nobody answered")?;
+            *told.borrow_mut() = Some(called_off);
+            assert_eq!(pool.is_member(&old), called_off);
+            if called_off {
+                let free = pool.room().into_iter().find(|room| room.slot == old.slot()).map(|room| room.free);
+                assert_eq!(free, Some(old.data_bytes()), "all of its room is its own");
+                let space = lab.space(&spaces, "data", Bytes::mib(4), Resiliency::Simple).await?;
+                assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
+                lab.write(&space, 0, 8192, 1).await?;
+            }
+            let findings = spaces.check_map().await?;
+            if !findings.is_empty() {
+                return Err(findings.join("; ").into());
+            }
+            spaces.close().await?;
+            Ok(())
+        });
+        judged.unwrap_or_else(|error| panic!("struck after {} ms: {error}", 5 * offset));
+        ends[usize::from(stays.take().unwrap())] += 1;
+    }
+    assert!(ends[0] > 5 && ends[1] > 5, "both ends were to be seen: {ends:?}");
+}
+
+/// Scenario: a replacement is called off, and the pool is closed before anything was moved back. The next opening knows where
+/// it was going, and ends it.
+#[test]
+fn a_replacement_that_was_called_off_goes_back_with_the_next_opening() {
+    let bench = Bench::new(31, 2, CAPACITY);
+    let spare = bench.world.add_disk("spare", harness::file(CAPACITY));
+    let device = spare.attach(&bench.world);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            spaces.flush().await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            let new = pool.add_instead_of(&old, device, &[]).await?;
+            // Two new rows: the old disk takes none.
+            lab.write(&space, 2 << 20, 1 << 20, 2).await?;
+            lab.write(&space, 3 << 20, 1 << 20, 2).await?;
+            let back = spaces.bytes_to_move(new.slot(), old.slot()).await?;
+            assert!(back >= Bytes::mib(2) && back < Bytes::mib(3), "{back}");
+            spaces.call_off(&old, &new).await?;
+            assert!(spaces.call_off(&old, &new).await.is_err(), "it is none any more");
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+    let mut lab = bench.lab();
+    lab.devices.push(spare.attach(&bench.world));
+    bench
+        .run_in(lab, async move |lab| {
+            let spaces = lab.open().await?;
+            for (new, old) in spaces.pool().replacements() {
+                assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
+            }
+            assert!(spaces.pool().replacements().is_empty());
+            assert_eq!(spaces.pool().disks().len(), 2);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+    bench
+        .run_in(bench.lab_with(|number| number == 0), async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            lab.expect(&space, 0, 1 << 20, 1).await?;
+            lab.expect(&space, 2 << 20, 1 << 20, 2).await?;
+            lab.expect(&space, 3 << 20, 1 << 20, 2).await?;
+            spaces.close().await?;
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Scenario: the new disk is gone with rows that only the client's writes put there. Called off, the old disk is a member as
+/// before, what both had is whole, and the new one waits in the list only for what it shares with nobody here.
+#[test]
+fn a_replacement_whose_new_disk_is_gone_is_called_off() {
+    let bench = Bench::new(32, 2, CAPACITY);
+    let spare = bench.world.add_disk("spare", harness::file(CAPACITY));
+    let device = spare.attach(&bench.world);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            spaces.flush().await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            let new = pool.add_instead_of(&old, device, &[]).await?;
+            lab.write(&space, 2 << 20, 1 << 20, 2).await?;
+            spare.vanish();
+            pool.exclude(new.slot(), ExcludeReason::Asked).await?;
+            spaces.call_off(&old, &new).await?;
+            assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
+            assert!(!pool.is_member(&new) && pool.is_member(&old));
+            lab.expect(&space, 0, 1 << 20, 1).await?;
+            lab.expect(&space, 2 << 20, 1 << 20, 2).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
