@@ -19,7 +19,7 @@ use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, Name, SpaceId};
 
 use crate::destage::Redo;
-use crate::error::SpaceError;
+use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::mapping::{Content, Version, Versions};
@@ -327,17 +327,42 @@ impl Cache {
     ) -> Result<Wrote, SpaceError> {
         let count = u32::try_from(data.len() / BLOCK).unwrap_or(0);
         let index = self.segments.borrow().get(at).map_or(0, |segment| segment.row.index);
-        loop {
-            let Some(row) = self.space.row(index).await? else {
-                return Err(SpaceError::Gone { name: self.space.name() });
-            };
-            let _guard = row.locks.lock(Range { first, count }).await;
-            if row.gone.get() || self.shared().is_unresolved(&row) {
-                continue;
-            }
-            self.shared().settle_absences(&row).await?;
-            return self.space.write_blocks(&row, first, data, beside).await;
+        let row = self.decided_row(index, first).await?;
+        let _guard = row.locks.lock(Range { first, count }).await;
+        self.check_decided(&row, first)?;
+        self.shared().settle_absences(&row).await?;
+        self.space.write_blocks(&row, first, data, beside).await
+    }
+
+    /// A row of the cache. What the log says of it is not decided here: that ends in a checkpoint, and whoever calls may hold
+    /// what a checkpoint waits for.
+    async fn decided_row(&self, index: u64, block: u32) -> Result<Rc<Row>, SpaceError> {
+        let row = self.space.undecided_row(index).await?;
+        let row = row.ok_or_else(|| SpaceError::Gone { name: self.space.name() })?;
+        self.check_decided(&row, block)?;
+        Ok(row)
+    }
+
+    fn check_decided(&self, row: &Row, block: u32) -> Result<(), SpaceError> {
+        if row.gone.get() || self.shared().is_unresolved(row) {
+            return Err(self.shared().unreadable(row, 0, block as usize, UnreadableReason::Absent));
         }
+        Ok(())
+    }
+
+    /// Decides what the log says of cache rows in which blocks of a row lie, now that their disks may be here. Called without
+    /// any lock.
+    ///
+    /// # Errors
+    /// [`SpaceError::Unreadable`] while they are not.
+    pub(crate) async fn decide(&self, row: &Row, range: Range) -> Result<(), SpaceError> {
+        for block in row.mappings.in_range(range.first..range.first + range.count) {
+            let newest = row.mappings.newest(block).and_then(|version| version.content.place());
+            if let Some(place) = newest.filter(|place| self.is_out_of_reach(*place)) {
+                self.space.row(u64::from(place.index)).await?;
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, at: usize, block: u32) -> Place {
@@ -692,16 +717,10 @@ impl Cache {
 
     /// Reads a block of the cache, verified.
     pub(crate) async fn read(&self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
-        loop {
-            let Some(row) = self.space.row(u64::from(place.index)).await? else {
-                return Err(SpaceError::Gone { name: self.space.name() });
-            };
-            let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
-            if row.gone.get() || self.shared().is_unresolved(&row) {
-                continue;
-            }
-            return self.space.read_copied_block(&row, place.block, into).await;
-        }
+        let row = self.decided_row(u64::from(place.index), place.block).await?;
+        let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
+        self.check_decided(&row, place.block)?;
+        self.space.read_copied_block(&row, place.block, into).await
     }
 
     /// What the cache's own table says of a block.
@@ -727,8 +746,7 @@ impl Cache {
             if !self.is_covered(&version)
                 && let Some(place) = version.content.place()
             {
-                // Decided first, if it waits for that.
-                self.space.row(u64::from(place.index)).await?;
+                self.decided_row(u64::from(place.index), place.block).await?;
             }
             if !self.is_void(&version).await? {
                 row.mappings.note_decided(block, version.since);

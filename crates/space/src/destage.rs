@@ -155,7 +155,7 @@ impl Cache {
         let arena = &self.shared().pool.seams().metadata;
         let lines_max =
             LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
-        let (mut left, mut frames) = (lines_max, self.shared().looks.all());
+        let (mut left, mut frames) = (lines_max, self.shared().lines.all());
         let mut chosen = Vec::new();
         for (row, blocks) in self.oldest().into_values() {
             let each = frames_of_line(&row);
@@ -192,7 +192,7 @@ impl Cache {
         // What no flush has covered stays.
         self.shared().flush().await?;
         let frames = chosen.iter().map(|(row, lines)| frames_of_line(row) * lines.len() as u64).sum();
-        let _frames = self.shared().looks.take(frames).await;
+        let _frames = self.shared().lines.take(frames).await;
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {

@@ -74,6 +74,7 @@ impl Space {
         let range = blocks_of(start, end);
         let row = loop {
             let Some(row) = self.row(index).await? else { return Ok(()) };
+            self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;
             if self.shared.is_unresolved(&row) {
                 continue;

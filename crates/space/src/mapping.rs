@@ -128,6 +128,11 @@ impl Mappings {
         blocks.iter().flat_map(|(block, versions)| versions.iter().map(|one| (*block, *one))).collect()
     }
 
+    /// Blocks with versions in a range.
+    pub(crate) fn in_range(&self, range: std::ops::Range<u32>) -> Vec<u32> {
+        self.blocks.borrow().range(range).map(|(block, _)| *block).collect()
+    }
+
     /// Notes that a version of before the pool was opened was found to be whole, durably.
     pub(crate) fn note_decided(&self, block: u32, since: Lsn) {
         if let Some(versions) = self.blocks.borrow_mut().get_mut(&block) {

@@ -112,6 +112,7 @@ impl Space {
                 push(into, Segment::Zeros(length));
                 return Ok(());
             };
+            self.decide_cached(&row, blocks).await?;
             let read = self.read_blocks(&row, blocks).await;
             // A row that was freed meanwhile has given its tables away: what they say now is no error.
             if read.is_ok() || !row.gone.get() {
@@ -203,6 +204,18 @@ impl Space {
         match cache {
             Some(cache) => cache.content(row, block).await,
             None => Ok(None),
+        }
+    }
+
+    /// Decides what the log says of cache rows in which blocks lie. Called without any lock.
+    pub(crate) async fn decide_cached(&self, row: &Row, range: Range) -> Result<(), SpaceError> {
+        if row.mappings.is_empty() {
+            return Ok(());
+        }
+        let cache = self.cache.borrow().clone();
+        match cache {
+            Some(cache) => cache.decide(row, range).await,
+            None => Ok(()),
         }
     }
 
@@ -317,6 +330,7 @@ impl Space {
                 into.fill(0);
                 return Ok(());
             };
+            self.decide_cached(&row, Range { first: row_block, count: 1 }).await?;
             let _guard = row.locks.lock(range).await;
             if !row.gone.get() {
                 return self.read_block_locked(&row, row_block, into).await;

@@ -175,6 +175,8 @@ pub(crate) struct Shared {
     pub(crate) frames: Share,
     /// The same for looks at the copies of blocks that are decided.
     pub(crate) looks: Share,
+    /// The same for lines with parity that are put in place: on the way, blocks may have to be decided.
+    pub(crate) lines: Share,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
@@ -236,6 +238,7 @@ impl Shared {
             table_turn: Turn::default(),
             frames: Share::of(frames / 2),
             looks: Share::of(frames / 4),
+            lines: Share::of(frames / 8),
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),

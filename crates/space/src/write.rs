@@ -135,6 +135,7 @@ impl Space {
                 Some(cache) => Some(cache.reserve(range.count.into()).await?),
                 None => None,
             };
+            self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;
             if row.gone.get() || self.shared.is_unresolved(&row) {
                 continue;

@@ -493,6 +493,9 @@ impl Life {
                 true
             }
             SpaceError::NoSpaceBelow { .. } => true,
+            SpaceError::CacheFull { .. } => {
+                self.hard.get() || !super::operator::missing_disks(self).is_empty()
+            }
             SpaceError::Gone { .. } => leaving,
             // It was made smaller in between.
             SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
