@@ -8,9 +8,11 @@
 //! | the space is unfinished | it was being deleted, or made with all of its rows | it is deleted |
 //! | rows behind its end | it was being made smaller | they are freed |
 //! | a fixed space lacks rows | it was being made larger | they are claimed |
+//! | a write cache that no space needs | its last space was being deleted, or its first made | it is deleted |
 
 use std::rc::Rc;
 
+use dolmen_placement::PARITY_MAX;
 use dolmen_pool::keys;
 
 use crate::error::SpaceError;
@@ -27,6 +29,9 @@ impl Spaces {
         }
         for space in self.all() {
             let _ = self.finish_resize(&space).await;
+        }
+        for redundancy in 1..=PARITY_MAX {
+            let _ = self.drop_cache(u8::try_from(redundancy).unwrap_or(0)).await;
         }
     }
 

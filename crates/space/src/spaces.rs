@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::sync::{Turn, join_all};
+use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Placer, Request, Resiliency as Code};
@@ -199,9 +199,11 @@ impl Spaces {
     /// [`SpaceError`]; nothing is left of it then.
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
-        if let Resiliency::Parity { parity } = spec.resiliency {
-            self.make_cache(parity).await?;
-        }
+        // Until it is known that somebody needs the cache, nobody may find that it is not needed.
+        let turn = match spec.resiliency {
+            Resiliency::Parity { parity } => Some(self.make_cache(parity).await?),
+            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => None,
+        };
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
@@ -216,6 +218,7 @@ impl Spaces {
         change.put(keys::space(id), spec.encode(standing));
         change.commit().await?;
         self.adopt(&space);
+        drop(turn);
         if standing == Standing::Unfinished
             && let Err(error) = self.claim_and_finish(&space, spec).await
         {
@@ -234,11 +237,11 @@ impl Spaces {
         self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));
     }
 
-    /// Makes the write cache for spaces of a redundancy, unless there is one.
-    async fn make_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
-        let _turn = self.cache_turn.take().await;
+    /// Makes the write cache for spaces of a redundancy, unless there is one; the turn in which it stays.
+    async fn make_cache(&self, redundancy: u8) -> Result<Permit<'_>, SpaceError> {
+        let turn = self.cache_turn.take().await;
         if self.caches.borrow().contains_key(&redundancy) {
-            return Ok(());
+            return Ok(turn);
         }
         let capacity = self.pool().disks().iter().map(|disk| disk.data_bytes().0).sum();
         let spec = cache_spec(redundancy, Bytes(capacity));
@@ -255,7 +258,7 @@ impl Spaces {
         let cache = Cache::start(space).await?;
         self.shared.caches.borrow_mut().push(Rc::downgrade(&cache));
         self.caches.borrow_mut().insert(redundancy, cache);
-        Ok(())
+        Ok(turn)
     }
 
     /// Finishes lines of parity that may be half in place, as far as their disks are here.
@@ -325,12 +328,20 @@ impl Spaces {
     }
 
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
-    async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
-        let needed = self.all().iter().any(|space| space.spec().resiliency.parity_columns() == redundancy);
-        if redundancy == 0 || needed {
+    pub(crate) async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
+        if redundancy == 0 {
             return Ok(());
         }
-        self.caches.borrow_mut().remove(&redundancy);
+        let _turn = self.cache_turn.take().await;
+        let needed = self.all().iter().any(|space| space.spec().resiliency.parity_columns() == redundancy);
+        if needed {
+            return Ok(());
+        }
+        let cache = self.caches.borrow_mut().remove(&redundancy);
+        let _turn = match &cache {
+            Some(cache) => Some(cache.turn.take().await),
+            None => None,
+        };
         let hidden = self.spaces.borrow().get(&cache_id(redundancy)).cloned();
         match hidden {
             Some(hidden) => Box::pin(self.delete(&hidden)).await,
