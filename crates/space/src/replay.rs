@@ -20,6 +20,9 @@ use crate::recovery::RowKey;
 use crate::row::Row;
 use crate::space::Space;
 
+/// Lines that are finished in one turn.
+pub(crate) const FINISHED_TOGETHER: usize = 4;
+
 /// A version as the log has it.
 #[derive(Debug, Clone, Copy)]
 struct Recorded {
@@ -191,12 +194,15 @@ async fn load_versions(
 }
 
 impl Cache {
-    /// Finishes lines that may be half in place, as far as their columns are here; whether any was.
+    /// Finishes some of the lines that may be half in place, as far as their columns are here; whether any was. The caller holds
+    /// the turn, without which no room is made in the log: so there are few of them at a time.
     ///
     /// # Errors
     /// [`SpaceError`]; what was not finished is tried again.
     pub(crate) async fn finish_lines(&self) -> Result<bool, SpaceError> {
-        let waiting = self.unfinished.take();
+        let mut waiting = self.unfinished.take();
+        let others = waiting.split_off(waiting.len().min(FINISHED_TOGETHER));
+        *self.unfinished.borrow_mut() = others;
         let mut has_done = false;
         let mut waiting = waiting.into_iter();
         while let Some(redo) = waiting.next() {

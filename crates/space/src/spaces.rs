@@ -18,6 +18,7 @@ use crate::cache::{Cache, cache_id, cache_spec, is_hidden};
 use crate::error::SpaceError;
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
+use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
 use crate::row::Slabs;
 use crate::shared::{Incident, Shared, SpaceCounters};
@@ -263,13 +264,19 @@ impl Spaces {
 
     /// Finishes lines of parity that may be half in place, as far as their disks are here.
     async fn finish_lines(&self) -> Result<(), SpaceError> {
-        for cache in self.shared.caches().iter().filter(|cache| !cache.unfinished.borrow().is_empty()) {
-            let _turn = cache.turn.take().await;
-            cache.make_ready().await?;
-            match cache.finish_lines().await {
-                // They wait, and no pool stays closed for it.
-                Ok(_) | Err(SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. }) => {}
-                Err(error) => return Err(error),
+        for cache in self.shared.caches() {
+            // Those that cannot be finished come again behind the others; once each of them was tried is enough.
+            let mut left = cache.unfinished.borrow().len();
+            while left > 0 {
+                self.pool().wait_for_log().await?;
+                let _turn = cache.turn.take().await;
+                cache.make_ready().await?;
+                match cache.finish_lines().await {
+                    // They wait, and no pool stays closed for it.
+                    Ok(_) | Err(SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                left = left.saturating_sub(FINISHED_TOGETHER);
             }
         }
         Ok(())
