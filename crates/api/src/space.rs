@@ -76,9 +76,12 @@ pub struct Space {
     /// Where it is attached as a block device.
     #[serde(default)]
     pub attached_at: Option<String>,
-    /// Where it is served.
+    /// Where it is served on this machine.
     #[serde(default)]
     pub served_at: Option<String>,
+    /// Where on a network it is served as well.
+    #[serde(default)]
+    pub network_at: Option<String>,
 }
 
 /// Spaces.

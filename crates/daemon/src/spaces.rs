@@ -12,8 +12,10 @@ use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
+use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::nbd::Served;
 use crate::plan::{check_typed, full_size, made, planned, usual_room};
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
@@ -254,35 +256,58 @@ impl Engine {
         // Clients are told at once what the first write would tell them.
         let is_read_only = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
         let access = if request.read_only || is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let plan = pool.plan(true, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
-        if let Some(served) = self.nbd.find(pool.id(), space.id()) {
-            if served.access != access {
-                let message =
-                    format!("space {name} is served already, and not with that access; nothing was changed");
-                return Err(ErrorBody::new(ErrorCode::Busy, message)
-                    .on(name.as_str())
-                    .hint(format!("dolmen unserve {name}")));
+        let mut steps = vec![format!("serve {name} on {}", self.nbd.socket.display())];
+        let network = request.network.map(Network::parse).transpose()?;
+        let keys = match &network {
+            Some(network) => {
+                steps.push(format!("serve {name} on {}", network.listen));
+                self.check_door(network).await?
             }
-            let mut change = planned(plan, format!("{name} is served already"));
-            change.export = Some(self.view_export(&served));
-            return Ok(change);
+            None => None,
+        };
+        let warnings = keys.iter().flat_map(|keys| keys.warnings.clone()).collect::<Vec<_>>();
+        let plan = pool.plan(true, steps);
+        let served = self.nbd.find(pool.id(), space.id());
+        if let Some(served) = &served {
+            check_same(&name, served, access, network.as_ref())?;
         }
         if let Some(link) = self.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite) {
             return Err(two_sides(&name, &format!("attached as {}", link.display()))
                 .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
         }
+        let is_done = |served: &Rc<Served>| network.is_none() || *served.network.borrow() == network;
         if request.dry_run {
-            return Ok(planned(plan, format!("{name} would be served")));
+            let is_done = served.as_ref().is_some_and(is_done);
+            let word = if is_done { "is served already" } else { "would be served" };
+            let mut change = planned(plan, format!("{name} {word}"));
+            change.warnings.extend(warnings);
+            return Ok(change);
         }
-        let served = self.nbd.add(name.clone(), &pool.spaces, &space, access);
-        // On record before anybody is told, so that clients find it again after a restart.
-        if let Err(error) = self.try_remember(&pool).await {
-            self.nbd.remove(&name);
-            let message =
-                format!("space {name} cannot be put on record as served: {error}; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
+        if let Some(network) = &network {
+            self.open_door(network, keys)?;
         }
-        let mut change = made(plan, format!("{name} is served"));
+        let is_new = served.is_none();
+        let served = served.unwrap_or_else(|| self.nbd.add(name.clone(), &pool.spaces, &space, access));
+        let before = served.network.borrow().clone();
+        let wanted = network.or_else(|| before.clone());
+        let mut change = if is_new || before != wanted {
+            served.network.replace(wanted);
+            // On record before anybody is told, so that clients find it again after a restart.
+            if let Err(error) = self.try_remember(&pool).await {
+                served.network.replace(before);
+                if is_new {
+                    self.nbd.remove(&name);
+                }
+                self.close_unused_doors();
+                let message =
+                    format!("space {name} cannot be put on record as served: {error}; nothing was changed");
+                return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
+            }
+            made(plan, format!("{name} is served"))
+        } else {
+            planned(plan, format!("{name} is served already"))
+        };
+        change.warnings.extend(warnings);
         change.warnings.extend(
             (is_read_only && !request.read_only)
                 .then(|| format!("it takes no writes, because pool {} is open read-only", pool.name())),
@@ -314,9 +339,26 @@ impl Engine {
             return Ok(planned(plan, format!("{name} would be served no more")));
         }
         self.nbd.remove(&served.name);
+        self.close_unused_doors();
         self.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }
+}
+
+/// Refuses to serve in another way what is served already: clients may count on how it was. A door may be added.
+fn check_same(name: &str, served: &Served, access: Access, network: Option<&Network>) -> Answer<()> {
+    let now = served.network.borrow();
+    let differs = network.zip(now.as_ref()).is_some_and(|(wanted, now)| wanted != now);
+    let what = match (served.access == access, differs) {
+        (true, false) => return Ok(()),
+        (false, _) => "not with that access".to_owned(),
+        (true, true) => {
+            let at = now.as_ref().map(|now| now.listen.to_string()).unwrap_or_default();
+            format!("on {at}, not with these settings")
+        }
+    };
+    let message = format!("space {name} is served already, and {what}; nothing was changed");
+    Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!("dolmen unserve {name}")))
 }
 
 /// The error for a second way in that would write beside the first.

@@ -449,13 +449,20 @@ pub struct Listed {
 pub trait Exports {
     /// What is served.
     type Export: Export + 'static;
+    /// Who a connection is from, as far as the caller of [`Server::serve`](crate::Server::serve) knows: what an export is
+    /// opened or withheld by.
+    type Visitor: 'static;
 
     /// Opens the export called `name`, for one connection, until the handle is dropped. The empty name asks for the
     /// default export, if there is one.
-    fn open(&self, name: &str) -> impl Future<Output = Result<Rc<Self::Export>, Refusal>>;
+    fn open(
+        &self,
+        visitor: &Self::Visitor,
+        name: &str,
+    ) -> impl Future<Output = Result<Rc<Self::Export>, Refusal>>;
 
     /// The exports that this client may see.
-    fn list(&self) -> impl Future<Output = Result<Vec<Listed>, Refusal>>;
+    fn list(&self, visitor: &Self::Visitor) -> impl Future<Output = Result<Vec<Listed>, Refusal>>;
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The handshake: from the greeting to the choice of an export.
 //!
 //! Every length is checked against a bound before anything is read by it. What was negotiated is one value,
-//! [`Negotiated`], which begins empty; going on encrypted would mean to begin with a fresh one and a fresh intake, so
-//! that nothing said before is believed after. For the same reason nothing is received ahead here: the first byte behind
-//! an option belongs to whoever reads next.
+//! [`Negotiated`], which begins empty. What was said before TLS was said to a [`Prelude`](crate::Prelude), which has no
+//! such value, so nothing of it can be believed here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -56,9 +55,21 @@ enum Step<X> {
     End(Next<X>),
 }
 
-pub(crate) struct Handshake<'a, C, S> {
+/// How far a connection has come when its session begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entrance {
+    /// Nothing was said: the session greets.
+    Greeting,
+    /// TLS stands, behind a [`Prelude`](crate::Prelude) in which the client gave these flags. The session begins with
+    /// options, and knows nothing else of what was said before.
+    AfterTls(ClientFlags),
+}
+
+pub(crate) struct Handshake<'a, C, S: Exports> {
     pub(crate) connection: &'a C,
     pub(crate) exports: &'a S,
+    pub(crate) visitor: &'a S::Visitor,
+    pub(crate) entrance: Entrance,
     pub(crate) arena: &'a Arena,
     /// [`REPLY_BYTES`] through which replies leave; absent while the driver has them.
     pub(crate) memory: Cell<Option<Buffer>>,
@@ -77,8 +88,13 @@ impl From<Refusal> for RefusedOption {
 
 impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     pub(crate) async fn run(&self, intake: &mut Intake<C>) -> Result<Next<S::Export>, SessionError> {
-        self.send(&greeting()).await?;
-        let flags = ClientFlags::parse(intake.head::<CLIENT_FLAGS_BYTES>(Ahead::Nothing).await?)?;
+        let flags = match self.entrance {
+            Entrance::Greeting => {
+                self.send(&greeting()).await?;
+                ClientFlags::parse(intake.head::<CLIENT_FLAGS_BYTES>(Ahead::Nothing).await?)?
+            }
+            Entrance::AfterTls(flags) => flags,
+        };
         let mut negotiated = Negotiated::default();
         let mut received_bytes = 0u64;
         let mut data = Vec::new();
@@ -105,7 +121,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
                 Step::End(next) => return Ok(next),
             }
         }
-        Err(HandshakeError::TooManyOptions.into())
+        Err(HandshakeError::TooManyOptions { options_max: OPTIONS_MAX }.into())
     }
 
     /// Answers an option whose data is not even read, skips the data if that is bearable, and otherwise ends.
@@ -150,7 +166,13 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         match request {
             Request::ExportName { .. } | Request::Abort => Ok(Step::Stay),
             Request::List => self.list().await,
-            Request::StartTls => self.refuse(option, RefusedOption::NoTls).await,
+            Request::StartTls => {
+                let refusal = match self.entrance {
+                    Entrance::Greeting => RefusedOption::NoTls,
+                    Entrance::AfterTls(_) => RefusedOption::TlsTwice,
+                };
+                self.refuse(option, refusal).await
+            }
             Request::Info { name, wanted } => self.describe(option, name, wanted, negotiated).await,
             Request::Go { name, wanted } => self.describe(option, name, wanted, negotiated).await,
             Request::StructuredReply if negotiated.structured => {
@@ -177,7 +199,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     }
 
     async fn list(&self) -> Result<Step<S::Export>, SessionError> {
-        let listed = match self.exports.list().await {
+        let listed = match self.exports.list(self.visitor).await {
             Ok(listed) => listed,
             Err(refusal) => return self.refuse(option::LIST, refusal.into()).await,
         };
@@ -196,8 +218,11 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         flags: ClientFlags,
         negotiated: &Negotiated,
     ) -> Result<Step<S::Export>, SessionError> {
-        let opened =
-            if self.watch.is_stopping() { Err(Refusal::Stopping) } else { self.exports.open(name).await };
+        let opened = if self.watch.is_stopping() {
+            Err(Refusal::Stopping)
+        } else {
+            self.exports.open(self.visitor, name).await
+        };
         let export = opened.map_err(|refusal| HandshakeError::NoExport { refusal: refusal.into() })?;
         let agreed = negotiated.agreed(name);
         let facts = facts(export.profile(), agreed);
@@ -214,7 +239,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         wanted: Wanted,
         negotiated: &Negotiated,
     ) -> Result<Step<S::Export>, SessionError> {
-        let export = match self.exports.open(name).await {
+        let export = match self.exports.open(self.visitor, name).await {
             Ok(export) => export,
             Err(refusal) => return self.refuse(option, refusal.into()).await,
         };
@@ -243,7 +268,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         allocation: bool,
         selection: Option<&mut Negotiated>,
     ) -> Result<Step<S::Export>, SessionError> {
-        if let Err(refusal) = self.exports.open(name).await {
+        if let Err(refusal) = self.exports.open(self.visitor, name).await {
             return self.refuse(option, refusal.into()).await;
         }
         if let Some(negotiated) = selection {
@@ -278,20 +303,30 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     }
 
     async fn send(&self, bytes: &[u8]) -> Result<(), SessionError> {
-        for part in bytes.chunks(REPLY_BYTES) {
-            let mut memory = match self.memory.take() {
-                Some(memory) => memory,
-                None => self.arena.take(REPLY_BYTES).await,
-            };
-            memory.copy_in(part);
-            let whole = memory.freeze();
-            let (parts, result) = self.connection.send(vec![whole.slice(0..part.len())]).await;
-            drop(parts);
-            self.memory.set(whole.thaw().ok());
-            result.map_err(SessionError::Send)?;
-        }
-        Ok(())
+        send_bytes(self.connection, self.arena, &self.memory, bytes).await
     }
+}
+
+/// Sends bytes through a frame of [`REPLY_BYTES`], which is taken anew if the driver has kept it.
+pub(crate) async fn send_bytes<C: Connection>(
+    connection: &C,
+    arena: &Arena,
+    frame: &Cell<Option<Buffer>>,
+    bytes: &[u8],
+) -> Result<(), SessionError> {
+    for part in bytes.chunks(REPLY_BYTES) {
+        let mut memory = match frame.take() {
+            Some(memory) => memory,
+            None => arena.take(REPLY_BYTES).await,
+        };
+        memory.copy_in(part);
+        let whole = memory.freeze();
+        let (parts, result) = connection.send(vec![whole.slice(0..part.len())]).await;
+        drop(parts);
+        frame.set(whole.thaw().ok());
+        result.map_err(SessionError::Send)?;
+    }
+    Ok(())
 }
 
 /// What the handshake tells of an export.

@@ -220,6 +220,9 @@ pub(crate) fn longest_name() -> String {
     "n".repeat(4096)
 }
 
+/// Everybody may have what there is.
+pub(crate) struct Visitor;
+
 impl MemoryExports {
     pub(crate) fn new(arena: &Arena, dice: &Rc<Dice>) -> Self {
         let disk = Profile {
@@ -265,8 +268,9 @@ impl MemoryExports {
 
 impl Exports for MemoryExports {
     type Export = MemoryExport;
+    type Visitor = Visitor;
 
-    async fn open(&self, name: &str) -> Result<Rc<MemoryExport>, Refusal> {
+    async fn open(&self, _visitor: &Visitor, name: &str) -> Result<Rc<MemoryExport>, Refusal> {
         match name {
             "" | "disk" => Ok(Rc::clone(&self.disk)),
             "sealed" => Ok(Rc::clone(&self.sealed)),
@@ -276,7 +280,7 @@ impl Exports for MemoryExports {
         }
     }
 
-    async fn list(&self) -> Result<Vec<Listed>, Refusal> {
+    async fn list(&self, _visitor: &Visitor) -> Result<Vec<Listed>, Refusal> {
         let list = [&self.disk, &self.sealed];
         Ok(list
             .map(|export| Listed {

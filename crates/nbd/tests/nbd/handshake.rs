@@ -203,7 +203,8 @@ fn a_handshake_is_bounded_in_options_and_bytes() {
         for _ in 0..OPTIONS_MAX {
             assert_eq!(many.refused(77, &[]).await, UNSUP);
         }
-        let expected = Err(SessionError::Handshake(HandshakeError::TooManyOptions));
+        let expected =
+            Err(SessionError::Handshake(HandshakeError::TooManyOptions { options_max: OPTIONS_MAX }));
         assert_eq!(many.session.ended().await, expected);
 
         large.greet(3).await;

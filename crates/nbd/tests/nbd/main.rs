@@ -13,6 +13,8 @@ mod hostile;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod prelude;
+#[cfg(test)]
 mod stop;
 #[cfg(test)]
 mod transmission;
