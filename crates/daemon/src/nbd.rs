@@ -69,7 +69,6 @@ impl Served {
         if network.allow.is_empty() || names.iter().any(is_meant) {
             return Ok(());
         }
-        tracing::info!(space = self.name, door = %at, ?names, "a client's certificate has none of the names allowed");
         Err(Refusal::NotAllowed)
     }
 
@@ -109,7 +108,10 @@ impl Exports for Catalog {
             served.get(name).cloned()
         };
         let served = found.ok_or(Refusal::Unknown)?;
-        served.admit(visitor)?;
+        if let Err(refusal) = served.admit(visitor) {
+            tracing::info!(space = name, ?visitor, %refusal, "a client may not open a space");
+            return Err(refusal);
+        }
         served.clients.set(served.clients.get() + 1);
         let profile = served.profile();
         Ok(Rc::new(SpaceExport { served, profile }))

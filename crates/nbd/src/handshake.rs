@@ -29,15 +29,15 @@ pub(crate) const REPLY_BYTES: usize = HEADS_BYTES;
 /// What options have agreed on so far. Nothing else is kept from one option to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Negotiated {
-    structured: bool,
+    form: ReplyForm,
     /// The export, by the name the client used, for which `base:allocation` was selected.
     allocation_of: Option<String>,
 }
 
 impl Negotiated {
     fn agreed(&self, name: &str) -> Agreed {
-        let form = if self.structured { ReplyForm::Structured } else { ReplyForm::Simple };
-        Agreed { form, allocation: self.structured && self.allocation_of.as_deref() == Some(name) }
+        let allocation = self.form.has_chunks() && self.allocation_of.as_deref() == Some(name);
+        Agreed { form: self.form, allocation }
     }
 }
 
@@ -175,14 +175,20 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
             }
             Request::Info { name, wanted } => self.describe(option, name, wanted, negotiated).await,
             Request::Go { name, wanted } => self.describe(option, name, wanted, negotiated).await,
-            Request::StructuredReply if negotiated.structured => {
-                self.refuse(option, RefusedOption::Repeated).await
-            }
             Request::StructuredReply => {
-                negotiated.structured = true;
-                self.stay(option, |replies| replies.ack()).await
+                let refusal = match negotiated.form {
+                    ReplyForm::Simple => None,
+                    ReplyForm::Structured => Some(RefusedOption::Repeated),
+                    ReplyForm::Extended => Some(RefusedOption::Extended),
+                };
+                self.agree(option, ReplyForm::Structured, refusal, negotiated).await
             }
-            Request::ListContexts { .. } | Request::SetContexts { .. } if !negotiated.structured => {
+            Request::ExtendedHeaders => {
+                let is_repeated = negotiated.form == ReplyForm::Extended;
+                let refusal = is_repeated.then_some(RefusedOption::Repeated);
+                self.agree(option, ReplyForm::Extended, refusal, negotiated).await
+            }
+            Request::ListContexts { .. } | Request::SetContexts { .. } if !negotiated.form.has_chunks() => {
                 self.refuse(option, RefusedOption::NeedsStructured).await
             }
             Request::ListContexts { name, allocation } => self.contexts(option, name, allocation, None).await,
@@ -190,6 +196,21 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
                 self.contexts(option, name, allocation, Some(negotiated)).await
             }
         }
+    }
+
+    /// Takes a form of replies up, unless that is refused.
+    async fn agree(
+        &self,
+        option: u32,
+        form: ReplyForm,
+        refusal: Option<RefusedOption>,
+        negotiated: &mut Negotiated,
+    ) -> Result<Step<S::Export>, SessionError> {
+        if let Some(refusal) = refusal {
+            return self.refuse(option, refusal).await;
+        }
+        negotiated.form = form;
+        self.stay(option, |replies| replies.ack()).await
     }
 
     async fn abort(&self) -> Result<Step<S::Export>, SessionError> {
@@ -218,6 +239,9 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         flags: ClientFlags,
         negotiated: &Negotiated,
     ) -> Result<Step<S::Export>, SessionError> {
+        if negotiated.form == ReplyForm::Extended {
+            return Err(HandshakeError::NoExport { refusal: RefusedOption::NeedsGo }.into());
+        }
         let opened = if self.watch.is_stopping() {
             Err(Refusal::Stopping)
         } else {
@@ -343,7 +367,7 @@ fn facts(profile: &Profile, agreed: Agreed) -> Facts {
             transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES | transmission::SEND_FAST_ZERO
         }
     };
-    if agreed.form == ReplyForm::Structured {
+    if agreed.form.has_chunks() {
         flags |= transmission::SEND_DF;
     }
     if profile.medium == Medium::Rotational {

@@ -2,8 +2,8 @@
 //!
 //! NBD carries a block device over a stream of bytes: a handshake in which the client chooses an export, then requests
 //! with payloads one way and replies the other. [`Server`] serves [`Exports`] over [`Connection`]s; an EDGE crate brings
-//! the sockets, the space brings the exports. Spoken is the fixed newstyle handshake with simple or structured replies
-//! and block status. Where TLS is demanded, a [`Prelude`] speaks until it stands, and the session begins behind it.
+//! the sockets, the space brings the exports. Spoken is the fixed newstyle handshake with simple or structured replies or
+//! extended headers, and block status. Where TLS is demanded, a [`Prelude`] speaks until it stands, and the session begins behind it.
 //!
 //! | file | what |
 //! |---|---|

@@ -106,11 +106,17 @@ pub enum RefusedOption {
     #[error("a name must be UTF-8 without NUL and at most 4096 bytes long")]
     BadString,
     /// Metadata contexts need structured replies.
-    #[error("negotiate structured replies first")]
+    #[error("negotiate structured replies or extended headers first")]
     NeedsStructured,
     /// Asked for twice.
-    #[error("structured replies were negotiated already")]
+    #[error("that was negotiated already")]
     Repeated,
+    /// There is no way back from extended headers.
+    #[error("extended headers were negotiated, which go before structured replies")]
+    Extended,
+    /// The old option after extended headers, which the protocol forbids.
+    #[error("extended headers were negotiated; choose the export with GO")]
+    NeedsGo,
     /// No such export.
     #[error("there is no export of that name")]
     UnknownExport,
@@ -134,11 +140,13 @@ impl RefusedOption {
                 | Self::BadString
                 | Self::NeedsStructured
                 | Self::Repeated
+                | Self::NeedsGo
                 | Self::TlsTwice => 3,
                 Self::TlsRequired => 5,
                 Self::UnknownExport => 6,
                 Self::Stopping => 7,
                 Self::TooBig => 9,
+                Self::Extended => 10,
             }
     }
 }
@@ -222,6 +230,8 @@ pub enum Request<'a> {
     },
     /// Answer in chunks.
     StructuredReply,
+    /// Ask and answer with lengths of 64 bits.
+    ExtendedHeaders,
     /// Name the contexts that match.
     ListContexts {
         /// The export.
@@ -261,6 +271,7 @@ impl<'a> Request<'a> {
             option::LIST => bare(Self::List),
             option::STARTTLS => bare(Self::StartTls),
             option::STRUCTURED_REPLY => bare(Self::StructuredReply),
+            option::EXTENDED_HEADERS => bare(Self::ExtendedHeaders),
             option::INFO => parse_info(data).map(|(name, wanted)| Self::Info { name, wanted }),
             option::GO => parse_info(data).map(|(name, wanted)| Self::Go { name, wanted }),
             option::LIST_META_CONTEXT => {

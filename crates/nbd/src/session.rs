@@ -28,8 +28,10 @@ use crate::option::{GREETING_BYTES, HandshakeError, RefusedOption, greeting};
 use crate::outbox::{Outbox, Sender, ZEROS_BYTES};
 use crate::perform::{Transmission, first_piece, piece_count};
 use crate::prelude::{Prelude, PreludeStep};
+use crate::reply::To;
 use crate::request::{
-    Command, DRAIN_BYTES_MAX, REQUEST_BYTES, RefusedRequest, RequestError, RequestHeader, check,
+    Command, EXTENDED_REQUEST_BYTES, REQUEST_BYTES, RefusedRequest, ReplyForm, RequestError, RequestHeader,
+    check,
 };
 
 /// What bounds a server.
@@ -381,7 +383,16 @@ impl<S: Exports + 'static> Server<S> {
         let mut ahead = Ahead::Heads;
         loop {
             transmission.bell.wait_for(|| (watch.busy() < IN_FLIGHT_MAX).then_some(())).await;
-            let header = RequestHeader::parse(&intake.head::<REQUEST_BYTES>(ahead).await?)?;
+            let header = match transmission.agreed.form {
+                ReplyForm::Simple | ReplyForm::Structured => {
+                    RequestHeader::parse(&intake.head::<REQUEST_BYTES>(ahead).await?)?
+                }
+                ReplyForm::Extended => {
+                    RequestHeader::parse_extended(&intake.head::<EXTENDED_REQUEST_BYTES>(ahead).await?)?
+                }
+            };
+            let RequestHeader { cookie, offset, length, .. } = header;
+            let to = To { cookie, offset, form: transmission.agreed.form };
             let payload_bytes = header.payload_bytes();
             ahead = if payload_bytes > 0 { Ahead::Nothing } else { Ahead::Heads };
             let checked = check(&header, &profile, transmission.agreed);
@@ -392,20 +403,19 @@ impl<S: Exports + 'static> Server<S> {
             let checked = if watch.is_stopping() { Err(RefusedRequest::Stopping) } else { checked };
             match checked {
                 Ok(Command::Write { range, durability }) => {
-                    self.receive_write(transmission, intake, header.cookie, range, durability).await?;
+                    self.receive_write(transmission, intake, to, range, durability).await?;
                 }
                 Ok(command) => {
-                    let job = Job { cookie: header.cookie, command, payload: None, tally: None };
+                    let job = Job { to, command, payload: None, tally: None };
                     self.assign(transmission, job).await;
                 }
                 Err(refusal) => {
-                    if payload_bytes > DRAIN_BYTES_MAX {
-                        transmission.refuse(header.cookie, refusal);
-                        let RequestHeader { offset, length, .. } = header;
+                    if payload_bytes > header.headers.drain_bytes_max() {
+                        transmission.refuse(to, refusal);
                         return Err(RequestError::PayloadTooLong { offset, length }.into());
                     }
                     intake.skip(payload_bytes).await?;
-                    transmission.refuse(header.cookie, refusal);
+                    transmission.refuse(to, refusal);
                 }
             }
         }
@@ -416,7 +426,7 @@ impl<S: Exports + 'static> Server<S> {
         &self,
         transmission: &Rc<Transmission<C, S::Export>>,
         intake: &mut Intake<C>,
-        cookie: u64,
+        to: To,
         range: Range<u64>,
         durability: Durability,
     ) -> Result<(), SessionError> {
@@ -442,7 +452,7 @@ impl<S: Exports + 'static> Server<S> {
             };
             self.assign(
                 transmission,
-                Job { cookie, command: Command::Write { range, durability }, payload, tally },
+                Job { to, command: Command::Write { range, durability }, payload, tally },
             )
             .await;
         }

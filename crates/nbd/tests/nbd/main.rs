@@ -7,6 +7,8 @@ mod conformance;
 #[cfg(test)]
 mod export;
 #[cfg(test)]
+mod extended;
+#[cfg(test)]
 mod handshake;
 #[cfg(test)]
 mod hostile;
