@@ -9,6 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -68,6 +69,9 @@ struct Door {
     tls: Option<TlsFiles>,
     /// Ends the listener of a door without TLS.
     closed: Rc<(Cell<bool>, Notify)>,
+    /// The listening socket. Whoever accepts from it lets go of it a moment after it was told to; shut down here, it
+    /// listens no more at once, and the address is free for the next door.
+    socket: OwnedFd,
 }
 
 /// What the engine knows of doors.
@@ -210,12 +214,13 @@ impl Engine {
                 .hint("`ip address` shows the addresses of this machine, `ss -ltnp` who listens where")
         };
         let listener = TcpListener::bind(at).map_err(|error| failed(&error))?;
+        let socket = listener.try_clone().map_err(|error| failed(&error))?.into();
         let closed = Rc::default();
         match (network.tls.clone(), keys) {
             (Some(files), Some(keys)) => self.open_tls_door(at, listener, files, keys)?,
             _ => self.open_plain_door(at, listener, &closed),
         }
-        self.doors.open.borrow_mut().insert(at, Door { tls: network.tls.clone(), closed });
+        self.doors.open.borrow_mut().insert(at, Door { tls: network.tls.clone(), closed, socket });
         self.doors.problems.borrow_mut().remove(&at);
         tracing::info!(door = %at, tls = network.tls.is_some(), "a door is open");
         Ok(())
@@ -257,7 +262,7 @@ impl Engine {
                 }
             };
             let taking = NbdServer::take_clients(&listener, clock.as_ref(), welcome);
-            first_of(taking, sign.1.wait_for(|| sign.0.get().then_some(()))).await;
+            first_of(sign.1.wait_for(|| sign.0.get().then_some(())), taking).await;
         };
         self.seams.spawner.spawn("door", Box::pin(listening));
     }
@@ -304,6 +309,7 @@ impl Engine {
         if let (Some(_), Ok(porter)) = (&door.tls, self.doors.porter()) {
             let _ = porter.tell(Order::Close { at });
         }
+        let _ = rustix::net::shutdown(&door.socket, rustix::net::Shutdown::Both);
         tracing::info!(door = %at, "a door is closed");
     }
 
@@ -348,6 +354,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// What keeps doors from being open, in words.
+    pub(crate) fn door_problems(&self) -> Vec<String> {
+        let problems = self.doors.problems.borrow();
+        let text = |(at, problem): (&SocketAddr, &String)| {
+            format!("nobody can connect to {at}, where spaces are to be served: {problem}")
+        };
+        problems.iter().map(text).collect()
     }
 
     /// Opens no door any more, and waits until those who were in have what they were answered.

@@ -219,6 +219,8 @@ impl Hall {
                     // Whoever had to go for it goes before the next one comes.
                     yield_now().await;
                 }
+                // The engine has shut the socket down: the door is closed.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
                 Err(error) => {
                     tracing::warn!(door = %door.at, %error, "a guest could not be taken");
                     sleep(REST).await;

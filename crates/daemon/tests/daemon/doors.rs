@@ -300,12 +300,33 @@ fn a_door_that_cannot_be_opened_at_the_start_is_told_and_tried_again() {
     eventually("it is told", || {
         network(&world)["problem"].as_str().filter(|text| text.contains("reading the key")).map(drop)
     });
+    let status = world.get("/v1/status");
+    assert_eq!(status["health"], "warning");
+    let why = status["why"].to_string();
+    assert!(why.contains(&format!("nobody can connect to {at}")) && why.contains("reading the key"), "{why}");
     assert_eq!(world.nbd().size, 32 << 20, "the other way in is open");
     files.put("server.key", &key, 0o600);
     let config = files.client(Some(&files.ca.client("alpha")));
     eventually("it is open", || TcpStream::connect(at).ok());
     assert_eq!(enter(at, config).unwrap().size, 32 << 20);
     assert_eq!(network(&world)["problem"], Value::Null);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
+fn a_door_that_is_closed_can_be_opened_again_at_once() {
+    // Scenario: served, and served no more, without a pause between, with and without TLS on one address.
+    let (world, files, at) = behind_tls(&[]);
+    let config = files.client(Some(&files.ca.client("alpha")));
+    for _ in 0..20 {
+        world.post(UNSERVE, &json!({}));
+        assert!(TcpStream::connect(at).is_err(), "nobody listens");
+        world.post(SERVE, &json!({"network": {"listen": at}}));
+        world.post(UNSERVE, &json!({}));
+        assert!(TcpStream::connect(at).is_err(), "nobody listens");
+        world.post(SERVE, &files.request(at, &[]));
+    }
+    assert_eq!(enter(at, config).unwrap().size, 32 << 20);
 }
 
 fn open_files(world: &World) -> usize {

@@ -450,10 +450,7 @@ impl Pending {
         if tail > 0 {
             let at = be64(&data[6 + text..]);
             let Request { offset, length, .. } = self.request;
-            assert!(
-                (offset..offset + length).contains(&at),
-                "the place of the error is in the range"
-            );
+            assert!((offset..offset + length).contains(&at), "the place of the error is in the range");
             self.reply.error_at = Some(at);
         }
     }
