@@ -1,8 +1,8 @@
 //! The porter: a thread that receives guests on TLS doors, hears their prelude, and shakes hands.
 //!
 //! Who proves who it is is handed to the carrier; nobody else gets further than this thread, which holds no data of a
-//! space. It runs at a lower priority than those who carry data: a handshake costs about a millisecond of arithmetic,
-//! and anybody may ask for one.
+//! space. It runs at a lower priority than those who carry data: a handshake costs arithmetic, and anybody may ask for
+//! one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
