@@ -65,7 +65,7 @@ pub use space::{
     Spaces,
 };
 pub use status::{Health, Shutdown, Status, Version};
-pub use way::{Attachment, Attachments, Export, Exports, ServeSpace};
+pub use way::{Attachment, Attachments, Export, Exports, NetworkExport, ServeNetwork, ServeSpace, TlsFiles};
 
 /// The version of the documents. Stands in every answer.
 pub const SCHEMA: u32 = 1;

@@ -15,6 +15,8 @@ pub enum ResiliencyKind {
     Span,
     /// Copies, striped.
     Mirror,
+    /// Parity over columns. Shown, and made by no request yet.
+    Parity,
 }
 
 /// Whether rows are claimed when they are first written, or all at once.
@@ -76,9 +78,12 @@ pub struct Space {
     /// Where it is attached as a block device.
     #[serde(default)]
     pub attached_at: Option<String>,
-    /// Where it is served.
+    /// Where it is served on this machine.
     #[serde(default)]
     pub served_at: Option<String>,
+    /// Where on a network it is served as well.
+    #[serde(default)]
+    pub network_at: Option<String>,
 }
 
 /// Spaces.

@@ -1,5 +1,7 @@
 //! The ways in: spaces attached as block devices, and spaces served over NBD.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -49,6 +51,25 @@ pub struct Export {
     pub is_read_only: bool,
     /// Clients that have it open.
     pub client_count: u64,
+    /// Where on a network it is served as well.
+    #[serde(default)]
+    pub network: Option<NetworkExport>,
+}
+
+/// A space that is served on an address and port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkExport {
+    /// The address and port.
+    pub listen: String,
+    /// The address in the form that NBD clients take.
+    pub uri: String,
+    /// Whether clients need TLS and a certificate.
+    pub is_tls: bool,
+    /// The names of certificates that may open it; all that its authority has signed when empty.
+    pub allow: Vec<String>,
+    /// Why nobody can connect at the moment.
+    #[serde(default)]
+    pub problem: Option<String>,
 }
 
 /// All served spaces.
@@ -60,13 +81,45 @@ pub struct Exports {
     pub exports: Vec<Export>,
 }
 
-/// Serves a space over NBD on the daemon's own socket for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+/// The files of a door with TLS, in PEM form, as paths from the root that the daemon reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The server's certificate, and those between it and its authority.
+    #[schema(value_type = String)]
+    pub certificate: PathBuf,
+    /// Its key.
+    #[schema(value_type = String)]
+    pub key: PathBuf,
+    /// The authorities that sign the certificates of clients.
+    #[schema(value_type = String)]
+    pub client_ca: PathBuf,
+}
+
+/// Where on a network a space is served, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeNetwork {
+    /// Address and port, as numbers.
+    pub listen: String,
+    /// The files of TLS; may be left out on a loopback address alone.
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
+    /// The names of certificates that may open it; all that the authority has signed when empty.
+    #[serde(default)]
+    pub allow: Vec<String>,
+}
+
+/// Serves a space over NBD on the daemon's own socket for that, and on a network where it is told to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServeSpace {
     /// Take no changes.
     #[serde(default)]
     pub read_only: bool,
+    /// Where on a network as well.
+    #[serde(default)]
+    pub network: Option<ServeNetwork>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

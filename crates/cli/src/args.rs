@@ -10,6 +10,7 @@ use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;
 use crate::args_plan::PlanArguments;
+use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
 use crate::values::{SpaceName, parse_seconds, parse_size, parse_space_size};
 
@@ -68,7 +69,8 @@ pub(crate) enum Command {
     /// Make, look at, change, attach and delete spaces
     #[command(subcommand)]
     Space(SpaceCommand),
-    /// Serve a space over NBD on a Unix socket, and print its address
+    /// Serve a space over NBD, on this machine or over a network, and print its address
+    #[command(after_help = SERVE_HELP)]
     Serve(ServeArguments),
     /// Stop serving a space
     Unserve(SpaceChange),
@@ -462,20 +464,6 @@ pub(crate) struct SpaceDelete {
     /// The name again.
     #[command(flatten)]
     pub consent: DestroyName,
-    /// Whether to do it.
-    #[command(flatten)]
-    pub dry: DryRun,
-}
-
-/// `dolmen serve`
-#[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
-    /// The space
-    #[arg(value_name = "POOL/SPACE")]
-    pub space: SpaceName,
-    /// Take no changes from clients
-    #[arg(long)]
-    pub read_only: bool,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -5,15 +5,16 @@ use std::time::Duration;
 use dolmen_api::{
     AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
     ImportPool, JobDocument, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace,
-    ReplaceDisk, ResiliencyKind, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    ReplaceDisk, ResiliencyKind, ResizeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
     Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd, PoolCommand, PoolCreate,
-    PoolDestroy, PoolFilter, PoolImport, ProvisioningWord, ResiliencyWord, ScrubArguments, ServeArguments,
-    SpaceChange, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
+    PoolDestroy, PoolFilter, PoolImport, ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceChange,
+    SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
 };
+use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
 use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
@@ -312,9 +313,12 @@ fn attach(session: &mut Session<'_, '_>, arguments: &SpaceChange) -> Result<(), 
 /// Prints the address alone, for scripts.
 fn serve(session: &mut Session<'_, '_>, arguments: &ServeArguments) -> Result<(), CliError> {
     let (path, intent) = (format!("{}/serve", space_path(&arguments.space)), arguments.dry.intent());
-    let request = ServeSpace { read_only: arguments.read_only, dry_run: false };
-    let document = session.client.change(&path, &request, intent)?;
-    session.tell(document, intent, |change| change.export.as_ref().map(|export| export.uri.clone()));
+    let document = session.client.change(&path, &arguments.request()?, intent)?;
+    session.tell(document, intent, |change| {
+        let export = change.export.as_ref()?;
+        let network = export.network.as_ref().filter(|_| arguments.listen.is_some());
+        Some(network.map_or_else(|| export.uri.clone(), |network| network.uri.clone()))
+    });
     Ok(())
 }
 

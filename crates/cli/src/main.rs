@@ -15,6 +15,7 @@
 mod args;
 mod args_bench;
 mod args_plan;
+mod args_serve;
 mod bench;
 mod change;
 mod client;

@@ -48,5 +48,8 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     ] {
         facts.row(vec![name.into(), value.into()]);
     }
+    if let Some(network) = &space.network_at {
+        facts.row(vec!["and at".into(), network.clone().into()]);
+    }
     out.show(&facts.render(2, paint));
 }

@@ -81,6 +81,7 @@ pub(crate) fn resiliency(kind: ResiliencyKind, copies: u8) -> String {
         ResiliencyKind::Simple => "simple".to_owned(),
         ResiliencyKind::Span => "span".to_owned(),
         ResiliencyKind::Mirror => format!("mirror of {copies}"),
+        ResiliencyKind::Parity => "parity".to_owned(),
     }
 }
 

@@ -23,6 +23,8 @@ use crate::arbiter::FileArbiter;
 use crate::attach::{Asked, Ways};
 use crate::caller::{Answer, Work};
 use crate::config::Config;
+use crate::door::carrier::Arrival;
+use crate::doors::Doors;
 use crate::fault;
 use crate::jobs::Jobs;
 use crate::ledger::{Ledger, Remembered};
@@ -90,6 +92,7 @@ pub(crate) struct Engine {
     pub(crate) jobs: Jobs,
     pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
+    pub(crate) doors: Doors,
     pub(crate) ways: Ways,
     /// Changes of the set of pools, one at a time.
     pub(crate) changes: Turn,
@@ -106,6 +109,7 @@ impl Engine {
         host: HostId,
         scribe: Rc<Scribe>,
         ways: Ways,
+        doors: Doors,
     ) -> Rc<Self> {
         let seams = handle.seams();
         let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&scribe));
@@ -115,6 +119,7 @@ impl Engine {
             ledger: Ledger::new(config.pools_folder(), scribe),
             arbiter: Rc::new(arbiter),
             ways,
+            doors,
             handle,
             seams,
             config,
@@ -129,8 +134,14 @@ impl Engine {
     }
 
     /// Carries out requests until nobody is left who could make one.
-    pub(crate) async fn serve(self: Rc<Self>, mut inbox: Inbox<Work>, kernel: Inbox<Asked>) {
+    pub(crate) async fn serve(
+        self: Rc<Self>,
+        mut inbox: Inbox<Work>,
+        kernel: Inbox<Asked>,
+        arrivals: Inbox<Arrival>,
+    ) {
         self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self).serve_kernel(kernel)));
+        self.seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&self).serve_arrivals(arrivals)));
         let starting = Rc::clone(&self);
         let started = Rc::new((Cell::new(false), Notify::new()));
         let ring = Rc::clone(&started);

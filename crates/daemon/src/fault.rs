@@ -116,7 +116,9 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Unreadable { name, .. }
         | SpaceError::Unwritable { name, .. }
         | SpaceError::Unflushed { name } => (ErrorCode::Io, Some(name.to_string())),
-        SpaceError::NoSpaceBelow { name } => (ErrorCode::NoSpace, Some(name.to_string())),
+        SpaceError::NoSpaceBelow { name } | SpaceError::CacheFull { name } => {
+            (ErrorCode::NoSpace, Some(name.to_string()))
+        }
         SpaceError::Pool(inner) => return pool(inner),
         SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. })
         | SpaceError::Interleave { .. } => (ErrorCode::BadSize, None),

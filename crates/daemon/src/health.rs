@@ -342,8 +342,16 @@ impl Engine {
         );
         pools.extend(self.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy);
-        let why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
+        let doors = self.door_problems();
+        let of_doors = if doors.is_empty() { Health::Healthy } else { Health::Warning };
+        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_doors);
+        let why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).chain(doors).collect();
+        if of_doors != Health::Healthy {
+            to_do.push(
+                "mend what is said of the address or its files; it is tried again every few seconds"
+                    .to_owned(),
+            );
+        }
         Ok(Status {
             schema: SCHEMA,
             health,

@@ -11,6 +11,7 @@ use dolmen_api::ImportMode;
 use dolmen_units::PoolId;
 use serde::{Deserialize, Serialize};
 
+use crate::doors::Network;
 use crate::files::{read_if_any, remove_durably, write_durably};
 use crate::scribe::Scribe;
 
@@ -18,11 +19,14 @@ use crate::scribe::Scribe;
 const VERSION: u32 = 1;
 
 /// A space that was served, or attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServedSpace {
     /// Its number, which a new name does not change.
     pub(crate) space: u64,
     pub(crate) read_only: bool,
+    /// Where on a network as well. Of the keys the paths alone are remembered.
+    #[serde(default)]
+    pub(crate) network: Option<Network>,
 }
 
 /// A pool, as it is remembered.
@@ -72,6 +76,11 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
         Self { folder, scribe }
+    }
+
+    /// The thread that reads and writes files.
+    pub(crate) fn scribe(&self) -> &Scribe {
+        &self.scribe
     }
 
     fn path(&self, pool: PoolId) -> PathBuf {

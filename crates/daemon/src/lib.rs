@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! clients of the API ─ control thread (HTTP, tokio) ─ mailbox ─┐
-//! NBD clients ─────────────────────────────────────────────────┤ engine thread (io_uring): pools, spaces, jobs
+//! NBD clients ─────────────────────────────────────────────────┤
+//! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┘     │ awaited
 //!                                                      scribe (own files) · usher (devices)
 //! ```
@@ -14,7 +15,7 @@
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
-//! | `attach`, `nbd` | the ways in |
+//! | `attach`, `nbd`, `doors`, `door` | the ways in |
 //! | `watch` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
@@ -29,6 +30,8 @@ mod config;
 mod control;
 mod devices;
 mod disks;
+mod door;
+mod doors;
 mod engine;
 mod error;
 mod fault;
@@ -71,6 +74,7 @@ pub use error::DaemonError;
 
 use crate::attach::{EngineHost, Ways};
 use crate::caller::Caller;
+use crate::doors::Doors;
 use crate::engine::Engine;
 use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::scribe::Scribe;
@@ -187,9 +191,10 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let handle = runtime.handle();
     let (mailbox, inbox) = handle.mailbox();
     let (kernel, asked) = handle.mailbox();
+    let (admitted, arrivals) = handle.mailbox();
     let ways = Ways::new(EngineHost::new(kernel), usher);
-    let engine = Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways);
+    let engine = Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways, Doors::new(admitted));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
-        runtime.run(engine.serve(inbox, asked));
+        runtime.run(engine.serve(inbox, asked, arrivals));
     }
 }

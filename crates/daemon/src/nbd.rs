@@ -1,27 +1,29 @@
-//! Spaces served over NBD, on one Unix socket for all of them.
+//! Spaces served over NBD, on one Unix socket for all of them, and on the doors that `doors` opens.
 //!
 //! The clients' bytes go from the socket into buffers of the arena and from there to the disks, on the engine's thread
-//! and its ring; no other thread is involved.
+//! and its ring; no other thread is involved, but for those of doors with TLS, which have one in front.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Durability, Seams, sleep};
+use dolmen_block_io::{Clock, Durability, Seams, sleep};
 use dolmen_block_linux::{Listener, Socket, SocketError};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_nbd::{
-    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Effort, Export, ExportError, Exports,
-    Extents, Holes, Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive, Refusal,
-    Segments, Server, Zeroing,
+    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Effort, Entrance, Export, ExportError,
+    Exports, Extents, Farewell, Holes, Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError,
+    Receive, Refusal, Segments, Server, SessionError, Zeroing,
 };
 use dolmen_pool::PoolError;
 use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
 use dolmen_units::{PoolId, SpaceId};
+
+use crate::doors::Network;
 
 const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
 
@@ -35,7 +37,18 @@ pub(crate) struct Served {
     pub(crate) access: Access,
     spaces: Rc<Spaces>,
     pub(crate) space: Rc<Space>,
+    /// The door on which it is served as well.
+    pub(crate) network: RefCell<Option<Network>>,
     clients: Cell<u64>,
+}
+
+/// Who a connection is from.
+#[derive(Debug)]
+pub(crate) enum Visitor {
+    /// Who may use the Unix socket.
+    Local,
+    /// Who came through a door, with the names of its certificate where one is asked for.
+    Door { at: SocketAddr, names: Vec<String> },
 }
 
 impl Served {
@@ -45,6 +58,18 @@ impl Served {
 
     pub(crate) fn client_count(&self) -> u64 {
         self.clients.get()
+    }
+
+    /// Whether a visitor may open it. Behind a door on which it is not served, it does not exist.
+    fn admit(&self, visitor: &Visitor) -> Result<(), Refusal> {
+        let Visitor::Door { at, names } = visitor else { return Ok(()) };
+        let network = self.network.borrow();
+        let network = network.as_ref().filter(|network| network.listen == *at).ok_or(Refusal::Unknown)?;
+        let is_meant = |name: &String| network.allow.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
+        if network.allow.is_empty() || names.iter().any(is_meant) {
+            return Ok(());
+        }
+        Err(Refusal::NotAllowed)
     }
 
     fn profile(&self) -> Profile {
@@ -71,27 +96,34 @@ pub(crate) struct Catalog {
 
 impl Exports for Catalog {
     type Export = SpaceExport;
+    type Visitor = Visitor;
 
-    async fn open(&self, name: &str) -> Result<Rc<SpaceExport>, Refusal> {
+    async fn open(&self, visitor: &Visitor, name: &str) -> Result<Rc<SpaceExport>, Refusal> {
         let served = self.served.borrow();
-        let found = match (name, served.len()) {
+        let found = if name.is_empty() {
             // The default export: there is one when there is no choice.
-            ("", 1) => served.values().next().cloned(),
-            _ => served.get(name).cloned(),
+            let mut admitted = served.values().filter(|served| served.admit(visitor).is_ok());
+            admitted.next().filter(|_| admitted.next().is_none()).cloned()
+        } else {
+            served.get(name).cloned()
         };
         let served = found.ok_or(Refusal::Unknown)?;
+        if let Err(refusal) = served.admit(visitor) {
+            tracing::info!(space = name, ?visitor, %refusal, "a client may not open a space");
+            return Err(refusal);
+        }
         served.clients.set(served.clients.get() + 1);
         let profile = served.profile();
         Ok(Rc::new(SpaceExport { served, profile }))
     }
 
-    async fn list(&self) -> Result<Vec<Listed>, Refusal> {
+    async fn list(&self, visitor: &Visitor) -> Result<Vec<Listed>, Refusal> {
         let served = self.served.borrow();
         let line = |served: &Rc<Served>| Listed {
             name: served.name.clone(),
             description: served.profile().description,
         };
-        Ok(served.values().map(line).collect())
+        Ok(served.values().filter(|served| served.admit(visitor).is_ok()).map(line).collect())
     }
 }
 
@@ -212,8 +244,8 @@ impl Export for SpaceExport {
 }
 
 /// A client's socket.
-struct Client {
-    socket: Socket,
+pub(crate) struct Client {
+    pub(crate) socket: Socket,
 }
 
 fn connection_error(error: SocketError) -> ConnectionError {
@@ -242,6 +274,17 @@ impl Connection for Client {
     }
 }
 
+/// Logs how a session has ended.
+pub(crate) fn tell_end(end: Result<Farewell, SessionError>) {
+    match end {
+        Ok(farewell) => tracing::debug!(?farewell, "an NBD client has left"),
+        Err(error) => {
+            let error = dolmen_causes::in_one_line(&error);
+            tracing::warn!(error, "an NBD session ended");
+        }
+    }
+}
+
 /// The server.
 pub(crate) struct NbdServer {
     server: Rc<Server<Catalog>>,
@@ -258,24 +301,27 @@ impl NbdServer {
         Self { server: Server::new(Catalog::default(), means, Limits::default()), socket }
     }
 
-    /// Takes clients, until the runtime ends.
+    /// Serves whoever comes to the Unix socket, until the runtime ends.
     pub(crate) async fn listen(server: Rc<Server<Catalog>>, listener: Listener, seams: Seams) {
+        let welcome = |socket| {
+            let (server, client) = (Rc::clone(&server), Rc::new(Client { socket }));
+            let session = async move {
+                tell_end(server.serve(client, Visitor::Local, Entrance::Greeting).await);
+            };
+            seams.spawner.spawn("nbd session", Box::pin(session));
+        };
+        Self::take_clients(&listener, seams.clock.as_ref(), welcome).await;
+    }
+
+    /// Takes clients, until the runtime ends.
+    pub(crate) async fn take_clients(listener: &Listener, clock: &dyn Clock, welcome: impl Fn(Socket)) {
         loop {
             match listener.accept().await {
-                Ok(socket) => {
-                    let (server, client) = (Rc::clone(&server), Rc::new(Client { socket }));
-                    let session = async move {
-                        match server.serve(client).await {
-                            Ok(farewell) => tracing::debug!(?farewell, "an NBD client has left"),
-                            Err(error) => tracing::warn!(%error, "an NBD session ended"),
-                        }
-                    };
-                    seams.spawner.spawn("nbd session", Box::pin(session));
-                }
+                Ok(socket) => welcome(socket),
                 Err(SocketError::Stopped) => return,
                 Err(error) => {
                     tracing::warn!(%error, "an NBD client could not be taken");
-                    sleep(seams.clock.as_ref(), REST).await;
+                    sleep(clock, REST).await;
                 }
             }
         }
@@ -295,8 +341,8 @@ impl NbdServer {
     ) -> Rc<Served> {
         let (spaces, space) = (Rc::clone(spaces), Rc::clone(space));
         let pool = spaces.pool().id();
-        let served =
-            Rc::new(Served { pool, name: name.clone(), access, spaces, space, clients: Cell::new(0) });
+        let (clients, network) = (Cell::new(0), RefCell::default());
+        let served = Rc::new(Served { pool, name: name.clone(), access, spaces, space, network, clients });
         self.server.exports().served.borrow_mut().insert(name, Rc::clone(&served));
         served
     }

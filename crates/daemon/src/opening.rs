@@ -65,13 +65,14 @@ impl Engine {
         self.listen();
     }
 
-    fn listen(&self) {
+    fn listen(self: &Rc<Self>) {
         let path = self.nbd.socket.clone();
         // The run folder is locked, so a socket that is there belongs to a daemon that is gone.
         let _ = fs::remove_file(&path);
         match Listener::bind_unix(&self.handle, &path) {
             Ok(listener) => {
                 let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
+                self.keep_doors_open();
                 self.seams.spawner.spawn("nbd listener", Box::pin(listening));
             }
             Err(error) => {
@@ -141,7 +142,9 @@ impl Engine {
             let space = pool.spaces.list().into_iter().find(|space| space.id().0 == entry.space);
             let Some(space) = space else { continue };
             let access = if entry.read_only { Access::ReadOnly } else { Access::ReadWrite };
-            self.nbd.add(format!("{}/{}", pool.name(), space.name()), &pool.spaces, &space, access);
+            let name = format!("{}/{}", pool.name(), space.name());
+            let served = self.nbd.add(name, &pool.spaces, &space, access);
+            served.network.replace(entry.network.clone());
         }
     }
 
@@ -223,6 +226,7 @@ impl Engine {
             .map(|served| ServedSpace {
                 space: served.space.id().0,
                 read_only: served.access == Access::ReadOnly,
+                network: served.network.borrow().clone(),
             })
             .collect();
         what

@@ -217,6 +217,7 @@ impl Engine {
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
             self.nbd.remove(&served.name);
         }
+        self.close_unused_doors();
         self.pools.borrow_mut().remove(&pool.id());
     }
 

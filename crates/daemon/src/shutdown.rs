@@ -32,6 +32,7 @@ impl Engine {
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");
         self.nbd.server().stop().await;
+        self.end_doors().await;
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
         change.warnings.extend(self.let_go_of_attachments(leave).await);
         for pool in pools {

@@ -12,8 +12,10 @@ use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
+use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::nbd::Served;
 use crate::plan::{Figures, Undo, check_typed, full_size, made, planned, usual_room};
 use crate::words::clients_of;
 
@@ -23,6 +25,12 @@ fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
         (ResiliencyKind::Simple, None | Some(1)) => Resiliency::Simple,
         (ResiliencyKind::Span, None | Some(1)) => Resiliency::Span,
         (ResiliencyKind::Mirror, copies) => Resiliency::Mirror { copies: copies.unwrap_or(2) },
+        (ResiliencyKind::Parity, _) => {
+            let message = "a space with parity cannot be made in this version; nothing was made";
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(name.as_str())
+                .hint("choose mirror"));
+        }
         (ResiliencyKind::Simple | ResiliencyKind::Span, Some(copies)) => {
             let message = format!("a simple or span space has one copy, not {copies}; nothing was made");
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
@@ -248,36 +256,58 @@ impl Engine {
         // Clients are told at once what the first write would tell them.
         let is_read_only = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
         let access = if request.read_only || is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let undo = Undo::By(format!("dolmen unserve {name}"));
-        let plan = pool.plan(undo, vec![format!("serve {name} on {}", self.nbd.socket.display())]);
-        if let Some(served) = self.nbd.find(pool.id(), space.id()) {
-            if served.access != access {
-                let message =
-                    format!("space {name} is served already, and not with that access; nothing was changed");
-                return Err(ErrorBody::new(ErrorCode::Busy, message)
-                    .on(name.as_str())
-                    .hint(format!("dolmen unserve {name}")));
+        let mut steps = vec![format!("serve {name} on {}", self.nbd.socket.display())];
+        let network = request.network.map(Network::parse).transpose()?;
+        let keys = match &network {
+            Some(network) => {
+                steps.push(format!("serve {name} on {}", network.listen));
+                self.check_door(network).await?
             }
-            let mut change = planned(plan, format!("{name} is served already"));
-            change.export = Some(self.view_export(&served));
-            return Ok(change);
+            None => None,
+        };
+        let warnings = keys.iter().flat_map(|keys| keys.warnings.clone()).collect::<Vec<_>>();
+        let plan = pool.plan(Undo::By(format!("dolmen unserve {name}")), steps);
+        let served = self.nbd.find(pool.id(), space.id());
+        if let Some(served) = &served {
+            check_same(&name, served, access, network.as_ref())?;
         }
         if let Some(link) = self.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite) {
             return Err(two_sides(&name, &format!("attached as {}", link.display()))
                 .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
         }
+        let is_done = |served: &Rc<Served>| network.is_none() || *served.network.borrow() == network;
         if request.dry_run {
-            return Ok(planned(plan, format!("{name} would be served")));
+            let is_done = served.as_ref().is_some_and(is_done);
+            let word = if is_done { "is served already" } else { "would be served" };
+            let mut change = planned(plan, format!("{name} {word}"));
+            change.warnings.extend(warnings);
+            return Ok(change);
         }
-        let served = self.nbd.add(name.clone(), &pool.spaces, &space, access);
-        // On record before anybody is told, so that clients find it again after a restart.
-        if let Err(error) = self.try_remember(&pool).await {
-            self.nbd.remove(&name);
-            let message =
-                format!("space {name} cannot be put on record as served: {error}; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
+        if let Some(network) = &network {
+            self.open_door(network, keys)?;
         }
-        let mut change = made(plan, format!("{name} is served"));
+        let is_new = served.is_none();
+        let served = served.unwrap_or_else(|| self.nbd.add(name.clone(), &pool.spaces, &space, access));
+        let before = served.network.borrow().clone();
+        let wanted = network.or_else(|| before.clone());
+        let mut change = if is_new || before != wanted {
+            served.network.replace(wanted);
+            // On record before anybody is told, so that clients find it again after a restart.
+            if let Err(error) = self.try_remember(&pool).await {
+                served.network.replace(before);
+                if is_new {
+                    self.nbd.remove(&name);
+                }
+                self.close_unused_doors();
+                let message =
+                    format!("space {name} cannot be put on record as served: {error}; nothing was changed");
+                return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
+            }
+            made(plan, format!("{name} is served"))
+        } else {
+            planned(plan, format!("{name} is served already"))
+        };
+        change.warnings.extend(warnings);
         change.warnings.extend(
             (is_read_only && !request.read_only)
                 .then(|| format!("it takes no writes, because pool {} is open read-only", pool.name())),
@@ -299,7 +329,10 @@ impl Engine {
         let found = self.nbd.find(pool.id(), space.id());
         let read_only =
             if found.as_ref().is_some_and(|served| !served.is_writable()) { " --read-only" } else { "" };
-        let undo = Undo::By(format!("dolmen serve {name}{read_only}"));
+        let network =
+            found.as_ref().and_then(|served| served.network.borrow().as_ref().map(Network::options));
+        let network = network.unwrap_or_default();
+        let undo = Undo::By(format!("dolmen serve {name}{read_only}{network}"));
         let plan = pool.plan(undo, vec![format!("serve {name} no more")]);
         let Some(served) = found else {
             return Ok(planned(plan, format!("{name} is not served")));
@@ -313,9 +346,26 @@ impl Engine {
             return Ok(planned(plan, format!("{name} would be served no more")));
         }
         self.nbd.remove(&served.name);
+        self.close_unused_doors();
         self.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }
+}
+
+/// Refuses to serve in another way what is served already: clients may count on how it was. A door may be added.
+fn check_same(name: &str, served: &Served, access: Access, network: Option<&Network>) -> Answer<()> {
+    let now = served.network.borrow();
+    let differs = network.zip(now.as_ref()).is_some_and(|(wanted, now)| wanted != now);
+    let what = match (served.access == access, differs) {
+        (true, false) => return Ok(()),
+        (false, _) => "not with that access".to_owned(),
+        (true, true) => {
+            let at = now.as_ref().map(|now| now.listen.to_string()).unwrap_or_default();
+            format!("on {at}, not with these settings")
+        }
+    };
+    let message = format!("space {name} is served already, and {what}; nothing was changed");
+    Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!("dolmen unserve {name}")))
 }
 
 /// The error for a second way in that would write beside the first.

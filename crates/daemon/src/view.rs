@@ -22,6 +22,7 @@ fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
         Resiliency::Simple => ResiliencyKind::Simple,
         Resiliency::Span => ResiliencyKind::Span,
         Resiliency::Mirror { .. } => ResiliencyKind::Mirror,
+        Resiliency::Parity { .. } => ResiliencyKind::Parity,
     }
 }
 
@@ -117,6 +118,7 @@ impl Engine {
         let spec = space.spec();
         let footprint = space.footprint().await.map_err(|error| fault::space(&error))?;
         let (health, why) = space_health(open, space);
+        let export = self.nbd.find(open.id(), space.id()).map(|served| self.view_export(&served));
         Ok(dolmen_api::Space {
             pool: open.name(),
             name: spec.name.to_string(),
@@ -140,7 +142,8 @@ impl Engine {
             claimed_bytes: space.claimed().0,
             footprint_bytes: footprint.0,
             attached_at: self.attached_at(open, space),
-            served_at: self.nbd.find(open.id(), space.id()).map(|served| self.view_export(&served).uri),
+            served_at: export.as_ref().map(|export| export.uri.clone()),
+            network_at: export.and_then(|export| export.network).map(|network| network.uri),
         })
     }
 
@@ -155,6 +158,7 @@ impl Engine {
             socket,
             is_read_only: served.access == dolmen_nbd::Access::ReadOnly,
             client_count: served.client_count(),
+            network: self.view_network(served),
         }
     }
 

@@ -13,7 +13,7 @@ use dolmen_buffer::{Arena, Buffer, Shared};
 use crate::connection::{Connection, Receive};
 use crate::export::{
     Access, BlockState, EXTENTS_BYTES_MAX, Effort, Export, Extents, Holes, PIECE_BYTES_MAX, Segment,
-    Segments, Zeroing,
+    Segments, Width, Zeroing,
 };
 
 /// Checks an export that takes changes and has at least 4 MiB; its content is overwritten. `peer` is the same export,
@@ -111,7 +111,7 @@ async fn zeroed_and_forgotten_ranges_are_told_truly<X: Export>(export: &X, arena
 /// The state of the first extent of a range, which must not reach beyond what it says.
 async fn state_at<X: Export>(export: &X, arena: &Arena, range: Range<u64>) -> BlockState {
     let memory = arena.take(EXTENTS_BYTES_MAX).await;
-    let mut extents = Extents::new(memory, range.end - range.start, 1);
+    let mut extents = Extents::new(memory, range.end - range.start, 1, Width::Wide);
     assert_eq!(export.block_status(range, &mut extents).await, Ok(()));
     let Some(state) = extents.first_state() else { panic!("an export tells at least one extent") };
     state

@@ -9,12 +9,13 @@ use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Shared;
 
 use crate::IN_FLIGHT_MAX;
+use crate::reply::To;
 use crate::request::Command;
 
 /// One piece of work: a request, or a piece of a long write.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) cookie: u64,
+    pub(crate) to: To,
     pub(crate) command: Command,
     /// The payload of a write.
     pub(crate) payload: Option<Shared>,

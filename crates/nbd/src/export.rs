@@ -10,6 +10,7 @@ use dolmen_block_io::Durability;
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_units::{BLOCK_BYTES, Bytes, SECTOR_BYTES};
 
+use crate::reply::EXTENDED_EXTENT_BYTES;
 use crate::wire::{Errno, STATE_HOLE, STATE_ZERO, Writer};
 
 /// The most that one call of [`Export::read`] or [`Export::write`] is asked for. Longer requests come in pieces, so that
@@ -17,12 +18,17 @@ use crate::wire::{Errno, STATE_HOLE, STATE_ZERO, Writer};
 pub const PIECE_BYTES_MAX: u64 = 1 << 20;
 /// Extents in one answer to block status.
 pub const EXTENTS_MAX: usize = 480;
-/// Bytes of an extent on the wire.
+/// Bytes of an extent in a structured reply.
 const EXTENT_BYTES: usize = 8;
 /// Memory for a whole answer to block status: one small frame.
 pub(crate) const EXTENTS_BYTES_MAX: usize = 4096;
 
+/// Extents in one extended answer.
+const WIDE_EXTENTS_MAX: usize = EXTENTS_MAX / 2;
+
 const _: () = assert!(EXTENTS_MAX * EXTENT_BYTES <= EXTENTS_BYTES_MAX, "an answer fits its memory");
+const _: () =
+    assert!(WIDE_EXTENTS_MAX * EXTENDED_EXTENT_BYTES <= EXTENTS_BYTES_MAX, "so does an extended one");
 const _: () = assert!(PIECE_BYTES_MAX <= dolmen_buffer::FRAME_BYTES_MAX as u64, "a piece fits a frame");
 
 /// Whether an export takes changes.
@@ -298,6 +304,31 @@ impl BlockState {
     }
 }
 
+/// How long an extent's fields are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// 32 bits each, in structured replies.
+    Narrow,
+    /// 64 bits each, in extended ones.
+    Wide,
+}
+
+impl Width {
+    const fn extent_bytes(self) -> usize {
+        match self {
+            Self::Narrow => EXTENT_BYTES,
+            Self::Wide => EXTENDED_EXTENT_BYTES,
+        }
+    }
+
+    const fn extents_max(self) -> usize {
+        match self {
+            Self::Narrow => EXTENTS_MAX,
+            Self::Wide => WIDE_EXTENTS_MAX,
+        }
+    }
+}
+
 /// What an export answers to block status: extents that follow each other from the start of the range. It is written
 /// in the form of the wire, into memory of the arena.
 #[derive(Debug)]
@@ -307,13 +338,15 @@ pub struct Extents {
     count_max: usize,
     /// Bytes of the range that no extent covers yet.
     left: u64,
-    last: Option<(BlockState, u32)>,
+    last: Option<(BlockState, u64)>,
+    width: Width,
 }
 
 impl Extents {
-    pub(crate) fn new(buffer: Buffer, length: u64, count_max: usize) -> Self {
+    pub(crate) fn new(buffer: Buffer, length: u64, count_max: usize, width: Width) -> Self {
         assert!(buffer.len() >= EXTENTS_BYTES_MAX, "memory for the longest answer");
-        Self { buffer, used: 0, count_max: count_max.clamp(1, EXTENTS_MAX), left: length, last: None }
+        let count_max = count_max.clamp(1, width.extents_max());
+        Self { buffer, used: 0, count_max, left: length, last: None, width }
     }
 
     /// Appends an extent, joined to the one before when the state is the same and cut at the end of the range.
@@ -324,17 +357,15 @@ impl Extents {
         if length == 0 {
             return self.left;
         }
-        // A range has at most 2^32 - 1 bytes in a compact request, so a part of one fits.
-        let Ok(added) = u32::try_from(length) else { panic!("{length} bytes exceed any compact request") };
         match self.last {
-            Some((before, sum)) if before == state => self.last = Some((state, sum + added)),
+            Some((before, sum)) if before == state => self.last = Some((state, sum + length)),
             Some(_) if self.stored_count() + 1 >= self.count_max => {
                 self.left = 0;
                 return 0;
             }
             _ => {
                 self.store();
-                self.last = Some((state, added));
+                self.last = Some((state, length));
             }
         }
         self.left -= length;
@@ -347,14 +378,25 @@ impl Extents {
     }
 
     fn stored_count(&self) -> usize {
-        self.used / EXTENT_BYTES
+        self.used / self.width.extent_bytes()
     }
 
     fn store(&mut self) {
         if let Some((state, length)) = self.last.take() {
-            let space = self.buffer.get_mut(self.used..).unwrap_or_default();
-            Writer::new(space).put(&length.to_be_bytes()).put(&state.bits().to_be_bytes());
-            self.used += EXTENT_BYTES;
+            let mut writer = Writer::new(self.buffer.get_mut(self.used..).unwrap_or_default());
+            match self.width {
+                Width::Narrow => {
+                    // A range has at most 2^32 - 1 bytes in a compact request, so a part of one fits.
+                    let Ok(length) = u32::try_from(length) else {
+                        panic!("{length} bytes exceed any compact request")
+                    };
+                    writer.put(&length.to_be_bytes()).put(&state.bits().to_be_bytes());
+                }
+                Width::Wide => {
+                    writer.put(&length.to_be_bytes()).put(&u64::from(state.bits()).to_be_bytes());
+                }
+            }
+            self.used += writer.used();
         }
     }
 
@@ -449,13 +491,20 @@ pub struct Listed {
 pub trait Exports {
     /// What is served.
     type Export: Export + 'static;
+    /// Who a connection is from, as far as the caller of [`Server::serve`](crate::Server::serve) knows: what an export is
+    /// opened or withheld by.
+    type Visitor: 'static;
 
     /// Opens the export called `name`, for one connection, until the handle is dropped. The empty name asks for the
     /// default export, if there is one.
-    fn open(&self, name: &str) -> impl Future<Output = Result<Rc<Self::Export>, Refusal>>;
+    fn open(
+        &self,
+        visitor: &Self::Visitor,
+        name: &str,
+    ) -> impl Future<Output = Result<Rc<Self::Export>, Refusal>>;
 
     /// The exports that this client may see.
-    fn list(&self) -> impl Future<Output = Result<Vec<Listed>, Refusal>>;
+    fn list(&self, visitor: &Self::Visitor) -> impl Future<Output = Result<Vec<Listed>, Refusal>>;
 }
 
 #[cfg(test)]
@@ -510,8 +559,11 @@ mod tests {
             pushes in proptest::collection::vec((0u64..40, state()), 0..40),
             length in 1u64..400,
             count_max in 1usize..20,
+            is_wide: bool,
         ) {
-            let mut extents = Extents::new(arena().try_take(EXTENTS_BYTES_MAX).unwrap(), length, count_max);
+            let width = if is_wide { Width::Wide } else { Width::Narrow };
+            let memory = arena().try_take(EXTENTS_BYTES_MAX).unwrap();
+            let mut extents = Extents::new(memory, length, count_max, width);
             let mut model = Vec::new();
             let mut wanted = length;
             for (length, state) in pushes {
@@ -519,11 +571,13 @@ mod tests {
                 wanted = extents.push(length, state);
             }
             let bytes = extents.finish();
-            let words: Vec<u32> = bytes.iter().flat_map(|bytes| bytes.chunks(4)).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+            let word = |word: &[u8]| word.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+            let words: Vec<u64> = bytes.iter().flat_map(|bytes| bytes.chunks(width.extent_bytes() / 2)).map(word).collect();
             let mut found = Vec::new();
             for pair in words.chunks(2) {
-                prop_assert!(pair[0] > 0 && found.last() != Some(&pair[1]));
-                found.resize(found.len() + pair[0] as usize, pair[1]);
+                let state = u32::try_from(pair[1]).unwrap();
+                prop_assert!(pair[0] > 0 && found.last() != Some(&state));
+                found.resize(found.len() + usize::try_from(pair[0]).unwrap(), state);
             }
             prop_assert!(words.len() / 2 <= count_max && found.len() as u64 <= length);
             prop_assert!(model.starts_with(&found));

@@ -1,9 +1,8 @@
 //! The handshake: from the greeting to the choice of an export.
 //!
 //! Every length is checked against a bound before anything is read by it. What was negotiated is one value,
-//! [`Negotiated`], which begins empty; going on encrypted would mean to begin with a fresh one and a fresh intake, so
-//! that nothing said before is believed after. For the same reason nothing is received ahead here: the first byte behind
-//! an option belongs to whoever reads next.
+//! [`Negotiated`], which begins empty. What was said before TLS was said to a [`Prelude`](crate::Prelude), which has no
+//! such value, so nothing of it can be believed here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,15 +29,15 @@ pub(crate) const REPLY_BYTES: usize = HEADS_BYTES;
 /// What options have agreed on so far. Nothing else is kept from one option to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Negotiated {
-    structured: bool,
+    form: ReplyForm,
     /// The export, by the name the client used, for which `base:allocation` was selected.
     allocation_of: Option<String>,
 }
 
 impl Negotiated {
     fn agreed(&self, name: &str) -> Agreed {
-        let form = if self.structured { ReplyForm::Structured } else { ReplyForm::Simple };
-        Agreed { form, allocation: self.structured && self.allocation_of.as_deref() == Some(name) }
+        let allocation = self.form.has_chunks() && self.allocation_of.as_deref() == Some(name);
+        Agreed { form: self.form, allocation }
     }
 }
 
@@ -56,9 +55,21 @@ enum Step<X> {
     End(Next<X>),
 }
 
-pub(crate) struct Handshake<'a, C, S> {
+/// How far a connection has come when its session begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entrance {
+    /// Nothing was said: the session greets.
+    Greeting,
+    /// TLS stands, behind a [`Prelude`](crate::Prelude) in which the client gave these flags. The session begins with
+    /// options, and knows nothing else of what was said before.
+    AfterTls(ClientFlags),
+}
+
+pub(crate) struct Handshake<'a, C, S: Exports> {
     pub(crate) connection: &'a C,
     pub(crate) exports: &'a S,
+    pub(crate) visitor: &'a S::Visitor,
+    pub(crate) entrance: Entrance,
     pub(crate) arena: &'a Arena,
     /// [`REPLY_BYTES`] through which replies leave; absent while the driver has them.
     pub(crate) memory: Cell<Option<Buffer>>,
@@ -77,8 +88,13 @@ impl From<Refusal> for RefusedOption {
 
 impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     pub(crate) async fn run(&self, intake: &mut Intake<C>) -> Result<Next<S::Export>, SessionError> {
-        self.send(&greeting()).await?;
-        let flags = ClientFlags::parse(intake.head::<CLIENT_FLAGS_BYTES>(Ahead::Nothing).await?)?;
+        let flags = match self.entrance {
+            Entrance::Greeting => {
+                self.send(&greeting()).await?;
+                ClientFlags::parse(intake.head::<CLIENT_FLAGS_BYTES>(Ahead::Nothing).await?)?
+            }
+            Entrance::AfterTls(flags) => flags,
+        };
         let mut negotiated = Negotiated::default();
         let mut received_bytes = 0u64;
         let mut data = Vec::new();
@@ -105,7 +121,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
                 Step::End(next) => return Ok(next),
             }
         }
-        Err(HandshakeError::TooManyOptions.into())
+        Err(HandshakeError::TooManyOptions { options_max: OPTIONS_MAX }.into())
     }
 
     /// Answers an option whose data is not even read, skips the data if that is bearable, and otherwise ends.
@@ -150,17 +166,29 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         match request {
             Request::ExportName { .. } | Request::Abort => Ok(Step::Stay),
             Request::List => self.list().await,
-            Request::StartTls => self.refuse(option, RefusedOption::NoTls).await,
+            Request::StartTls => {
+                let refusal = match self.entrance {
+                    Entrance::Greeting => RefusedOption::NoTls,
+                    Entrance::AfterTls(_) => RefusedOption::TlsTwice,
+                };
+                self.refuse(option, refusal).await
+            }
             Request::Info { name, wanted } => self.describe(option, name, wanted, negotiated).await,
             Request::Go { name, wanted } => self.describe(option, name, wanted, negotiated).await,
-            Request::StructuredReply if negotiated.structured => {
-                self.refuse(option, RefusedOption::Repeated).await
-            }
             Request::StructuredReply => {
-                negotiated.structured = true;
-                self.stay(option, |replies| replies.ack()).await
+                let refusal = match negotiated.form {
+                    ReplyForm::Simple => None,
+                    ReplyForm::Structured => Some(RefusedOption::Repeated),
+                    ReplyForm::Extended => Some(RefusedOption::Extended),
+                };
+                self.agree(option, ReplyForm::Structured, refusal, negotiated).await
             }
-            Request::ListContexts { .. } | Request::SetContexts { .. } if !negotiated.structured => {
+            Request::ExtendedHeaders => {
+                let is_repeated = negotiated.form == ReplyForm::Extended;
+                let refusal = is_repeated.then_some(RefusedOption::Repeated);
+                self.agree(option, ReplyForm::Extended, refusal, negotiated).await
+            }
+            Request::ListContexts { .. } | Request::SetContexts { .. } if !negotiated.form.has_chunks() => {
                 self.refuse(option, RefusedOption::NeedsStructured).await
             }
             Request::ListContexts { name, allocation } => self.contexts(option, name, allocation, None).await,
@@ -170,6 +198,21 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         }
     }
 
+    /// Takes a form of replies up, unless that is refused.
+    async fn agree(
+        &self,
+        option: u32,
+        form: ReplyForm,
+        refusal: Option<RefusedOption>,
+        negotiated: &mut Negotiated,
+    ) -> Result<Step<S::Export>, SessionError> {
+        if let Some(refusal) = refusal {
+            return self.refuse(option, refusal).await;
+        }
+        negotiated.form = form;
+        self.stay(option, |replies| replies.ack()).await
+    }
+
     async fn abort(&self) -> Result<Step<S::Export>, SessionError> {
         // Clients may leave without waiting for this, which is no failure.
         let _ = self.reply(option::ABORT, |replies| replies.ack()).await;
@@ -177,7 +220,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     }
 
     async fn list(&self) -> Result<Step<S::Export>, SessionError> {
-        let listed = match self.exports.list().await {
+        let listed = match self.exports.list(self.visitor).await {
             Ok(listed) => listed,
             Err(refusal) => return self.refuse(option::LIST, refusal.into()).await,
         };
@@ -196,8 +239,14 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         flags: ClientFlags,
         negotiated: &Negotiated,
     ) -> Result<Step<S::Export>, SessionError> {
-        let opened =
-            if self.watch.is_stopping() { Err(Refusal::Stopping) } else { self.exports.open(name).await };
+        if negotiated.form == ReplyForm::Extended {
+            return Err(HandshakeError::NoExport { refusal: RefusedOption::NeedsGo }.into());
+        }
+        let opened = if self.watch.is_stopping() {
+            Err(Refusal::Stopping)
+        } else {
+            self.exports.open(self.visitor, name).await
+        };
         let export = opened.map_err(|refusal| HandshakeError::NoExport { refusal: refusal.into() })?;
         let agreed = negotiated.agreed(name);
         let facts = facts(export.profile(), agreed);
@@ -214,7 +263,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         wanted: Wanted,
         negotiated: &Negotiated,
     ) -> Result<Step<S::Export>, SessionError> {
-        let export = match self.exports.open(name).await {
+        let export = match self.exports.open(self.visitor, name).await {
             Ok(export) => export,
             Err(refusal) => return self.refuse(option, refusal.into()).await,
         };
@@ -243,7 +292,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
         allocation: bool,
         selection: Option<&mut Negotiated>,
     ) -> Result<Step<S::Export>, SessionError> {
-        if let Err(refusal) = self.exports.open(name).await {
+        if let Err(refusal) = self.exports.open(self.visitor, name).await {
             return self.refuse(option, refusal.into()).await;
         }
         if let Some(negotiated) = selection {
@@ -278,20 +327,30 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     }
 
     async fn send(&self, bytes: &[u8]) -> Result<(), SessionError> {
-        for part in bytes.chunks(REPLY_BYTES) {
-            let mut memory = match self.memory.take() {
-                Some(memory) => memory,
-                None => self.arena.take(REPLY_BYTES).await,
-            };
-            memory.copy_in(part);
-            let whole = memory.freeze();
-            let (parts, result) = self.connection.send(vec![whole.slice(0..part.len())]).await;
-            drop(parts);
-            self.memory.set(whole.thaw().ok());
-            result.map_err(SessionError::Send)?;
-        }
-        Ok(())
+        send_bytes(self.connection, self.arena, &self.memory, bytes).await
     }
+}
+
+/// Sends bytes through a frame of [`REPLY_BYTES`], which is taken anew if the driver has kept it.
+pub(crate) async fn send_bytes<C: Connection>(
+    connection: &C,
+    arena: &Arena,
+    frame: &Cell<Option<Buffer>>,
+    bytes: &[u8],
+) -> Result<(), SessionError> {
+    for part in bytes.chunks(REPLY_BYTES) {
+        let mut memory = match frame.take() {
+            Some(memory) => memory,
+            None => arena.take(REPLY_BYTES).await,
+        };
+        memory.copy_in(part);
+        let whole = memory.freeze();
+        let (parts, result) = connection.send(vec![whole.slice(0..part.len())]).await;
+        drop(parts);
+        frame.set(whole.thaw().ok());
+        result.map_err(SessionError::Send)?;
+    }
+    Ok(())
 }
 
 /// What the handshake tells of an export.
@@ -308,7 +367,7 @@ fn facts(profile: &Profile, agreed: Agreed) -> Facts {
             transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES | transmission::SEND_FAST_ZERO
         }
     };
-    if agreed.form == ReplyForm::Structured {
+    if agreed.form.has_chunks() {
         flags |= transmission::SEND_DF;
     }
     if profile.medium == Medium::Rotational {

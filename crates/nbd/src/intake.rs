@@ -16,7 +16,8 @@ pub(crate) const INTAKE_BYTES: usize = 4096;
 /// The most that is received beyond what was asked for.
 const AHEAD_BYTES: usize = 15 * crate::request::REQUEST_BYTES;
 
-const _: () = assert!(AHEAD_BYTES + crate::request::REQUEST_BYTES <= INTAKE_BYTES, "heads fit their memory");
+const _: () =
+    assert!(AHEAD_BYTES + crate::request::EXTENDED_REQUEST_BYTES <= INTAKE_BYTES, "heads fit their memory");
 
 /// How the stream came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

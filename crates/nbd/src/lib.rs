@@ -2,14 +2,14 @@
 //!
 //! NBD carries a block device over a stream of bytes: a handshake in which the client chooses an export, then requests
 //! with payloads one way and replies the other. [`Server`] serves [`Exports`] over [`Connection`]s; an EDGE crate brings
-//! the sockets, the space brings the exports. Spoken is the fixed newstyle handshake with simple or structured replies
-//! and block status; not yet TLS and extended headers, for which `handshake` and `request` say where they go.
+//! the sockets, the space brings the exports. Spoken is the fixed newstyle handshake with simple or structured replies or
+//! extended headers, and block status. Where TLS is demanded, a [`Prelude`] speaks until it stands, and the session begins behind it.
 //!
 //! | file | what |
 //! |---|---|
 //! | `wire`, `option`, `request`, `reply` | the messages, read and written on plain bytes, without I/O |
 //! | `connection`, `export` | the seams to client and space |
-//! | `handshake`, `session`, `perform` | what happens, in this order |
+//! | `prelude`, `handshake`, `session`, `perform` | what happens, in this order |
 //! | `intake`, `outbox`, `crew`, `budget`, `guard` | receiving, sending, workers, bounds, time |
 //!
 //! Invariant: no length from the wire is used before it was checked against a bound, and nothing a client sends makes
@@ -32,6 +32,7 @@ mod intake;
 pub mod option;
 mod outbox;
 mod perform;
+mod prelude;
 pub mod reply;
 pub mod request;
 mod session;
@@ -43,7 +44,9 @@ pub use export::{
     PIECE_BYTES_MAX, Profile, ReadError, Refusal, Segment, Segments, Zeroing,
 };
 pub use guard::{Cut, Patience};
+pub use handshake::Entrance;
 pub use intake::StreamEnd;
+pub use prelude::{Prelude, PreludeStep};
 pub use session::{Farewell, Limits, Means, Server, SessionError};
 
 /// Requests of one connection that are under way at a time; the next one is received when one of them was answered.
@@ -54,5 +57,11 @@ pub const OPTIONS_MAX: usize = 64;
 pub const OPTION_BYTES_MAX: u32 = 64 * 1024;
 /// Data of all options of one handshake, in bytes.
 pub const HANDSHAKE_BYTES_MAX: u64 = 1 << 20;
+/// What a client may say before TLS, in bytes.
+pub const PRELUDE_BYTES_MAX: u64 = 16 * 1024;
+/// Options before TLS.
+pub const PRELUDE_OPTIONS_MAX: usize = 16;
+/// Clients that are told at a time why they are not served; more are closed without a word.
+pub const TURNED_AWAY_MAX: usize = 16;
 
 const _: () = assert!(OPTION_BYTES_MAX as u64 <= HANDSHAKE_BYTES_MAX, "one option fits a handshake");

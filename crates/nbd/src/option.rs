@@ -5,7 +5,7 @@ use crate::wire::{
     Fields, MAGIC_OPTION, MAGIC_OPTION_REPLY, MAGIC_SERVER, PADDING_BYTES, STRING_BYTES_MAX, info, option,
     option_reply,
 };
-use crate::{HANDSHAKE_BYTES_MAX, OPTIONS_MAX};
+use crate::{HANDSHAKE_BYTES_MAX, PRELUDE_BYTES_MAX};
 
 /// What a server sends first.
 pub const GREETING_BYTES: usize = 18;
@@ -42,11 +42,20 @@ pub enum HandshakeError {
         option: u32,
     },
     /// More options than one handshake may hold.
-    #[error("a handshake of more than {OPTIONS_MAX} options; closing")]
-    TooManyOptions,
+    #[error("more than {options_max} options; closing")]
+    TooManyOptions {
+        /// How many there may be here.
+        options_max: usize,
+    },
     /// More data of options than one handshake may hold.
     #[error("a handshake whose options carry {found} bytes, above {HANDSHAKE_BYTES_MAX}; closing")]
     TooManyBytes {
+        /// What the client has announced so far.
+        found: u64,
+    },
+    /// More than a client may say before TLS.
+    #[error("{found} bytes or more before TLS, above {PRELUDE_BYTES_MAX}; closing")]
+    PreludeTooLong {
         /// What the client has announced so far.
         found: u64,
     },
@@ -67,6 +76,26 @@ pub enum RefusedOption {
     /// Known, and not offered.
     #[error("this server does not offer TLS on this socket")]
     NoTls,
+    /// Nothing else is answered before TLS.
+    #[error("this address is served over TLS alone; begin with STARTTLS")]
+    TlsRequired,
+    /// TLS stands already.
+    #[error("TLS was negotiated already")]
+    TlsTwice,
+    /// No place for another connection.
+    #[error("the server has {connections_max} connections already, which is its limit; try again later")]
+    Full {
+        /// The limit.
+        connections_max: usize,
+    },
+    /// No place for another connection from this address.
+    #[error(
+        "the server has {connections_max} connections from your address already, which is its limit; try again later"
+    )]
+    FullForAddress {
+        /// The limit.
+        connections_max: usize,
+    },
     /// Known, and not allowed.
     #[error("access to the export is not allowed")]
     Policy,
@@ -77,11 +106,17 @@ pub enum RefusedOption {
     #[error("a name must be UTF-8 without NUL and at most 4096 bytes long")]
     BadString,
     /// Metadata contexts need structured replies.
-    #[error("negotiate structured replies first")]
+    #[error("negotiate structured replies or extended headers first")]
     NeedsStructured,
     /// Asked for twice.
-    #[error("structured replies were negotiated already")]
+    #[error("that was negotiated already")]
     Repeated,
+    /// There is no way back from extended headers.
+    #[error("extended headers were negotiated, which go before structured replies")]
+    Extended,
+    /// The old option after extended headers, which the protocol forbids.
+    #[error("extended headers were negotiated; choose the export with GO")]
+    NeedsGo,
     /// No such export.
     #[error("there is no export of that name")]
     UnknownExport,
@@ -100,11 +135,18 @@ impl RefusedOption {
         option_reply::ERROR
             + match self {
                 Self::Unsupported | Self::NoTls => 1,
-                Self::Policy => 2,
-                Self::Malformed | Self::BadString | Self::NeedsStructured | Self::Repeated => 3,
+                Self::Policy | Self::Full { .. } | Self::FullForAddress { .. } => 2,
+                Self::Malformed
+                | Self::BadString
+                | Self::NeedsStructured
+                | Self::Repeated
+                | Self::NeedsGo
+                | Self::TlsTwice => 3,
+                Self::TlsRequired => 5,
                 Self::UnknownExport => 6,
                 Self::Stopping => 7,
                 Self::TooBig => 9,
+                Self::Extended => 10,
             }
     }
 }
@@ -188,6 +230,8 @@ pub enum Request<'a> {
     },
     /// Answer in chunks.
     StructuredReply,
+    /// Ask and answer with lengths of 64 bits.
+    ExtendedHeaders,
     /// Name the contexts that match.
     ListContexts {
         /// The export.
@@ -227,6 +271,7 @@ impl<'a> Request<'a> {
             option::LIST => bare(Self::List),
             option::STARTTLS => bare(Self::StartTls),
             option::STRUCTURED_REPLY => bare(Self::StructuredReply),
+            option::EXTENDED_HEADERS => bare(Self::ExtendedHeaders),
             option::INFO => parse_info(data).map(|(name, wanted)| Self::Info { name, wanted }),
             option::GO => parse_info(data).map(|(name, wanted)| Self::Go { name, wanted }),
             option::LIST_META_CONTEXT => {

@@ -1,9 +1,11 @@
 //! What a worker does with a request: ask the export, answer the client.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
 
+use dolmen_block_io::Durability;
 use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Arena;
 
@@ -11,13 +13,19 @@ use crate::budget::{Budget, Gate};
 use crate::connection::{Connection, ConnectionError};
 use crate::crew::{Crew, Job, Tallies, TallyIndex, WorkerIndex};
 use crate::export::{
-    EXTENTS_BYTES_MAX, Export, ExportError, Extents, PIECE_BYTES_MAX, ReadError, Segment, Segments, Zeroing,
+    EXTENTS_BYTES_MAX, Export, ExportError, Extents, PIECE_BYTES_MAX, ReadError, Segment, Segments, Width,
+    Zeroing,
 };
 use crate::guard::Watch;
 use crate::outbox::Outbox;
-use crate::reply::{After, Body, Head, Message, Place};
+use crate::reply::{After, Body, Head, Message, Place, To};
 use crate::request::{Agreed, Command, Fragments, RefusedRequest, ReplyForm};
 use crate::wire::Errno;
+
+/// What an export is asked to trim, zero or read ahead at a time. Compact requests are hardly longer.
+const EFFECT_BYTES_MAX: u64 = 1 << 30;
+/// How far an answer to block status looks: as far as a compact request can ask.
+const STATUS_BYTES_MAX: u64 = 1 << 32;
 
 /// A connection in its transmission phase, shared by its tasks.
 pub(crate) struct Transmission<C, X> {
@@ -72,10 +80,10 @@ impl<C: Connection, X: Export> Transmission<C, X> {
         let export = &self.export;
         let result = match job.command {
             Command::Read { range, fragments } => {
-                return self.read(job.cookie, range, fragments, segments).await;
+                return self.read(job.to, range, fragments, segments).await;
             }
             Command::BlockStatus { range, extents_max } => {
-                return self.block_status(job.cookie, range, extents_max).await;
+                return self.block_status(job.to, range, extents_max).await;
             }
             Command::Write { range, durability } => {
                 let Some(payload) = job.payload else { unreachable!("a write has a payload") };
@@ -87,14 +95,46 @@ impl<C: Connection, X: Export> Transmission<C, X> {
                 }
             }
             Command::Flush => export.flush().await,
-            Command::Trim { range, durability } => export.discard(range, durability).await,
-            Command::WriteZeroes { range, holes, effort, durability } => {
-                export.write_zeroes(Zeroing { range, holes, effort, durability }).await
+            Command::Trim { range, durability } => {
+                self.in_parts(range, durability, |range, durability| export.discard(range, durability)).await
             }
-            Command::Cache { range } => export.cache(range).await,
+            Command::WriteZeroes { range, holes, effort, durability } => {
+                let zero =
+                    |range, durability| export.write_zeroes(Zeroing { range, holes, effort, durability });
+                self.in_parts(range, durability, zero).await
+            }
+            Command::Cache { range } => {
+                self.in_parts(range, Durability::Cached, |range, _| export.cache(range)).await
+            }
             Command::Disconnect => unreachable!("the session itself ends at a disconnect"),
         };
-        self.acknowledge(job.cookie, result, After { requests: 1, ..After::default() });
+        self.acknowledge(job.to, result, After { requests: 1, ..After::default() });
+    }
+
+    /// Has a long range done part by part, so that no request keeps a server from stopping. What is to be durable is
+    /// made so by one flush behind the last part.
+    async fn in_parts<F: Future<Output = Result<(), ExportError>>>(
+        &self,
+        range: Range<u64>,
+        durability: Durability,
+        mut act: impl FnMut(Range<u64>, Durability) -> F,
+    ) -> Result<(), ExportError> {
+        if range.end - range.start <= EFFECT_BYTES_MAX {
+            return act(range, durability).await;
+        }
+        let mut left = range;
+        while !left.is_empty() {
+            if self.watch.is_stopping() {
+                return Err(ExportError::Stopping);
+            }
+            let end = left.end.min((left.start / EFFECT_BYTES_MAX + 1) * EFFECT_BYTES_MAX);
+            act(left.start..end, Durability::Cached).await?;
+            left.start = end;
+        }
+        match durability {
+            Durability::Cached => Ok(()),
+            Durability::Durable => self.export.flush().await,
+        }
     }
 
     fn whole_write(
@@ -109,23 +149,20 @@ impl<C: Connection, X: Export> Transmission<C, X> {
     }
 
     /// Refuses a request that was not performed.
-    pub(crate) fn refuse(&self, cookie: u64, refusal: RefusedRequest) {
+    pub(crate) fn refuse(&self, to: To, refusal: RefusedRequest) {
         let after = After { requests: 1, ..After::default() };
-        self.push_error(cookie, refusal.errno(), refusal.text(), after);
+        self.push_error(to, refusal.errno(), refusal.text(), after);
     }
 
-    fn acknowledge(&self, cookie: u64, result: Result<(), ExportError>, after: After) {
+    fn acknowledge(&self, to: To, result: Result<(), ExportError>, after: After) {
         match result {
-            // Structured replies may be mixed with simple ones for whatever has no payload, and simple ones are shorter.
-            Ok(()) => {
-                self.push(Message { head: Head::Simple { cookie, errno: None }, body: Body::None, after })
-            }
-            Err(error) => self.push_error(cookie, error.errno(), error.text(), after),
+            Ok(()) => self.push(Message { head: Head::Done { to }, body: Body::None, after }),
+            Err(error) => self.push_error(to, error.errno(), error.text(), after),
         }
     }
 
-    fn push_error(&self, cookie: u64, errno: Errno, text: &'static str, after: After) {
-        let head = Head::error(self.agreed.form, cookie, errno, text);
+    fn push_error(&self, to: To, errno: Errno, text: &'static str, after: After) {
+        let head = Head::error(to, errno, text);
         self.push(Message { head, body: Body::None, after });
     }
 
@@ -150,27 +187,34 @@ impl<C: Connection, X: Export> Transmission<C, X> {
         }
     }
 
-    async fn block_status(&self, cookie: u64, range: Range<u64>, extents_max: usize) {
+    async fn block_status(&self, to: To, range: Range<u64>, extents_max: usize) {
         self.budget.acquire(EXTENTS_BYTES_MAX as u64).await;
         let after = After { requests: 1, payload_bytes: EXTENTS_BYTES_MAX as u64, ..After::default() };
         let memory = self.arena.take(EXTENTS_BYTES_MAX).await;
-        let mut extents = Extents::new(memory, range.end - range.start, extents_max);
+        // The rest is told to whoever asks again.
+        let range = range.start..range.end.min(range.start.saturating_add(STATUS_BYTES_MAX));
+        let width = if to.form == ReplyForm::Extended { Width::Wide } else { Width::Narrow };
+        let mut extents = Extents::new(memory, range.end - range.start, extents_max, width);
         let result = self.export.block_status(range, &mut extents).await;
         if let Err(error) = result {
-            return self.acknowledge(cookie, Err(error), after);
+            return self.acknowledge(to, Err(error), after);
         }
         let Some(bytes) = extents.finish() else { panic!("an export tells at least one extent") };
         let extents_bytes = u32::try_from(bytes.len()).unwrap_or(0);
-        self.push(Message { head: Head::Status { cookie, extents_bytes }, body: Body::Data(bytes), after });
+        self.push(Message { head: Head::Status { to, extents_bytes }, body: Body::Data(bytes), after });
     }
 
-    async fn read(&self, cookie: u64, range: Range<u64>, fragments: Fragments, segments: &mut Segments) {
+    async fn read(&self, to: To, range: Range<u64>, fragments: Fragments, segments: &mut Segments) {
         let short = range.end - range.start <= PIECE_BYTES_MAX;
         match (self.agreed.form, fragments) {
-            (ReplyForm::Structured, Fragments::Many) => self.read_in_chunks(cookie, range, segments).await,
-            (ReplyForm::Structured, Fragments::One) => self.read_in_one_chunk(cookie, range, segments).await,
-            (ReplyForm::Simple, _) if short => self.read_simple(cookie, range, segments).await,
-            (ReplyForm::Simple, _) => self.read_stream(cookie, range, segments).await,
+            (ReplyForm::Structured | ReplyForm::Extended, Fragments::Many) => {
+                self.read_in_chunks(to, range, segments).await
+            }
+            (ReplyForm::Structured | ReplyForm::Extended, Fragments::One) => {
+                self.read_in_one_chunk(to, range, segments).await
+            }
+            (ReplyForm::Simple, _) if short => self.read_simple(to, range, segments).await,
+            (ReplyForm::Simple, _) => self.read_stream(to, range, segments).await,
         }
     }
 
@@ -193,7 +237,7 @@ impl<C: Connection, X: Export> Transmission<C, X> {
         }
     }
 
-    async fn read_in_chunks(&self, cookie: u64, range: Range<u64>, segments: &mut Segments) {
+    async fn read_in_chunks(&self, to: To, range: Range<u64>, segments: &mut Segments) {
         let mut left = range;
         while !left.is_empty() {
             let piece = first_piece(&left);
@@ -204,12 +248,12 @@ impl<C: Connection, X: Export> Transmission<C, X> {
             match result {
                 Ok(()) if left.is_empty() => {
                     let after = After { requests: 1, ..after };
-                    self.push_chunks(cookie, piece.start, segments, Place::Last, after);
+                    self.push_chunks(to, piece.start, segments, Place::Last, after);
                 }
-                Ok(()) => self.push_chunks(cookie, piece.start, segments, Place::Middle, after),
+                Ok(()) => self.push_chunks(to, piece.start, segments, Place::Middle, after),
                 Err(ReadError { at, error }) => {
-                    self.push_chunks(cookie, piece.start, segments, Place::Middle, After::default());
-                    let head = Head::Error { cookie, errno: error.errno(), text: error.text(), at: Some(at) };
+                    self.push_chunks(to, piece.start, segments, Place::Middle, After::default());
+                    let head = Head::Error { to, errno: error.errno(), text: error.text(), at: Some(at) };
                     let after = After { requests: 1, ..after };
                     return self.push(Message { head, body: Body::None, after });
                 }
@@ -218,7 +262,7 @@ impl<C: Connection, X: Export> Transmission<C, X> {
     }
 
     /// Pushes a chunk for each run of data and each run of zeros. `place` and `after` belong to the last of them.
-    fn push_chunks(&self, cookie: u64, start: u64, segments: &mut Segments, place: Place, after: After) {
+    fn push_chunks(&self, to: To, start: u64, segments: &mut Segments, place: Place, after: After) {
         let mut offset = start;
         while segments.length() > 0 {
             let (count, length) = first_run(segments);
@@ -228,10 +272,10 @@ impl<C: Connection, X: Export> Transmission<C, X> {
             let short = u32::try_from(length).unwrap_or(0);
             if count == 0 {
                 let _ = segments.pop();
-                let head = Head::Hole { cookie, offset, length: short, place };
+                let head = Head::Hole { to, offset, length: short, place };
                 self.push(Message { head, body: Body::None, after });
             } else {
-                self.push_bodies(Head::Data { cookie, offset, length: short, place }, segments, count, after);
+                self.push_bodies(Head::Data { to, offset, length: short, place }, segments, count, after);
             }
             offset += length;
         }
@@ -247,42 +291,42 @@ impl<C: Connection, X: Export> Transmission<C, X> {
         }
     }
 
-    async fn read_in_one_chunk(&self, cookie: u64, range: Range<u64>, segments: &mut Segments) {
+    async fn read_in_one_chunk(&self, to: To, range: Range<u64>, segments: &mut Segments) {
         let length = range.end - range.start;
         let result = self.read_piece(range.clone(), segments).await;
         let after = After { requests: 1, payload_bytes: length, ..After::default() };
         if let Err(ReadError { at, error }) = result {
             segments.truncate(0);
-            let head = Head::Error { cookie, errno: error.errno(), text: error.text(), at: Some(at) };
+            let head = Head::Error { to, errno: error.errno(), text: error.text(), at: Some(at) };
             return self.push(Message { head, body: Body::None, after });
         }
         let count = segments.iter().count();
         if count == 1 {
-            return self.push_chunks(cookie, range.start, segments, Place::Last, after);
+            return self.push_chunks(to, range.start, segments, Place::Last, after);
         }
         let length = u32::try_from(length).unwrap_or(0);
-        let head = Head::Data { cookie, offset: range.start, length, place: Place::Last };
+        let head = Head::Data { to, offset: range.start, length, place: Place::Last };
         self.push_bodies(head, segments, count, after);
     }
 
-    async fn read_simple(&self, cookie: u64, range: Range<u64>, segments: &mut Segments) {
+    async fn read_simple(&self, to: To, range: Range<u64>, segments: &mut Segments) {
         self.gate.enter().await;
         let payload_bytes = range.end - range.start;
         let after = After { requests: 1, payload_bytes, holds: 1, ..After::default() };
         if let Err(ReadError { error, .. }) = self.read_piece(range, segments).await {
             segments.truncate(0);
-            return self.acknowledge(cookie, Err(error), after);
+            return self.acknowledge(to, Err(error), after);
         }
         let count = segments.iter().count();
-        self.push_bodies(Head::Simple { cookie, errno: None }, segments, count, after);
+        self.push_bodies(Head::Simple { to, errno: None }, segments, count, after);
     }
 
     /// Answers a long read by one simple reply that is sent while the rest is still being read. An error after the
     /// first piece cannot be said any more: the protocol has the server close the connection then.
-    async fn read_stream(&self, cookie: u64, range: Range<u64>, segments: &mut Segments) {
+    async fn read_stream(&self, to: To, range: Range<u64>, segments: &mut Segments) {
         self.gate.enter_alone().await;
         let mut left = range;
-        let mut head = Some(Head::Simple { cookie, errno: None });
+        let mut head = Some(Head::Simple { to, errno: None });
         while !left.is_empty() {
             let piece = first_piece(&left);
             let payload_bytes = piece.end - piece.start;
@@ -291,7 +335,7 @@ impl<C: Connection, X: Export> Transmission<C, X> {
             if let Err(failure) = self.read_piece(piece, segments).await {
                 segments.truncate(0);
                 if head.is_some() {
-                    return self.acknowledge(cookie, Err(failure.error), whole);
+                    return self.acknowledge(to, Err(failure.error), whole);
                 }
                 self.broken_off.set(Some(failure));
                 self.outbox.abandon(ConnectionError::Closed);

@@ -9,10 +9,12 @@ use std::ops::Range;
 use dolmen_block_io::Durability;
 
 use crate::export::{Access, Effort, Holes, Profile};
-use crate::wire::{Errno, Fields, MAGIC_REQUEST, command, command_flag};
+use crate::wire::{Errno, Fields, MAGIC_EXTENDED_REQUEST, MAGIC_REQUEST, command, command_flag};
 
-/// Bytes of a request without its payload.
+/// Bytes of a compact request without its payload.
 pub const REQUEST_BYTES: usize = 28;
+/// Bytes of an extended request without its payload.
+pub const EXTENDED_REQUEST_BYTES: usize = 32;
 /// The largest payload of a read or write, told to clients as the largest block.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// The largest payload of a refused write that is read and thrown away; above it the connection is closed.
@@ -28,14 +30,16 @@ const _: () = assert!(UNFRAGMENTED_BYTES_MAX >= 65536, "the protocol's least len
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The request does not begin with its magic.
-    #[error("reading a request: magic {found:#010x} instead of {MAGIC_REQUEST:#010x}; closing")]
+    #[error("reading a request: magic {found:#010x} instead of {expected:#010x}; closing")]
     BadMagic {
         /// What was found.
         found: u32,
+        /// What was agreed on.
+        expected: u32,
     },
-    /// A refused write has more payload than is thrown away.
+    /// A refused request has more payload than is thrown away.
     #[error(
-        "a write of {length} bytes at {offset} was refused, and its payload is above the {DRAIN_BYTES_MAX} bytes that are skipped; closing"
+        "a request with a payload of {length} bytes at {offset} was refused, which are more than are skipped; closing"
     )]
     PayloadTooLong {
         /// Where it should have gone.
@@ -45,7 +49,28 @@ pub enum RequestError {
     },
 }
 
-/// A request as it came. The length has 64 bits, which compact requests do not fill, so that extended ones fit too.
+/// Which form a request has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Headers {
+    /// Lengths of 32 bits; writes alone have a payload.
+    Compact,
+    /// Lengths of 64 bits; a flag says whether they are those of a payload.
+    Extended,
+}
+
+impl Headers {
+    /// The largest payload of a refused request that is read and thrown away; above it the connection is closed. The
+    /// protocol wants it so for extended requests: nobody who announces that much means well.
+    #[must_use]
+    pub const fn drain_bytes_max(self) -> u64 {
+        match self {
+            Self::Compact => DRAIN_BYTES_MAX,
+            Self::Extended => PAYLOAD_BYTES_MAX as u64,
+        }
+    }
+}
+
+/// A request as it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
     /// Bits of [`command_flag`].
@@ -56,8 +81,10 @@ pub struct RequestHeader {
     pub cookie: u64,
     /// Start of the range, in bytes.
     pub offset: u64,
-    /// Length of the range, in bytes.
+    /// Length of the range or of the payload, in bytes.
     pub length: u64,
+    /// The form that it came in.
+    pub headers: Headers,
 }
 
 impl RequestHeader {
@@ -66,24 +93,44 @@ impl RequestHeader {
     /// # Errors
     /// [`RequestError::BadMagic`].
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, RequestError> {
-        let mut fields = Fields::new(bytes);
+        Self::parse_fields(&mut Fields::new(bytes), Headers::Compact)
+    }
+
+    /// Reads an extended request.
+    ///
+    /// # Errors
+    /// [`RequestError::BadMagic`].
+    pub fn parse_extended(bytes: &[u8; EXTENDED_REQUEST_BYTES]) -> Result<Self, RequestError> {
+        Self::parse_fields(&mut Fields::new(bytes), Headers::Extended)
+    }
+
+    fn parse_fields(fields: &mut Fields<'_>, headers: Headers) -> Result<Self, RequestError> {
         let found = fields.u32().unwrap_or(0);
-        if found != MAGIC_REQUEST {
-            return Err(RequestError::BadMagic { found });
+        let expected = match headers {
+            Headers::Compact => MAGIC_REQUEST,
+            Headers::Extended => MAGIC_EXTENDED_REQUEST,
+        };
+        if found != expected {
+            return Err(RequestError::BadMagic { found, expected });
         }
-        Ok(Self {
-            flags: fields.u16().unwrap_or(0),
-            kind: fields.u16().unwrap_or(0),
-            cookie: fields.u64().unwrap_or(0),
-            offset: fields.u64().unwrap_or(0),
-            length: u64::from(fields.u32().unwrap_or(0)),
-        })
+        let (flags, kind) = (fields.u16().unwrap_or(0), fields.u16().unwrap_or(0));
+        let (cookie, offset) = (fields.u64().unwrap_or(0), fields.u64().unwrap_or(0));
+        let length = match headers {
+            Headers::Compact => u64::from(fields.u32().unwrap_or(0)),
+            Headers::Extended => fields.u64().unwrap_or(0),
+        };
+        Ok(Self { flags, kind, cookie, offset, length, headers })
     }
 
     /// Bytes that follow the request, whatever else is wrong with it.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
-        if self.kind == command::WRITE { self.length } else { 0 }
+        let has_payload = match self.headers {
+            Headers::Compact => self.kind == command::WRITE,
+            // QEMU's client (seen with 10.0) leaves the flag out of writes, which always have a payload.
+            Headers::Extended => self.kind == command::WRITE || self.has(command_flag::PAYLOAD_LEN),
+        };
+        if has_payload { self.length } else { 0 }
     }
 
     fn has(&self, flag: u16) -> bool {
@@ -174,6 +221,10 @@ pub enum RefusedRequest {
     Misaligned,
     /// A read or write above the largest block.
     TooLong,
+    /// As `TooLong`, for a read with extended headers: there a client is told to ask for less.
+    TooLongToRead,
+    /// A payload that does not belong to the command.
+    Payload,
     /// A range beyond the end.
     OutOfRange,
     /// As `OutOfRange`, for what would need space there.
@@ -201,7 +252,7 @@ impl RefusedRequest {
         match self {
             Self::ReadOnly => Errno::Permission,
             Self::NoSpace => Errno::NoSpace,
-            Self::TooLongForOneChunk => Errno::Overflow,
+            Self::TooLongForOneChunk | Self::TooLongToRead => Errno::Overflow,
             Self::Stopping => Errno::Shutdown,
             Self::UnknownCommand
             | Self::BadFlags
@@ -209,6 +260,7 @@ impl RefusedRequest {
             | Self::RangeOfFlush
             | Self::Misaligned
             | Self::TooLong
+            | Self::Payload
             | Self::OutOfRange
             | Self::NoContext => Errno::Invalid,
         }
@@ -224,7 +276,8 @@ impl RefusedRequest {
             Self::Empty => "the length is zero",
             Self::RangeOfFlush => "offset and length of a flush must be zero",
             Self::Misaligned => "offset or length is no multiple of the smallest block",
-            Self::TooLong => "the length is above the largest block",
+            Self::TooLong | Self::TooLongToRead => "the length is above the largest block",
+            Self::Payload => "a payload that does not belong to the command",
             Self::OutOfRange => "the range ends beyond the export",
             Self::NoSpace => "the range to write ends beyond the export",
             Self::TooLongForOneChunk => "too long to be answered in one chunk",
@@ -235,12 +288,26 @@ impl RefusedRequest {
 }
 
 /// How replies look, as negotiated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplyForm {
     /// One simple reply per request.
+    #[default]
     Simple,
-    /// Chunks.
+    /// Chunks; simple replies where there is no payload.
     Structured,
+    /// Chunks alone, with lengths of 64 bits, to requests with such lengths.
+    Extended,
+}
+
+impl ReplyForm {
+    /// Whether a reply may come in several parts.
+    #[must_use]
+    pub const fn has_chunks(self) -> bool {
+        match self {
+            Self::Simple => false,
+            Self::Structured | Self::Extended => true,
+        }
+    }
 }
 
 /// What the handshake agreed on, as far as requests depend on it.
@@ -261,6 +328,7 @@ pub fn check(header: &RequestHeader, profile: &Profile, agreed: Agreed) -> Resul
         // It is not answered, so what is wrong with it cannot be said; leaving is what the client wants.
         return Ok(Command::Disconnect);
     }
+    check_payload(header)?;
     check_flags(header, agreed)?;
     if header.kind == command::FLUSH {
         let bare = header.offset == 0 && header.length == 0;
@@ -301,9 +369,17 @@ fn command(header: &RequestHeader, agreed: Agreed, range: Range<u64>) -> Result<
     }
 }
 
+/// Whether an extended request has no payload where none belongs.
+fn check_payload(header: &RequestHeader) -> Result<(), RefusedRequest> {
+    let is_extended = header.headers == Headers::Extended;
+    let has_payload = header.has(command_flag::PAYLOAD_LEN) && header.kind != command::WRITE;
+    if is_extended && has_payload { Err(RefusedRequest::Payload) } else { Ok(()) }
+}
+
 fn check_flags(header: &RequestHeader, agreed: Agreed) -> Result<(), RefusedRequest> {
     let own = match header.kind {
-        command::READ if agreed.form == ReplyForm::Structured => command_flag::DF,
+        command::READ if agreed.form.has_chunks() => command_flag::DF,
+        command::WRITE if header.headers == Headers::Extended => command_flag::PAYLOAD_LEN,
         command::READ | command::WRITE | command::FLUSH | command::TRIM | command::CACHE => 0,
         command::WRITE_ZEROES => command_flag::NO_HOLE | command_flag::FAST_ZERO,
         command::BLOCK_STATUS => command_flag::REQ_ONE,
@@ -319,7 +395,10 @@ fn check_range(header: &RequestHeader, profile: &Profile) -> Result<Range<u64>, 
     }
     let carries_payload = matches!(header.kind, command::READ | command::WRITE);
     if carries_payload && header.length > u64::from(PAYLOAD_BYTES_MAX) {
-        return Err(RefusedRequest::TooLong);
+        return Err(match (header.headers, header.kind) {
+            (Headers::Extended, command::READ) => RefusedRequest::TooLongToRead,
+            _ => RefusedRequest::TooLong,
+        });
     }
     let unit = u64::from(profile.block_bytes_min);
     if !header.offset.is_multiple_of(unit) || !header.length.is_multiple_of(unit) {
@@ -345,7 +424,7 @@ mod tests {
     }
 
     fn header(kind: u16, flags: u16, offset: u64, length: u64) -> RequestHeader {
-        RequestHeader { flags, kind, cookie: 7, offset, length }
+        RequestHeader { flags, kind, cookie: 7, offset, length, headers: Headers::Compact }
     }
 
     fn errno(header: RequestHeader, profile: &Profile, agreed: Agreed) -> Option<u32> {

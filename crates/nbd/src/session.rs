@@ -18,23 +18,26 @@ use dolmen_buffer::{Arena, Shared};
 
 use crate::IN_FLIGHT_MAX;
 use crate::budget::{Budget, Gate};
-use crate::connection::{Connection, ConnectionError};
+use crate::connection::{Connection, ConnectionError, Receive};
 use crate::crew::{Crew, Job, Tallies};
 use crate::export::{Export, Exports, PIECE_BYTES_MAX, ReadError};
 use crate::guard::{Cut, Patience, StopSign, Watch, guard};
-use crate::handshake::{Handshake, Next, REPLY_BYTES};
+use crate::handshake::{Entrance, Handshake, Next, REPLY_BYTES, send_bytes};
 use crate::intake::{Ahead, Intake, StreamEnd};
-use crate::option::HandshakeError;
+use crate::option::{GREETING_BYTES, HandshakeError, RefusedOption, greeting};
 use crate::outbox::{Outbox, Sender, ZEROS_BYTES};
 use crate::perform::{Transmission, first_piece, piece_count};
+use crate::prelude::{Prelude, PreludeStep};
+use crate::reply::To;
 use crate::request::{
-    Command, DRAIN_BYTES_MAX, REQUEST_BYTES, RefusedRequest, RequestError, RequestHeader, check,
+    Command, EXTENDED_REQUEST_BYTES, REQUEST_BYTES, RefusedRequest, ReplyForm, RequestError, RequestHeader,
+    check,
 };
 
 /// What bounds a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time; one more is closed at once.
+    /// Connections at a time; one more is told so, and closed.
     pub connections_max: usize,
     /// Bytes of payload that one connection may hold; at least [`PIECE_BYTES_MAX`].
     pub payload_bytes_max: u64,
@@ -79,12 +82,9 @@ pub enum Farewell {
 /// How a session ended otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// No room for another connection.
-    #[error("accepting a client: {connections_max} are connected already, which is the limit; closed")]
-    Full {
-        /// The limit.
-        connections_max: usize,
-    },
+    /// No place for another connection. The client was told, unless too many were being told.
+    #[error("turning a client away")]
+    TurnedAway(#[source] RefusedOption),
     /// The client broke the protocol of the handshake.
     #[error("in the handshake")]
     Handshake(#[from] HandshakeError),
@@ -112,6 +112,7 @@ pub struct Server<S> {
     limits: Limits,
     stop: Rc<StopSign>,
     session_count: Cell<usize>,
+    turned_away_count: Cell<usize>,
     zeros: RefCell<Option<Shared>>,
     /// Rung when a session ends.
     bell: Notify,
@@ -153,6 +154,7 @@ impl<S: Exports + 'static> Server<S> {
             limits,
             stop: Rc::default(),
             session_count: Cell::default(),
+            turned_away_count: Cell::default(),
             zeros: RefCell::default(),
             bell: Notify::new(),
         })
@@ -174,7 +176,8 @@ impl<S: Exports + 'static> Server<S> {
     /// [`Patience::stop`] and by the export's own time for what is under way.
     pub async fn stop(&self) {
         self.stop.raise(self.means.clock.now());
-        self.bell.wait_for(|| (self.session_count.get() == 0).then_some(())).await;
+        let all_gone = || self.session_count.get() == 0 && self.turned_away_count.get() == 0;
+        self.bell.wait_for(|| all_gone().then_some(())).await;
     }
 
     /// Serves one client until the end. The connection is closed when this returns, and no task of the session is left.
@@ -182,19 +185,62 @@ impl<S: Exports + 'static> Server<S> {
     ///
     /// # Errors
     /// What the client or the connection did wrong. The export is in order in any case.
-    pub async fn serve<C: Connection + 'static>(&self, connection: Rc<C>) -> Result<Farewell, SessionError> {
+    pub async fn serve<C: Connection + 'static>(
+        &self,
+        connection: Rc<C>,
+        visitor: S::Visitor,
+        entrance: Entrance,
+    ) -> Result<Farewell, SessionError> {
         let connections_max = self.limits.connections_max;
         if self.session_count.get() >= connections_max || self.stop.is_up() {
-            connection.close();
-            let full = SessionError::Full { connections_max };
-            return if self.stop.is_up() { Ok(Farewell::Stopped) } else { Err(full) };
+            return self.turn_away(connection, entrance, RefusedOption::Full { connections_max }).await;
         }
         self.session_count.set(self.session_count.get() + 1);
         let _counted = Counted { count: &self.session_count, bell: &self.bell };
+        let watch = self.watch();
+        let session = self.session(&connection, &watch, &visitor, entrance);
+        self.guarded(&connection, &watch, session).await
+    }
+
+    /// Tells a client, in answer to whatever it asks for, why it is not served, until it leaves or its time for the
+    /// handshake is over. Beyond [`TURNED_AWAY_MAX`](crate::TURNED_AWAY_MAX) at a time, clients are closed without a word.
+    ///
+    /// # Errors
+    /// [`SessionError::TurnedAway`], unless the server stops.
+    pub async fn turn_away<C: Connection + 'static>(
+        &self,
+        connection: Rc<C>,
+        entrance: Entrance,
+        refusal: RefusedOption,
+    ) -> Result<Farewell, SessionError> {
+        let count = self.turned_away_count.get();
+        if self.stop.is_up() || count >= crate::TURNED_AWAY_MAX {
+            connection.close();
+        } else {
+            self.turned_away_count.set(count + 1);
+            let _counted = Counted { count: &self.turned_away_count, bell: &self.bell };
+            let watch = self.watch();
+            let told = self.tell(&connection, entrance, refusal);
+            // Whether the client has listened changes nothing.
+            let _ = self.guarded(&connection, &watch, told).await;
+        }
+        if self.stop.is_up() { Ok(Farewell::Stopped) } else { Err(SessionError::TurnedAway(refusal)) }
+    }
+
+    fn watch(&self) -> Rc<Watch> {
         let clock = Rc::clone(&self.means.clock);
-        let watch = Rc::new(Watch::new(clock, self.limits.patience, Rc::clone(&self.stop)));
-        let guard = self.spawn("nbd guard", guard(Rc::clone(&watch), Rc::clone(&connection)));
-        let result = self.session(&connection, &watch).await;
+        Rc::new(Watch::new(clock, self.limits.patience, Rc::clone(&self.stop)))
+    }
+
+    /// Runs a session beside its guard, and closes the connection behind it.
+    async fn guarded<C: Connection + 'static>(
+        &self,
+        connection: &Rc<C>,
+        watch: &Rc<Watch>,
+        session: impl Future<Output = Result<Farewell, SessionError>>,
+    ) -> Result<Farewell, SessionError> {
+        let guard = self.spawn("nbd guard", guard(Rc::clone(watch), Rc::clone(connection)));
+        let result = session.await;
         connection.close();
         watch.end();
         guard.ended().await;
@@ -207,10 +253,48 @@ impl<S: Exports + 'static> Server<S> {
         }
     }
 
+    async fn tell<C: Connection + 'static>(
+        &self,
+        connection: &Rc<C>,
+        entrance: Entrance,
+        refusal: RefusedOption,
+    ) -> Result<Farewell, SessionError> {
+        let arena = &self.means.arena;
+        // Without memory there is nothing to say it with; nobody waits for it who is not served.
+        let (Some(mut into), frame) = (arena.try_take(REPLY_BYTES), arena.try_take(REPLY_BYTES)) else {
+            return Ok(Farewell::Stopped);
+        };
+        let frame = Cell::new(frame);
+        let mut prelude = Prelude::turning_away(entrance, refusal);
+        let mut replies = Vec::with_capacity(GREETING_BYTES);
+        if entrance == Entrance::Greeting {
+            replies.extend_from_slice(&greeting());
+        }
+        loop {
+            send_bytes(connection.as_ref(), arena, &frame, &replies).await?;
+            replies.clear();
+            let range = 0..into.len();
+            let (buffer, result) = connection.receive(Receive { into, range, least: 1 }).await;
+            into = buffer;
+            let came = result.map_err(StreamEnd::from)?;
+            let bytes = into.get(..came).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(Farewell::Gone);
+            }
+            let taken = prelude.take(bytes, &mut replies);
+            if !matches!(taken, Ok((_, PreludeStep::More))) {
+                send_bytes(connection.as_ref(), arena, &frame, &replies).await?;
+                return taken.map(|_| Farewell::Left).map_err(SessionError::from);
+            }
+        }
+    }
+
     async fn session<C: Connection + 'static>(
         &self,
         connection: &Rc<C>,
         watch: &Rc<Watch>,
+        visitor: &S::Visitor,
+        entrance: Entrance,
     ) -> Result<Farewell, SessionError> {
         let arena = &self.means.arena;
         let memory = async {
@@ -223,8 +307,9 @@ impl<S: Exports + 'static> Server<S> {
             return Err(SessionError::Cut(Cut::SlowHandshake { limit }));
         };
         let memory = Cell::new(Some(memory));
+        let (connection_, exports) = (connection.as_ref(), &self.exports);
         let handshake =
-            Handshake { connection: connection.as_ref(), exports: &self.exports, arena, memory, watch };
+            Handshake { connection: connection_, exports, visitor, entrance, arena, memory, watch };
         let (export, agreed) = match handshake.run(&mut intake).await? {
             Next::Left => return Ok(Farewell::Left),
             Next::Transmission(export, agreed) => (export, agreed),
@@ -298,7 +383,16 @@ impl<S: Exports + 'static> Server<S> {
         let mut ahead = Ahead::Heads;
         loop {
             transmission.bell.wait_for(|| (watch.busy() < IN_FLIGHT_MAX).then_some(())).await;
-            let header = RequestHeader::parse(&intake.head::<REQUEST_BYTES>(ahead).await?)?;
+            let header = match transmission.agreed.form {
+                ReplyForm::Simple | ReplyForm::Structured => {
+                    RequestHeader::parse(&intake.head::<REQUEST_BYTES>(ahead).await?)?
+                }
+                ReplyForm::Extended => {
+                    RequestHeader::parse_extended(&intake.head::<EXTENDED_REQUEST_BYTES>(ahead).await?)?
+                }
+            };
+            let RequestHeader { cookie, offset, length, .. } = header;
+            let to = To { cookie, offset, form: transmission.agreed.form };
             let payload_bytes = header.payload_bytes();
             ahead = if payload_bytes > 0 { Ahead::Nothing } else { Ahead::Heads };
             let checked = check(&header, &profile, transmission.agreed);
@@ -309,20 +403,19 @@ impl<S: Exports + 'static> Server<S> {
             let checked = if watch.is_stopping() { Err(RefusedRequest::Stopping) } else { checked };
             match checked {
                 Ok(Command::Write { range, durability }) => {
-                    self.receive_write(transmission, intake, header.cookie, range, durability).await?;
+                    self.receive_write(transmission, intake, to, range, durability).await?;
                 }
                 Ok(command) => {
-                    let job = Job { cookie: header.cookie, command, payload: None, tally: None };
+                    let job = Job { to, command, payload: None, tally: None };
                     self.assign(transmission, job).await;
                 }
                 Err(refusal) => {
-                    if payload_bytes > DRAIN_BYTES_MAX {
-                        transmission.refuse(header.cookie, refusal);
-                        let RequestHeader { offset, length, .. } = header;
+                    if payload_bytes > header.headers.drain_bytes_max() {
+                        transmission.refuse(to, refusal);
                         return Err(RequestError::PayloadTooLong { offset, length }.into());
                     }
                     intake.skip(payload_bytes).await?;
-                    transmission.refuse(header.cookie, refusal);
+                    transmission.refuse(to, refusal);
                 }
             }
         }
@@ -333,7 +426,7 @@ impl<S: Exports + 'static> Server<S> {
         &self,
         transmission: &Rc<Transmission<C, S::Export>>,
         intake: &mut Intake<C>,
-        cookie: u64,
+        to: To,
         range: Range<u64>,
         durability: Durability,
     ) -> Result<(), SessionError> {
@@ -359,7 +452,7 @@ impl<S: Exports + 'static> Server<S> {
             };
             self.assign(
                 transmission,
-                Job { cookie, command: Command::Write { range, durability }, payload, tally },
+                Job { to, command: Command::Write { range, durability }, payload, tally },
             )
             .await;
         }

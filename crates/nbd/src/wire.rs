@@ -10,10 +10,14 @@ pub const MAGIC_OPTION: u64 = 0x4948_4156_454f_5054;
 pub const MAGIC_OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 /// Begins every request.
 pub const MAGIC_REQUEST: u32 = 0x2560_9513;
+/// Begins an extended request.
+pub const MAGIC_EXTENDED_REQUEST: u32 = 0x21e4_1c71;
 /// Begins a simple reply.
 pub const MAGIC_SIMPLE_REPLY: u32 = 0x6744_6698;
 /// Begins a chunk of a structured reply.
 pub const MAGIC_CHUNK: u32 = 0x668e_33ef;
+/// Begins a chunk of an extended reply.
+pub const MAGIC_EXTENDED_CHUNK: u32 = 0x6e8a_278c;
 
 /// Handshake and client flag: options are answered (fixed newstyle).
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
@@ -130,6 +134,8 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// Fail rather than write zeros one by one.
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// Extended requests alone: the length is that of a payload which follows.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Types of chunks.
@@ -142,6 +148,8 @@ pub mod chunk {
     pub const OFFSET_HOLE: u16 = 2;
     /// Context and extents.
     pub const BLOCK_STATUS: u16 = 5;
+    /// Context, count and extents of 64 bits.
+    pub const BLOCK_STATUS_EXT: u16 = 6;
     /// Error and message.
     pub const ERROR: u16 = (1 << 15) + 1;
     /// Error, message and offset.

@@ -177,27 +177,48 @@ impl Drop for World {
 }
 
 /// The least of an NBD client: one request at a time, simple replies.
-pub(crate) struct Nbd {
-    stream: UnixStream,
+pub(crate) struct Nbd<S = UnixStream> {
+    pub(crate) stream: S,
     pub(crate) size: u64,
 }
 
 impl Nbd {
     pub(crate) fn connect(socket: &Path, name: &str) -> Self {
-        let mut stream = eventually("the NBD socket answers", || UnixStream::connect(socket).ok());
+        let stream = eventually("the NBD socket answers", || UnixStream::connect(socket).ok());
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut hello = [0; 18];
-        stream.read_exact(&mut hello).unwrap();
-        assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
-        let mut choice = 3u32.to_be_bytes().to_vec();
-        choice.extend(b"IHAVEOPT");
-        choice.extend(1u32.to_be_bytes());
-        choice.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
-        choice.extend(name.as_bytes());
-        stream.write_all(&choice).unwrap();
+        Self::greeted(stream, name)
+    }
+}
+
+/// An option of the handshake, as a client sends it.
+pub(crate) fn option(number: u32, data: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(data.len()).unwrap();
+    [b"IHAVEOPT", &number.to_be_bytes()[..], &length.to_be_bytes(), data].concat()
+}
+
+impl<S: Read + Write> Nbd<S> {
+    /// Takes the greeting and chooses an export.
+    pub(crate) fn greeted(mut stream: S, name: &str) -> Self {
+        take_greeting(&mut stream);
+        stream.write_all(&3u32.to_be_bytes()).unwrap();
+        Self::chosen(stream, name).unwrap()
+    }
+
+    /// Chooses an export, the old way.
+    pub(crate) fn chosen(mut stream: S, name: &str) -> std::io::Result<Self> {
+        stream.write_all(&option(1, name.as_bytes()))?;
         let mut answer = [0; 10];
-        stream.read_exact(&mut answer).unwrap();
-        Self { stream, size: u64::from_be_bytes(answer[..8].try_into().unwrap()) }
+        stream.read_exact(&mut answer)?;
+        Ok(Self { stream, size: u64::from_be_bytes(answer[..8].try_into().unwrap()) })
+    }
+
+    /// As [`read`](Self::read), with the error that it may meet.
+    pub(crate) fn try_read(&mut self, at: u64, length: usize) -> Result<Vec<u8>, u32> {
+        let mut data = vec![0; length];
+        match self.ask(0, at, length, &[], &mut data) {
+            0 => Ok(data),
+            error => Err(error),
+        }
     }
 
     fn ask(&mut self, kind: u16, at: u64, length: usize, payload: &[u8], into: &mut [u8]) -> u32 {
@@ -235,6 +256,12 @@ impl Nbd {
     pub(crate) fn trim(&mut self, at: u64, length: usize) {
         assert_eq!(self.ask(4, at, length, &[], &mut []), 0);
     }
+}
+
+pub(crate) fn take_greeting(stream: &mut impl Read) {
+    let mut hello = [0; 18];
+    stream.read_exact(&mut hello).unwrap();
+    assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
 }
 
 /// Content that differs in every block.

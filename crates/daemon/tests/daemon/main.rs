@@ -7,6 +7,10 @@ mod bad;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod doors;
+#[cfg(test)]
 mod life;
+#[cfg(test)]
+mod pki;
 #[cfg(test)]
 mod plans;

@@ -19,6 +19,8 @@ pub(crate) const NO_HOLE: u16 = 2;
 pub(crate) const DF: u16 = 4;
 pub(crate) const REQ_ONE: u16 = 8;
 pub(crate) const FAST_ZERO: u16 = 16;
+/// Extended requests alone.
+pub(crate) const PAYLOAD_LEN: u16 = 32;
 
 pub(crate) const ACK: u32 = 1;
 
@@ -28,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) offset: u64,
-    pub(crate) length: u32,
+    pub(crate) length: u64,
 }
 
 #[derive(Debug)]
@@ -51,13 +53,14 @@ pub(crate) struct Reply {
     pub(crate) covered_bytes: u64,
     pub(crate) holes: usize,
     pub(crate) chunks: usize,
-    pub(crate) extents: Vec<(u32, u32)>,
+    pub(crate) extents: Vec<(u64, u32)>,
 }
 
 /// A client at any stage.
 pub(crate) struct Client {
     pub(crate) session: Session,
     pub(crate) structured: bool,
+    pub(crate) extended: bool,
     pub(crate) no_zeroes: bool,
     pending: BTreeMap<u64, Pending>,
     next_cookie: u64,
@@ -106,13 +109,31 @@ pub(crate) fn request_bytes(cookie: u64, request: &Request) -> Vec<u8> {
     bytes.extend(request.kind.to_be_bytes());
     bytes.extend(cookie.to_be_bytes());
     bytes.extend(request.offset.to_be_bytes());
+    bytes.extend(u32::try_from(request.length).unwrap().to_be_bytes());
+    bytes
+}
+
+/// The same with extended headers. Nothing is added: a write has a payload only if its flags say so.
+pub(crate) fn extended_bytes(cookie: u64, request: &Request) -> Vec<u8> {
+    let mut bytes = vec![0x21, 0xe4, 0x1c, 0x71];
+    bytes.extend(request.flags.to_be_bytes());
+    bytes.extend(request.kind.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(request.offset.to_be_bytes());
     bytes.extend(request.length.to_be_bytes());
     bytes
 }
 
 impl Client {
     pub(crate) fn new(session: Session) -> Self {
-        Self { session, structured: false, no_zeroes: true, pending: BTreeMap::new(), next_cookie: 1 << 40 }
+        Self {
+            session,
+            structured: false,
+            extended: false,
+            no_zeroes: true,
+            pending: BTreeMap::new(),
+            next_cookie: 1 << 40,
+        }
     }
 
     /// `None` at the end of the stream.
@@ -195,6 +216,16 @@ impl Client {
         self.enter(name).await
     }
 
+    /// As [`go`](Self::go), with extended headers.
+    pub(crate) async fn go_extended(&mut self, name: &str) -> (u64, u16) {
+        self.greet(3).await;
+        assert_eq!(self.option(11, &[]).await, vec![(ACK, vec![])]);
+        (self.structured, self.extended) = (true, true);
+        let contexts = self.option(10, &context_data(name, &["base:allocation"])).await;
+        assert_eq!(contexts, vec![(4, b"\0\0\0\x01base:allocation".to_vec()), (ACK, vec![])]);
+        self.enter(name).await
+    }
+
     /// Chooses an export. Returns size and flags.
     pub(crate) async fn enter(&mut self, name: &str) -> (u64, u16) {
         let replies = self.option(7, &info_data(name, &[3])).await;
@@ -217,12 +248,24 @@ impl Client {
     pub(crate) fn begin(&mut self, request: Request) -> (u64, Vec<u8>) {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        let bytes = request_bytes(cookie, &request);
-        let reply =
-            Reply { cookie, content: vec![0xee; request.length.min(1 << 26) as usize], ..Reply::default() };
+        let bytes = self.head(cookie, &request);
+        let whole = usize::try_from(request.length.min(1 << 26)).unwrap();
+        let content = if request.kind == READ { vec![0xee; whole] } else { vec![] };
+        let reply = Reply { cookie, content, ..Reply::default() };
         let pending = Pending { request, reply, content_chunks: 0, covered: Vec::new() };
         self.pending.insert(cookie, pending);
         (cookie, bytes)
+    }
+
+    /// A request in the form agreed on.
+    pub(crate) fn head(&self, cookie: u64, request: &Request) -> Vec<u8> {
+        match (self.extended, request.kind) {
+            (false, _) => request_bytes(cookie, request),
+            (true, WRITE) => {
+                extended_bytes(cookie, &Request { flags: request.flags | PAYLOAD_LEN, ..request.clone() })
+            }
+            (true, _) => extended_bytes(cookie, request),
+        }
     }
 
     pub(crate) async fn send(&mut self, request: Request, payload: &[u8]) -> u64 {
@@ -238,7 +281,7 @@ impl Client {
         kind: u16,
         flags: u16,
         offset: u64,
-        length: u32,
+        length: u64,
         payload: &[u8],
     ) -> Reply {
         let cookie = self.send(Request { kind, flags, offset, length }, payload).await;
@@ -247,16 +290,16 @@ impl Client {
         reply
     }
 
-    pub(crate) async fn read(&mut self, offset: u64, length: u32) -> Reply {
+    pub(crate) async fn read(&mut self, offset: u64, length: u64) -> Reply {
         self.ask(READ, 0, offset, length, &[]).await
     }
 
     pub(crate) async fn write(&mut self, offset: u64, payload: &[u8]) -> Reply {
-        self.ask(WRITE, 0, offset, u32::try_from(payload.len()).unwrap(), payload).await
+        self.ask(WRITE, 0, offset, payload.len() as u64, payload).await
     }
 
     pub(crate) async fn leave(&mut self) -> Ending {
-        self.put(&request_bytes(0, &Request { kind: DISC, flags: 0, offset: 0, length: 0 })).await;
+        self.put(&self.head(0, &Request { kind: DISC, flags: 0, offset: 0, length: 0 })).await;
         assert!(self.reply().await.is_none(), "a disconnect is not answered");
         assert!(self.pending.is_empty(), "everything was answered: {:?}", self.pending.keys());
         self.session.ended().await
@@ -272,7 +315,8 @@ impl Client {
             let magic = be32(&self.take(4).await?);
             let done = match magic {
                 0x6744_6698 => self.simple_reply().await?,
-                0x668e_33ef => self.chunk().await?,
+                0x668e_33ef if !self.extended => self.chunk(16).await?,
+                0x6e8a_278c if self.extended => self.chunk(28).await?,
                 _ => panic!("{magic:#x} begins no message"),
             };
             if let Some(cookie) = done {
@@ -286,8 +330,9 @@ impl Client {
         let head = self.take(12).await?;
         let (error, cookie) = (be32(&head), be64(&head[4..]));
         let structured = self.structured;
+        assert!(!self.extended, "simple replies are no extended ones");
         let pending = self.pending.get(&cookie).unwrap_or_else(|| panic!("{cookie} was not asked"));
-        let (kind, length) = (pending.request.kind, pending.request.length as usize);
+        let (kind, length) = (pending.request.kind, usize::try_from(pending.request.length).unwrap());
         assert!(!(structured && matches!(kind, READ | BLOCK_STATUS)), "this wants a structured reply");
         assert_eq!(pending.reply.chunks, 0, "one reply per request");
         let content = if kind == READ && error == 0 { Some(self.take(length).await?) } else { None };
@@ -300,14 +345,22 @@ impl Client {
         Some(Some(cookie))
     }
 
-    async fn chunk(&mut self) -> Option<Option<u64>> {
+    /// One chunk, whose head has so many bytes behind its magic.
+    async fn chunk(&mut self, head_bytes: usize) -> Option<Option<u64>> {
         assert!(self.structured, "chunks were not negotiated");
-        let head = self.take(16).await?;
-        let (flags, kind, cookie, length) =
-            (be16(&head), be16(&head[2..]), be64(&head[4..]), be32(&head[12..]));
+        let head = self.take(head_bytes).await?;
+        let (flags, kind, cookie) = (be16(&head), be16(&head[2..]), be64(&head[4..]));
+        let length = if self.extended { be64(&head[20..]) } else { u64::from(be32(&head[12..])) };
         assert!(flags <= 1 && length <= (32 << 20) + 8, "{flags:#x} {length}");
-        let data = self.take(length as usize).await?;
+        let data = self.take(usize::try_from(length).unwrap()).await?;
         let pending = self.pending.get_mut(&cookie).unwrap_or_else(|| panic!("{cookie} was not asked"));
+        if self.extended {
+            assert_eq!(
+                be64(&head[12..]),
+                pending.request.offset,
+                "a reply repeats the offset of its request"
+            );
+        }
         pending.reply.chunks += 1;
         match kind {
             0 => assert!(length == 0 && flags == 1),
@@ -320,7 +373,8 @@ impl Client {
                 pending.reply.holes += 1;
                 pending.content(be64(&data), &vec![0; be32(&data[8..]) as usize]);
             }
-            5 => pending.extents(&data),
+            5 if !self.extended => pending.extents(&data),
+            6 if self.extended => pending.wide_extents(&data),
             0x8001 | 0x8002 => pending.error(kind, &data),
             _ => panic!("chunk type {kind:#x} is unknown"),
         }
@@ -330,7 +384,7 @@ impl Client {
     fn finished(&self, mut pending: Pending) -> Reply {
         let Request { kind, length, .. } = pending.request;
         pending.reply.covered_bytes = pending.covered.iter().map(|(_, length)| length).sum();
-        let complete = pending.reply.covered_bytes == u64::from(length);
+        let complete = pending.reply.covered_bytes == length;
         assert!(
             pending.reply.error.is_some() || kind != READ || complete,
             "success without all of the content"
@@ -343,7 +397,7 @@ impl Client {
 impl Pending {
     fn content(&mut self, offset: u64, bytes: &[u8]) {
         let Request { kind, flags, offset: start, length } = self.request;
-        let end = start + u64::from(length);
+        let end = start + length;
         let length = bytes.len() as u64;
         assert!(
             kind == READ && length > 0 && offset >= start && offset + length <= end,
@@ -362,12 +416,26 @@ impl Pending {
     fn extents(&mut self, data: &[u8]) {
         assert!(self.request.kind == BLOCK_STATUS && self.reply.extents.is_empty());
         assert!(data.len() >= 12 && (data.len() - 4).is_multiple_of(8) && be32(data) == 1);
-        self.reply.extents = data[4..].chunks(8).map(|extent| (be32(extent), be32(&extent[4..]))).collect();
+        let extent = |extent: &[u8]| (u64::from(be32(extent)), be32(&extent[4..]));
+        self.reply.extents = data[4..].chunks(8).map(extent).collect();
+        self.check_extents();
+    }
+
+    fn wide_extents(&mut self, data: &[u8]) {
+        assert!(self.request.kind == BLOCK_STATUS && self.reply.extents.is_empty());
+        assert!(data.len() >= 24 && (data.len() - 8).is_multiple_of(16) && be32(data) == 1);
+        assert_eq!(be32(&data[4..]) as usize, (data.len() - 8) / 16, "the count is that of the extents");
+        let extent = |extent: &[u8]| (be64(extent), u32::try_from(be64(&extent[8..])).unwrap());
+        self.reply.extents = data[8..].chunks(16).map(extent).collect();
+        self.check_extents();
+    }
+
+    fn check_extents(&self) {
         let extents = &self.reply.extents;
         assert!(extents.iter().all(|(length, flags)| *length > 0 && *flags <= 3));
         assert!(extents.windows(2).all(|pair| pair[0].1 != pair[1].1), "neighbours differ");
-        let sum: u64 = extents.iter().map(|(length, _)| u64::from(*length)).sum();
-        assert!(sum <= u64::from(self.request.length), "no more than was asked for");
+        let sum: u64 = extents.iter().map(|(length, _)| *length).sum();
+        assert!(sum <= self.request.length, "no more than was asked for");
         assert!(self.request.flags & REQ_ONE == 0 || extents.len() == 1);
     }
 
@@ -382,10 +450,7 @@ impl Pending {
         if tail > 0 {
             let at = be64(&data[6 + text..]);
             let Request { offset, length, .. } = self.request;
-            assert!(
-                (offset..offset + u64::from(length)).contains(&at),
-                "the place of the error is in the range"
-            );
+            assert!((offset..offset + length).contains(&at), "the place of the error is in the range");
             self.reply.error_at = Some(at);
         }
     }

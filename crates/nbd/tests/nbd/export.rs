@@ -37,6 +37,8 @@ pub(crate) struct MemoryExport {
     pub(crate) durable_changes: Cell<usize>,
     pub(crate) flushes: Cell<usize>,
     pub(crate) cached: Cell<u64>,
+    /// The range of each change.
+    pub(crate) parts: RefCell<Vec<Range<u64>>>,
     pub(crate) under_way: Cell<usize>,
     pub(crate) under_way_most: Cell<usize>,
 }
@@ -76,6 +78,10 @@ impl MemoryExport {
     }
 
     fn fill(&self, range: &Range<u64>, zero: bool, allocate: bool) {
+        self.parts.borrow_mut().push(range.clone());
+        if self.content.borrow().is_empty() {
+            return;
+        }
         let bounds = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
         if zero {
             self.content.borrow_mut()[bounds].fill(0);
@@ -84,6 +90,9 @@ impl MemoryExport {
     }
 
     fn run(&self, start: u64, end: u64) -> (u64, bool) {
+        if self.content.borrow().is_empty() {
+            return (end - start, false);
+        }
         let allocated = &self.allocated.borrow()[sectors(&(start..end))];
         let state = allocated[0];
         let run = allocated.iter().position(|other| *other != state).unwrap_or(allocated.len());
@@ -206,19 +215,25 @@ impl Export for MemoryExport {
     }
 }
 
-/// The exports `disk` (also the default), `sealed` (read-only, 4096-byte sectors), a name of 4096 bytes, and one that
+/// The exports `disk` (also the default), `sealed` (read-only, 4096-byte sectors), `vast` (no content, and far more of it
+/// than 32 bits count), a name of 4096 bytes, and one that
 /// nobody may have.
 pub(crate) struct MemoryExports {
     pub(crate) disk: Rc<MemoryExport>,
     pub(crate) sealed: Rc<MemoryExport>,
+    pub(crate) vast: Rc<MemoryExport>,
 }
 
 pub(crate) const DISK_BYTES: u64 = 40 << 20;
+pub(crate) const VAST_BYTES: u64 = 1 << 60;
 pub(crate) const SEALED_BYTES: u64 = 1 << 20;
 
 pub(crate) fn longest_name() -> String {
     "n".repeat(4096)
 }
+
+/// Everybody may have what there is.
+pub(crate) struct Visitor;
 
 impl MemoryExports {
     pub(crate) fn new(arena: &Arena, dice: &Rc<Dice>) -> Self {
@@ -240,8 +255,10 @@ impl MemoryExports {
             medium: Medium::Rotational,
             ..disk.clone()
         };
+        let vast = Profile { name: "vast".to_owned(), size: Bytes(VAST_BYTES), ..disk.clone() };
         let export = |profile: Profile| {
-            let size = usize::try_from(profile.size.0).unwrap();
+            let has_content = profile.size.0 < VAST_BYTES;
+            let size = if has_content { usize::try_from(profile.size.0).unwrap() } else { 0 };
             Rc::new(MemoryExport {
                 profile,
                 arena: arena.clone(),
@@ -255,28 +272,31 @@ impl MemoryExports {
                 durable_changes: Cell::default(),
                 flushes: Cell::default(),
                 cached: Cell::default(),
+                parts: RefCell::default(),
                 under_way: Cell::default(),
                 under_way_most: Cell::default(),
             })
         };
-        Self { disk: export(disk), sealed: export(sealed) }
+        Self { disk: export(disk), sealed: export(sealed), vast: export(vast) }
     }
 }
 
 impl Exports for MemoryExports {
     type Export = MemoryExport;
+    type Visitor = Visitor;
 
-    async fn open(&self, name: &str) -> Result<Rc<MemoryExport>, Refusal> {
+    async fn open(&self, _visitor: &Visitor, name: &str) -> Result<Rc<MemoryExport>, Refusal> {
         match name {
             "" | "disk" => Ok(Rc::clone(&self.disk)),
             "sealed" => Ok(Rc::clone(&self.sealed)),
+            "vast" => Ok(Rc::clone(&self.vast)),
             "secret" => Err(Refusal::NotAllowed),
             name if name == longest_name() => Ok(Rc::clone(&self.disk)),
             _ => Err(Refusal::Unknown),
         }
     }
 
-    async fn list(&self) -> Result<Vec<Listed>, Refusal> {
+    async fn list(&self, _visitor: &Visitor) -> Result<Vec<Listed>, Refusal> {
         let list = [&self.disk, &self.sealed];
         Ok(list
             .map(|export| Listed {

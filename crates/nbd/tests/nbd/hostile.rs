@@ -8,8 +8,8 @@ use dolmen_nbd::{Limits, PIECE_BYTES_MAX};
 use proptest::prelude::*;
 
 use crate::client::{
-    BLOCK_STATUS, CACHE, DISC, FLUSH, READ, Request, TRIM, WRITE, WRITE_ZEROES, context_data, info_data,
-    option_bytes, request_bytes,
+    BLOCK_STATUS, CACHE, DISC, FLUSH, PAYLOAD_LEN, READ, Request, TRIM, WRITE, WRITE_ZEROES, context_data,
+    extended_bytes, info_data, option_bytes, request_bytes,
 };
 use crate::world::World;
 
@@ -24,12 +24,22 @@ fn world(seed: u64) -> Rc<World> {
     World::with_arena(seed, Limits { payload_bytes_max: PIECE_BYTES_MAX, ..Limits::default() }, SMALL)
 }
 
+/// How a recorded session goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Simple,
+    Structured,
+    Extended,
+}
+
+const FORMS: [Form; 3] = [Form::Simple, Form::Structured, Form::Extended];
+
 /// A whole good session, as the client sends it.
-fn recorded(structured: bool) -> Vec<u8> {
+fn recorded(form: Form) -> Vec<u8> {
     let mut bytes = 3u32.to_be_bytes().to_vec();
     bytes.extend(option_bytes(3, &[]));
-    if structured {
-        bytes.extend(option_bytes(8, &[]));
+    if form != Form::Simple {
+        bytes.extend(option_bytes(if form == Form::Extended { 11 } else { 8 }, &[]));
         bytes.extend(option_bytes(10, &context_data("disk", &["base:allocation"])));
     }
     bytes.extend(option_bytes(7, &info_data("disk", &[1, 2, 3])));
@@ -48,12 +58,23 @@ fn recorded(structured: bool) -> Vec<u8> {
         (DISC, 0, 0, 0),
     ];
     for ((kind, flags, offset, length), cookie) in requests.into_iter().zip(1..) {
-        bytes.extend(request_bytes(cookie, &Request { kind, flags, offset, length }));
-        if kind == WRITE {
-            bytes.extend(vec![7; length as usize]);
+        let has_payload = kind == WRITE || form == Form::Extended && kind == 77;
+        let request = Request { kind, flags, offset, length };
+        if form == Form::Extended {
+            let flags = if has_payload { flags | PAYLOAD_LEN } else { flags };
+            bytes.extend(extended_bytes(cookie, &Request { flags, ..request }));
+        } else {
+            bytes.extend(request_bytes(cookie, &request));
+        }
+        if has_payload {
+            bytes.extend(vec![7; usize::try_from(length).unwrap()]);
         }
     }
     bytes
+}
+
+fn form_of(seed: u32) -> Form {
+    FORMS[usize::try_from(seed).unwrap() % FORMS.len()]
 }
 
 /// How a client goes.
@@ -110,8 +131,8 @@ async fn both(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
 
 #[test]
 fn a_stream_cut_after_any_byte_ends_the_session_and_leaves_nothing() {
-    for structured in [true, false] {
-        let bytes = recorded(structured);
+    for form in FORMS {
+        let bytes = recorded(form);
         let world = world(1);
         for cut in 0..bytes.len() {
             let exit = if cut % 2 == 0 { Exit::HangUp } else { Exit::Vanish };
@@ -125,9 +146,9 @@ fn a_stream_cut_after_any_byte_ends_the_session_and_leaves_nothing() {
 
 #[test]
 fn a_connection_that_breaks_at_any_send_ends_the_session_and_leaves_nothing() {
-    for structured in [true, false] {
+    for form in FORMS {
         for sends_max in 0..40 {
-            play(&world(u64::try_from(sends_max).unwrap()), recorded(structured), Exit::HangUp, sends_max);
+            play(&world(u64::try_from(sends_max).unwrap()), recorded(form), Exit::HangUp, sends_max);
         }
     }
 }
@@ -136,7 +157,7 @@ fn a_connection_that_breaks_at_any_send_ends_the_session_and_leaves_nothing() {
 fn random_bytes_in_the_handshake_and_in_transmission_end_the_session() {
     for seed in 0..rounds() {
         let world = world(seed.into());
-        let mut bytes: Vec<u8> = if seed % 2 == 0 { vec![0, 0, 0, 3] } else { recorded(seed % 4 == 1) };
+        let mut bytes: Vec<u8> = if seed % 2 == 0 { vec![0, 0, 0, 3] } else { recorded(form_of(seed / 2)) };
         bytes.truncate(bytes.len() - bytes.len() / 3);
         for _ in 0..world.dice.roll(3000) {
             bytes.push(u8::try_from(world.dice.roll(256)).unwrap());
@@ -150,7 +171,7 @@ fn a_good_session_with_a_few_bytes_changed_ends() {
     // Bits flipped, bytes set to extremes, stretches doubled or left out.
     for seed in 0..rounds() {
         let world = world(seed.into());
-        let mut bytes = recorded(seed % 2 == 0);
+        let mut bytes = recorded(form_of(seed));
         for _ in 0..=world.dice.roll(4) {
             let at = world.dice.roll(bytes.len());
             let end = (at + world.dice.roll(40)).min(bytes.len());

@@ -7,11 +7,15 @@ mod conformance;
 #[cfg(test)]
 mod export;
 #[cfg(test)]
+mod extended;
+#[cfg(test)]
 mod handshake;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod prelude;
 #[cfg(test)]
 mod stop;
 #[cfg(test)]

@@ -11,8 +11,8 @@ use dolmen_nbd::{Farewell, Limits, PIECE_BYTES_MAX};
 use proptest::prelude::*;
 
 use crate::client::{
-    BLOCK_STATUS, CACHE, Client, DF, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, Reply, Request, TRIM,
-    WRITE, WRITE_ZEROES,
+    BLOCK_STATUS, CACHE, Client, DF, FAST_ZERO, FLUSH, FUA, NO_HOLE, PAYLOAD_LEN, READ, REQ_ONE, Reply,
+    Request, TRIM, WRITE, WRITE_ZEROES,
 };
 use crate::export::{DISK_BYTES, UNIT};
 use crate::world::{Pipe, World};
@@ -25,7 +25,15 @@ struct Model {
     content: Vec<u8>,
     allocated: Vec<bool>,
     bad: Vec<u64>,
-    structured: bool,
+    form: Form,
+}
+
+/// How a client asks and is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Simple,
+    Structured,
+    Extended,
 }
 
 /// What a request must be answered with.
@@ -45,9 +53,10 @@ fn index(at: u64) -> usize {
 impl Model {
     fn error(&self, request: &Request) -> Option<u32> {
         let Request { kind, flags, offset, length } = *request;
-        let length = u64::from(length);
+        // The client itself sets it on writes; on anything else it would be followed by what is no payload.
+        let flags = if self.form == Form::Extended { flags & !PAYLOAD_LEN } else { flags };
         let allowed = match kind {
-            READ if self.structured => FUA | DF,
+            READ if self.form != Form::Simple => FUA | DF,
             WRITE_ZEROES => FUA | NO_HOLE | FAST_ZERO,
             BLOCK_STATUS => FUA | REQ_ONE,
             READ | WRITE | FLUSH | TRIM | CACHE => FUA,
@@ -59,7 +68,10 @@ impl Model {
         {
             return Some(22);
         }
-        if offset % UNIT != 0 || length % UNIT != 0 || (matches!(kind, READ | WRITE) && length > 32 << 20) {
+        if matches!(kind, READ | WRITE) && length > 32 << 20 {
+            return Some(if kind == READ && self.form == Form::Extended { 75 } else { 22 });
+        }
+        if offset % UNIT != 0 || length % UNIT != 0 {
             return Some(22);
         }
         if u128::from(offset) + u128::from(length) > u128::from(DISK_BYTES) {
@@ -68,7 +80,7 @@ impl Model {
         match kind {
             READ if flags & DF != 0 && length > 1 << 20 => Some(75),
             WRITE_ZEROES if flags & NO_HOLE != 0 && flags & FAST_ZERO != 0 => Some(95),
-            BLOCK_STATUS if !self.structured => Some(22),
+            BLOCK_STATUS if self.form == Form::Simple => Some(22),
             _ => None,
         }
     }
@@ -77,7 +89,7 @@ impl Model {
         if let Some(error) = self.error(request) {
             return Expected::Error(error);
         }
-        let (start, end) = (request.offset, request.offset + u64::from(request.length));
+        let (start, end) = (request.offset, request.offset.saturating_add(request.length));
         let bytes = index(start)..index(end);
         let sectors = index(start / UNIT)..index(end / UNIT);
         match request.kind {
@@ -120,7 +132,7 @@ fn assert_answer(request: &Request, reply: &Reply, expected: &Expected) {
         Expected::States(states) => {
             let mut told = Vec::new();
             for (length, flags) in &reply.extents {
-                told.extend(std::iter::repeat_n(*flags == 0, (length / 512) as usize));
+                told.extend(std::iter::repeat_n(*flags == 0, index(length / 512)));
             }
             assert_eq!(reply.error, None, "{request:?}");
             assert_eq!(told[..], states[..told.len()], "{request:?}");
@@ -174,7 +186,7 @@ impl Queue {
 /// Whether two requests may meet without one being able to change what the other finds.
 fn independent(a: &Request, b: &Request) -> bool {
     let reads = |request: &Request| matches!(request.kind, READ | BLOCK_STATUS | CACHE);
-    let end = |request: &Request| request.offset.saturating_add(u64::from(request.length));
+    let end = |request: &Request| request.offset.saturating_add(request.length);
     (reads(a) && reads(b)) || end(a) <= b.offset || end(b) <= a.offset
 }
 
@@ -191,7 +203,7 @@ async fn drive(world: Rc<World>, mut client: Client, requests: Vec<Request>, mut
             take(&mut client, &mut waiting).await;
         }
         let fill = u8::try_from(request.offset / UNIT % 255).unwrap() + 1;
-        let payload = if request.kind == WRITE { vec![fill; request.length as usize] } else { vec![] };
+        let payload = if request.kind == WRITE { vec![fill; index(request.length)] } else { vec![] };
         let expected = model.apply(&request, &payload);
         let (cookie, head) = client.begin(request.clone());
         queue.push(&head);
@@ -224,11 +236,14 @@ fn request() -> impl Strategy<Value = Request> {
         1 => (0..4u64).prop_map(|sector| u64::MAX - UNIT + 1 - sector * UNIT),
     ];
     let length = prop_oneof![
-        12 => (1..64u32).prop_map(|sectors| sectors * 512),
-        3 => (1..8192u32).prop_map(|sectors| sectors * 512),
-        1 => Just(0), 1 => 0..4096u32, 1 => Just((32 << 20) + 512),
+        12 => (1..64u64).prop_map(|sectors| sectors * 512),
+        3 => (1..8192u64).prop_map(|sectors| sectors * 512),
+        1 => Just(0), 1 => 0..4096u64, 1 => Just((32 << 20) + 512), 1 => any::<u64>(),
+        1 => (0..4u64).prop_map(|sector| u64::MAX - UNIT + 1 - sector * UNIT),
     ];
     (kind, flags, offset, length).prop_map(|(kind, flags, offset, length)| {
+        // A flag that says "a payload follows" is no matter of drawing: what follows would be taken for it.
+        let flags = flags & !PAYLOAD_LEN;
         let bare = kind == FLUSH && flags & 1 == 0;
         if bare {
             Request { kind, flags, offset: 0, length: 0 }
@@ -238,21 +253,35 @@ fn request() -> impl Strategy<Value = Request> {
     })
 }
 
-fn run(seed: u64, structured: bool, requests: Vec<Request>, bad: Vec<u64>, payload_bytes_max: u64) {
+/// The request as it can be said in this form, without ending the connection.
+fn fitted(mut request: Request, form: Form) -> Request {
+    let longest = match (request.kind, form) {
+        // A longer payload ends the connection, which has a test of its own.
+        (WRITE, Form::Extended) => 32 << 20,
+        (WRITE, Form::Simple | Form::Structured) => (32 << 20) + 512,
+        (_, Form::Extended) => u64::MAX,
+        (_, Form::Simple | Form::Structured) => u64::from(u32::MAX),
+    };
+    request.length = request.length.min(longest);
+    request
+}
+
+fn run(seed: u64, form: Form, requests: Vec<Request>, bad: Vec<u64>, payload_bytes_max: u64) {
     let config = ArenaConfig { small_count: 8, medium_count: 4, large_count: 3 };
     let world = World::with_arena(seed, Limits { payload_bytes_max, ..Limits::default() }, config);
-    let bad = if structured { bad } else { vec![] };
+    let requests: Vec<Request> = requests.into_iter().map(|request| fitted(request, form)).collect();
+    let bad = if form == Form::Simple { vec![] } else { bad };
     world.server.exports().disk.bad.borrow_mut().extend(&bad);
     let mut client = world.client();
     let inner = Rc::clone(&world);
     world.run(async move {
-        if structured {
-            client.go("disk").await;
-        } else {
-            client.go_simple("disk").await;
-        }
+        match form {
+            Form::Simple => client.go_simple("disk").await,
+            Form::Structured => client.go("disk").await,
+            Form::Extended => client.go_extended("disk").await,
+        };
         let (content, allocated) = (vec![0; index(DISK_BYTES)], vec![false; index(DISK_BYTES / UNIT)]);
-        drive(inner, client, requests, Model { content, allocated, bad, structured }).await;
+        drive(inner, client, requests, Model { content, allocated, bad, form }).await;
     });
     world.assert_at_rest();
 }
@@ -265,11 +294,11 @@ proptest! {
     #[test]
     fn requests_are_answered_as_by_a_vector_of_bytes(
         seed in any::<u64>(),
-        structured in any::<bool>(),
+        form in prop_oneof![Just(Form::Simple), Just(Form::Structured), Just(Form::Extended)],
         requests in proptest::collection::vec(request(), 1..50),
         bad in proptest::collection::vec(0..ARENA_BYTES / UNIT, 0..3),
         pieces in 1..5u64,
     ) {
-        run(seed, structured, requests, bad, pieces * PIECE_BYTES_MAX);
+        run(seed, form, requests, bad, pieces * PIECE_BYTES_MAX);
     }
 }

@@ -4,9 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{Spawner, sleep};
-use dolmen_nbd::{Cut, Farewell, IN_FLIGHT_MAX, Limits, Patience, SessionError};
+use dolmen_nbd::option::{ClientFlags, RefusedOption};
+use dolmen_nbd::{Cut, Entrance, Farewell, IN_FLIGHT_MAX, Limits, Patience, SessionError, TURNED_AWAY_MAX};
 
-use crate::client::{DISC, FLUSH, READ, Request, WRITE, request_bytes};
+use crate::client::{Client, DISC, FLUSH, READ, Request, WRITE, info_data, option_bytes, request_bytes};
 use crate::world::World;
 
 fn stop_in_background(world: &Rc<World>) {
@@ -169,7 +170,9 @@ fn a_stop_is_not_held_up_by_a_client_that_takes_nothing() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed_and_the_others_go_on() {
+fn connections_beyond_the_limit_are_told_so_and_the_others_go_on() {
+    // Scenario: three connections of three; others that say nothing, and two that ask, one of them behind TLS. Expected:
+    // each of those is refused with a sentence that names the limit, whatever it asks for, and those inside go on.
     let world = World::with_limits(5, Limits { connections_max: 3, ..Limits::default() });
     let mut clients: Vec<_> = (0..3).map(|_| world.client()).collect();
     let connect = Rc::clone(&world);
@@ -177,9 +180,25 @@ fn connections_beyond_the_limit_are_closed_and_the_others_go_on() {
         for client in &mut clients {
             client.go("disk").await;
         }
+        let full = Err(SessionError::TurnedAway(RefusedOption::Full { connections_max: 3 }));
         for _ in 0..100 {
-            let ending = connect.connect().ended().await;
-            assert_eq!(ending, Err(SessionError::Full { connections_max: 3 }));
+            assert_eq!(connect.connect().ended().await, full);
+        }
+        let flags = ClientFlags { fixed_newstyle: true, no_zeroes: true };
+        for entrance in [Entrance::Greeting, Entrance::AfterTls(flags)] {
+            let mut late = Client::new(connect.connect_at(entrance));
+            if entrance == Entrance::Greeting {
+                late.greet(3).await;
+            }
+            for (option, data) in [(5, vec![]), (6, info_data("disk", &[])), (3, vec![]), (77, vec![1; 9])] {
+                let replies = late.option(option, &data).await;
+                assert_eq!((replies.len(), replies[0].0), (1, (1 << 31) + 2), "refused by policy");
+                let text = String::from_utf8_lossy(&replies[0].1).into_owned();
+                assert!(text.contains("has 3 connections already"), "{text}");
+            }
+            late.put(&option_bytes(2, &[])).await;
+            assert_eq!(late.option_reply(2).await, Some((1, vec![])));
+            assert_eq!(late.session.ended().await, full);
         }
         for client in &mut clients {
             assert_eq!(client.read(0, 512).await.error, None);
@@ -198,7 +217,8 @@ fn ten_thousand_half_open_handshakes_hold_a_bounded_amount_and_are_cleared_away(
     let sessions: Vec<_> = (0..10_000).map(|_| world.connect()).collect();
     world.settle();
     assert!(world.server.session_count() <= Limits::default().connections_max);
-    assert!(world.arena.lent_count() <= 2 * Limits::default().connections_max + 1);
+    let connections_max = Limits::default().connections_max + TURNED_AWAY_MAX;
+    assert!(world.arena.lent_count() <= 2 * connections_max + 1);
     let mut ended = world.run(async move {
         let mut endings = Vec::new();
         for session in &sessions {
@@ -206,7 +226,7 @@ fn ten_thousand_half_open_handshakes_hold_a_bounded_amount_and_are_cleared_away(
         }
         endings
     });
-    ended.retain(|ending| !matches!(ending, Err(SessionError::Full { .. })));
+    ended.retain(|ending| !matches!(ending, Err(SessionError::TurnedAway(_))));
     let limit = Patience::default().handshake;
     assert!(!ended.is_empty());
     assert!(ended.iter().all(|ending| *ending == Err(SessionError::Cut(Cut::SlowHandshake { limit }))));

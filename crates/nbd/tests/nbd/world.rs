@@ -12,10 +12,12 @@ use dolmen_block_io::{
     Clock, CompletionKey, Completions, Executor, Moment, Outcome, Payload, Spawner, Submission,
 };
 use dolmen_buffer::{Arena, ArenaConfig, Buffer, Shared};
-use dolmen_nbd::{Connection, ConnectionError, Farewell, Limits, Means, Receive, Server, SessionError};
+use dolmen_nbd::{
+    Connection, ConnectionError, Entrance, Farewell, Limits, Means, Receive, Server, SessionError,
+};
 
 use crate::client::Client;
-use crate::export::MemoryExports;
+use crate::export::{MemoryExports, Visitor};
 
 /// Seeded choices (SplitMix64).
 #[derive(Debug)]
@@ -244,6 +246,11 @@ impl World {
 
     /// Begins a session.
     pub(crate) fn connect(&self) -> Session {
+        self.connect_at(Entrance::Greeting)
+    }
+
+    /// Begins a session of a client that has come so far.
+    pub(crate) fn connect_at(&self, entrance: Entrance) -> Session {
         let connection = self.end(Rc::default(), Rc::default());
         let ending = Rc::new(RefCell::new(None));
         let bell = Rc::new(Notify::new());
@@ -252,7 +259,7 @@ impl World {
         self.executor.spawn(
             "serve",
             Box::pin(async move {
-                let result = server.serve(served).await;
+                let result = server.serve(served, Visitor, entrance).await;
                 *into.borrow_mut() = Some(result);
                 ring.notify_all();
             }),
