@@ -4,6 +4,10 @@
 //! table that says of every block whether it was written, and what its checksum is. Reading and writing index the row and
 //! do arithmetic; nothing finer is mapped.
 //!
+//! Rows with parity have no copies: what is written to them lies in a *write cache* of mirrored rows first, and is put in
+//! place a line at a time. The code is docs/design/0004: `cache` and `mapping` hold what is cached, `destage` puts it in place,
+//! `line` computes what is gone, `replay` finds it all again after a crash.
+//!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away.
