@@ -197,7 +197,8 @@ impl Cache {
         let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
             guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
-            if !row.gone.get() {
+            // What waits to be decided of a row would be decided over what it becomes here.
+            if !row.gone.get() && !self.shared().is_unresolved(row) {
                 lines.extend(of_row.iter().map(|line| (Rc::clone(row), *line)));
             }
         }

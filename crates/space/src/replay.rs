@@ -235,6 +235,10 @@ impl Cache {
         if row.gone.get() {
             return Ok(false);
         }
+        if self.shared().is_unresolved(&row) {
+            self.unfinished.borrow_mut().push(redo);
+            return Ok(false);
+        }
         let parity = row.shape.data_columns();
         let mut found: Vec<Option<dolmen_buffer::Shared>> = Vec::new();
         let mut is_lost = false;
