@@ -663,6 +663,11 @@ impl Cache {
         found
     }
 
+    /// How many rows are full.
+    pub(crate) fn full_count(&self) -> usize {
+        self.full.borrow().len()
+    }
+
     /// Puts a full row that could not be emptied behind the others.
     pub(crate) fn pass_over_oldest(&self) {
         let mut full = self.full.borrow_mut();

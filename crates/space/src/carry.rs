@@ -131,6 +131,8 @@ struct OfTables<'a> {
 
 impl<'a> OfTables<'a> {
     fn new(row: &'a Rc<Row>, claims: RowClaims, covered: Covered, guard: RangeGuard<'a>) -> Self {
+        // What is in place with parity was flushed before its table said so.
+        let covered = if row.has_parity() { Covered::Before } else { covered };
         let bodies = encode_claims(row.space, row.index, &claims, (Restating::Again, covered));
         Self { row, claims, bodies, _guard: guard }
     }

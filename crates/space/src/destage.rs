@@ -132,13 +132,18 @@ impl Cache {
         let _turn = self.turn.take().await;
         let mut has_done = self.recycle().await?;
         has_done |= self.finish_lines().await?;
-        let mut lines = self.choose();
-        if lines.is_empty() && self.has_waiting() {
+        if self.has_waiting() && self.full_count() == 0 {
             self.close_open();
-            lines = self.choose();
         }
-        if !lines.is_empty() {
-            has_done |= self.put_in_place_all(lines).await?;
+        // What is in one row of the cache may wait for disks, and what is in another not.
+        for _ in 0..self.full_count().max(1) {
+            let lines = self.choose();
+            if lines.is_empty() {
+                self.pass_over_oldest();
+            } else if self.put_in_place_all(lines).await? {
+                has_done = true;
+                break;
+            }
         }
         if !has_done && self.has_recyclable() {
             // What was given up is not covered yet, then its discard.

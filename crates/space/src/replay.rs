@@ -139,11 +139,13 @@ impl OfRow {
             for block in redo.blocks.iter().filter(|block| block.column < data) {
                 let row_block = row.shape.row_block(block.column, redo.line);
                 let Some(versions) = self.versions.get_mut(&row_block) else { continue };
-                let is_meant = |(since, version): &(&Lsn, &Recorded)| match version.content {
+                // A later version may lie in the same place, which was free again by then.
+                let before = versions.range(..redo.lsn);
+                let is_meant = |(_, version): &(&Lsn, &Recorded)| match version.content {
                     Content::Cached { place, .. } => place == block.place,
-                    Content::Discarded => block.state == BlockState::Never && **since < redo.lsn,
+                    Content::Discarded => block.state == BlockState::Never,
                 };
-                let Some(since) = versions.iter().rev().find(is_meant).map(|(since, _)| *since) else {
+                let Some(since) = before.rev().find(is_meant).map(|(since, _)| *since) else {
                     continue;
                 };
                 if is_done {
