@@ -453,9 +453,17 @@ impl Shared {
         row.has_table_on(column, |slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
     }
 
-    /// Whether some slab that has the table of a column, and holds everything, is on one of these disks.
+    /// Whether a page of the table of a column that was given to these disks counts: some slab that holds everything has it,
+    /// and every one that lacks it will be called stale. With parity that is not so where too many columns are away: they keep
+    /// what they have, and would be believed with an older page.
     fn is_table_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
-        row.has_table_on(column, |slab| slab.stale.is_none() && disks.contains(&slab.disk))
+        let is_there = |slab: &Slab| disks.contains(&slab.disk);
+        let mut is_believed = false;
+        row.for_each_table(column, |slab, place| {
+            let lacks_it = slab.stale.is_none() && !is_there(slab);
+            is_believed |= lacks_it && !row.has_blocks_on(place.holder(), is_there);
+        });
+        !is_believed && row.has_table_on(column, |slab| slab.stale.is_none() && is_there(slab))
     }
 
     /// Writes the block at the end of every slab that says what it is.

@@ -82,6 +82,13 @@ pub(crate) struct TablePlace {
     table: usize,
 }
 
+impl TablePlace {
+    /// The column whose slabs have it.
+    pub(crate) fn holder(self) -> usize {
+        self.holder
+    }
+}
+
 /// Whether the blocks of a column can be had from slabs that are good.
 pub(crate) fn can_be_had(
     shape: &Shape,
