@@ -536,6 +536,17 @@ impl Cache {
         self.bell.notify_all();
     }
 
+    /// Keeps a line to be finished later. Its data may be written again meanwhile: what it needs of it stays in the cache.
+    pub(crate) fn leave_unfinished(&self, mut redo: Redo) {
+        if !redo.owns_all {
+            let parity: Vec<Place> = redo.own_places().collect();
+            redo.owns_all = true;
+            let data = redo.own_places().filter(|place| !parity.contains(place));
+            data.for_each(|place| self.count_live(place));
+        }
+        self.unfinished.borrow_mut().push(redo);
+    }
+
     /// Notes that what a redo brought is not needed any more.
     pub(crate) fn forget_redo(&self, redo: &Redo) {
         redo.own_places().for_each(|place| self.count_dead(place));

@@ -49,7 +49,8 @@ pub(crate) struct Redo {
     pub(crate) blocks: Vec<RedoBlock>,
     /// The versions of data blocks that end with it, by block of the row.
     pub(crate) ends: Vec<(u32, Lsn)>,
-    /// Whether all of its content was written to the cache for it, or only that of parity.
+    /// Whether it keeps all of its content in the cache, or only that of parity, because what is cached of data lives anyway
+    /// while it is put in place.
     pub(crate) owns_all: bool,
 }
 
@@ -209,7 +210,12 @@ impl Cache {
         }
         let mut prepared = Vec::new();
         for some in lines.chunks(self.lines_of_record()) {
-            prepared.extend(self.prepare(some).await?);
+            match self.prepare(some).await {
+                Ok(more) => prepared.extend(more),
+                Err(error) if prepared.is_empty() => return Err(error),
+                // What is recorded goes in place; whatever is the matter is met again by the next round.
+                Err(_) => break,
+            }
         }
         if prepared.is_empty() {
             self.pass_over_oldest();
@@ -347,7 +353,7 @@ impl Cache {
         };
         let (done, unfinished): (Vec<Redo>, Vec<Redo>) =
             prepared.into_iter().map(|one| one.redo).partition(is_held);
-        self.unfinished.borrow_mut().extend(unfinished);
+        unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo));
         self.say_done(&done).await?;
         Ok(!done.is_empty())
     }

@@ -165,7 +165,7 @@ impl OfRow {
         }
         for redo in unfinished {
             redo.own_places().for_each(|place| cache.count_live(place));
-            cache.unfinished.borrow_mut().push(redo);
+            cache.leave_unfinished(redo);
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Cache {
         let pool = &self.shared().pool;
         let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
         if !(0..row.shape.columns()).all(is_had) {
-            self.unfinished.borrow_mut().push(redo);
+            self.leave_unfinished(redo);
             return Ok(false);
         }
         let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.line, count: 1 })).await;
@@ -238,7 +238,7 @@ impl Cache {
             return Ok(false);
         }
         if self.shared().is_unresolved(&row) {
-            self.unfinished.borrow_mut().push(redo);
+            self.leave_unfinished(redo);
             return Ok(false);
         }
         let parity = row.shape.data_columns();
@@ -253,7 +253,7 @@ impl Cache {
             match self.read(block.place, &mut buffer).await {
                 Ok(()) if crc32c(&buffer) == checksum => found.push(Some(buffer.freeze())),
                 Err(SpaceError::Unreadable { why, .. }) if !why.is_final() => {
-                    self.unfinished.borrow_mut().push(redo);
+                    self.leave_unfinished(redo);
                     return Ok(false);
                 }
                 Err(error) if !matches!(error, SpaceError::Unreadable { .. }) => return Err(error),
