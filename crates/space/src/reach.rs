@@ -10,6 +10,7 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
+use dolmen_units::BLOCK_BYTES;
 use smallvec::smallvec;
 
 use crate::error::SpaceError;
@@ -23,6 +24,7 @@ use crate::recovery::{
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
+use crate::spaces::Spaces;
 use crate::tickets::Held;
 
 /// Blocks of rows, by column and block of the column.
@@ -110,6 +112,27 @@ impl Shared {
     fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
         let id = space.id();
         self.unflushed_away.borrow().range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index).collect()
+    }
+}
+
+impl Spaces {
+    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
+    pub(crate) async fn undecided_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let undecided = self.shared.unresolved.borrow().clone();
+        let mut blocks = Vec::new();
+        for ((id, index), claims) in undecided {
+            let space = self.all().into_iter().find(|space| space.id() == id);
+            let Some(space) = space else { continue };
+            let Some(row) = space.undecided_row(index).await? else { continue };
+            let open = claims.iter().filter(|(_, claims)| claims.iter().any(Claim::is_undecided));
+            let place_of = |(column, block): (usize, u32)| {
+                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
+            };
+            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
+            of_row.sort_unstable();
+            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
+        }
+        Ok(blocks)
     }
 }
 

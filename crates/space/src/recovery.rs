@@ -57,6 +57,11 @@ impl Claim {
         Self { settled: false, ..self }
     }
 
+    /// Whether no flush has covered it.
+    pub(crate) fn is_undecided(&self) -> bool {
+        !self.settled
+    }
+
     /// Whether another says the same, but for the checksum.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self { row, settled, state, stamp, intent, generation } = self;
@@ -179,7 +184,7 @@ async fn decide_rows(
             if !left.is_empty() {
                 let mut left = left;
                 left.values_mut().for_each(keep_latest);
-                if left.values().flatten().any(|claim| !claim.settled) {
+                if left.values().flatten().any(Claim::is_undecided) {
                     shared.unflushed_away.borrow_mut().insert((row.space, row.index));
                 }
                 shared.unresolved.borrow_mut().insert((row.space, row.index), Rc::new(left));
@@ -295,7 +300,7 @@ pub(crate) async fn recover_row(
         if let Some(settled) = claims.iter().find(|claim| claim.settled) {
             page.set(entry, settled.state, settled.stamp, shared.now(&held));
         }
-        if claims.iter().any(|claim| !claim.settled) {
+        if claims.iter().any(Claim::is_undecided) {
             open.push(OpenBlock { column, block, page, claims });
         }
     }

@@ -49,7 +49,7 @@ pub struct Progress {
 
 /// The spaces of an open pool.
 pub struct Spaces {
-    shared: Rc<Shared>,
+    pub(crate) shared: Rc<Shared>,
     spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
     /// Write caches, by the redundancy of the spaces that they are for.
     caches: RefCell<BTreeMap<u8, Rc<Cache>>>,

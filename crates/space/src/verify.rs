@@ -67,20 +67,11 @@ impl Verification {
         join(&mut self.out_of_reach, space, &verdict.out_of_reach);
     }
 
-    /// Adds what was seen of a row of a write cache: what cannot be read counts for the spaces that it belongs to, and what
-    /// belongs to none any more does not count.
+    /// Adds what was seen of a row of a write cache: what cannot be read counts for the spaces that it belongs to.
     fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: &RowVerdict) {
         self.blocks += verdict.blocks;
-        for (ranges, places) in
-            [(&mut self.lost, &verdict.lost), (&mut self.out_of_reach, &verdict.out_of_reach)]
-        {
-            for at in places {
-                let (index, within) = (at / space.row_bytes(), at % space.row_bytes() / BLOCK_BYTES);
-                if let Some((name, at)) = cache.owner_of(index, within) {
-                    join(ranges, &name, &[at]);
-                }
-            }
-        }
+        join_owners(&mut self.lost, cache, space, &verdict.lost);
+        join_owners(&mut self.out_of_reach, cache, space, &verdict.out_of_reach);
     }
 }
 
@@ -124,7 +115,34 @@ fn join(ranges: &mut Vec<SpaceRange>, space: &Name, blocks: &[u64]) {
     }
 }
 
+/// Adds blocks of a write cache as what they are of the spaces that they belong to; what belongs to none any more does not
+/// count.
+fn join_owners(ranges: &mut Vec<SpaceRange>, cache: &Cache, space: &Space, places: &[u64]) {
+    for at in places {
+        let (index, within) = (at / space.row_bytes(), at % space.row_bytes() / BLOCK_BYTES);
+        if let Some((name, at)) = cache.owner_of(index, within) {
+            join(ranges, &name, &[at]);
+        }
+    }
+}
+
 impl Spaces {
+    /// What nobody can tell yet: blocks that no flush has covered and whose disks are away. When these are back, each is what
+    /// was written last there, or anything since the last flush if they lost their caches.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the map cannot be read.
+    pub async fn undecided(&self) -> Result<Vec<SpaceRange>, SpaceError> {
+        let mut ranges = Vec::new();
+        for (space, at) in self.undecided_blocks().await? {
+            match self.cache_in(&space) {
+                Some(cache) => join_owners(&mut ranges, &cache, &space, &[at]),
+                None => join(&mut ranges, &space.name(), &[at]),
+            }
+        }
+        Ok(ranges)
+    }
+
     /// Reads and verifies every block of every copy, and heals what can be healed.
     ///
     /// # Errors

@@ -184,7 +184,7 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
     let began = life.oracle.borrow_mut().flush_begins();
     for space in life.spaces.list() {
         match space.flush().await {
-            Ok(()) => life.oracle.borrow_mut().flushed(began, Some(space.name().as_str())),
+            Ok(()) => life.oracle.borrow_mut().flushed(began, Some(space.name().as_str()), &[]),
             Err(SpaceError::Unflushed { .. }) if !life.redundant || life.hard.get() => life.note(|tally| {
                 tally.refused += 1;
                 tally.saw(Rare::ClaimsSaidAgain);

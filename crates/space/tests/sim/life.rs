@@ -13,7 +13,7 @@ use dolmen_pool::{
     open,
 };
 use dolmen_sim::{Random, SimDisk, World};
-use dolmen_space::{IncidentKind, Progress, Space, SpaceError, Spaces};
+use dolmen_space::{IncidentKind, Progress, Space, SpaceError, SpaceRange, Spaces};
 use dolmen_units::DiskId;
 
 use super::client::{client, make, read_range};
@@ -563,7 +563,8 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     }
     let began = life.oracle.borrow_mut().flush_begins();
     life.spaces.close().await.map_err(|error| format!("closing: {}", in_one_line(&error)))?;
-    life.oracle.borrow_mut().flushed(began, None);
+    let waiting = undecided(&life.spaces).await?;
+    life.oracle.borrow_mut().flushed(began, None, &waiting);
     // A disk may have gone while the pool was being closed, and nobody has noticed.
     life.whole.set(whole && missing_disks(&life).is_empty() && !life.unnoticed.get());
     Ok(())
@@ -608,16 +609,23 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     });
     let mut taken = Vec::new();
     for incident in spaces.incidents() {
-        let name =
-            spaces.list().into_iter().find(|space| space.id() == incident.space).map(|space| space.name());
+        let space = spaces.list().into_iter().find(|space| space.id() == incident.space);
         if incident.kind == IncidentKind::TakenAsFound {
-            taken.extend(name.map(|name| (name.as_str().to_owned(), incident.at, incident.length.0)));
+            let range_of = |name| SpaceRange { space: name, at: incident.at, length: incident.length };
+            taken.extend(space.map(|space| range_of(space.name())));
         } else if course.redundant && !(course.hard.get() && incident.kind == IncidentKind::RottenHere) {
             return Err(format!("recovery lost {incident:?}"));
         }
     }
-    course.oracle.borrow_mut().recovered(taken);
+    let waiting = undecided(&spaces).await?;
+    course.oracle.borrow_mut().recovered(&taken, &waiting);
     Ok(spaces)
+}
+
+/// What nobody can tell before disks are back.
+async fn undecided(spaces: &Spaces) -> Result<Vec<SpaceRange>, String> {
+    let found = spaces.undecided().await;
+    found.map_err(|error| format!("looking for what waits for disks: {}", in_one_line(&error)))
 }
 
 async fn open_pool(

@@ -11,6 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dolmen_space::SpaceRange;
+
 pub const BLOCK: usize = 4096;
 pub const SECTOR: usize = 512;
 pub const SECTORS: usize = BLOCK / SECTOR;
@@ -72,6 +74,16 @@ pub struct Model {
     uid: u64,
 }
 
+impl Model {
+    /// Whether a block lies in one of these ranges.
+    fn is_among(&self, index: usize, ranges: &[SpaceRange]) -> bool {
+        let at = (index * BLOCK) as u64;
+        ranges.iter().any(|range| {
+            range.space.as_str() == self.name && range.at <= at && at < range.at + range.length.0
+        })
+    }
+}
+
 /// An operation that changes blocks, under way.
 #[derive(Debug)]
 pub struct Op {
@@ -114,8 +126,6 @@ pub struct Oracle {
     crash: Option<Crash>,
     /// Recoveries that were cut short since the last that finished.
     interrupted: bool,
-    /// Ranges that recovery took as found, by name of space.
-    pub taken: Vec<(String, u64, u64)>,
     /// Whether blocks can be torn at all in this world.
     pub tearing: bool,
     pub mixtures: u64,
@@ -335,12 +345,15 @@ impl Oracle {
         self.tick()
     }
 
-    /// A flush is done, of one space or of all.
-    pub fn flushed(&mut self, began: u64, name: Option<&str>) {
+    /// A flush is done, of one space or of all, but for ranges that wait for disks.
+    pub fn flushed(&mut self, began: u64, name: Option<&str>, waiting: &[SpaceRange]) {
         let mut clean = Vec::new();
         for (uid, index) in &self.dirty {
             let Some(model) = self.models.get_mut(uid) else { continue };
             if name.is_some_and(|name| name != model.name) {
+                continue;
+            }
+            if model.is_among(*index, waiting) {
                 continue;
             }
             let block = &mut model.blocks[*index];
@@ -394,16 +407,22 @@ impl Oracle {
         self.interrupted = true;
     }
 
-    /// Recovery has finished: what it decided stays decided. `taken` names what it took as found.
-    pub fn recovered(&mut self, taken: Vec<(String, u64, u64)>) {
+    /// Recovery has finished: what it decided stays decided. `taken` names what it took as found, `waiting` what it could not
+    /// decide because disks are away.
+    pub fn recovered(&mut self, taken: &[SpaceRange], waiting: &[SpaceRange]) {
         let now = self.tick();
         let Some(crash) = self.crash.take() else { return };
         for (uid, index) in std::mem::take(&mut self.dirty) {
             let Some(model) = self.models.get_mut(&uid) else { continue };
-            let at = (index * BLOCK) as u64;
-            let listed = taken
-                .iter()
-                .any(|(name, from, length)| *name == model.name && *from <= at && at < from + length);
+            let listed = model.is_among(index, taken);
+            if model.is_among(index, waiting) {
+                if crash == Crash::PowerCut {
+                    model.blocks[index].doubt = true;
+                    model.blocks[index].doubted_at = now;
+                }
+                self.dirty.insert((uid, index));
+                continue;
+            }
             let block = &mut model.blocks[index];
             let mut versions = match crash {
                 Crash::Kill if !block.doubt => block.current(),
@@ -421,7 +440,6 @@ impl Oracle {
             block.entries =
                 vec![Entry { versions, begun: now, acked: now, certain: true, durable: true, hidden: false }];
         }
-        self.taken = taken;
         self.interrupted = false;
     }
 
@@ -553,6 +571,8 @@ fn decode(uid: u64, place: u64, sector: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use dolmen_units::Bytes;
+
     use super::*;
 
     fn oracle() -> (Oracle, u64) {
@@ -581,13 +601,34 @@ mod tests {
         let (_, two) = write(&mut oracle, uid, false);
         assert!(!shows(&mut oracle, uid, &one));
         oracle.crashed(Crash::Kill, false);
-        oracle.recovered(Vec::new());
+        oracle.recovered(&[], &[]);
         assert!(!shows(&mut oracle, uid, &one) && shows(&mut oracle, uid, &two));
         let (_, three) = write(&mut oracle, uid, false);
         oracle.crashed(Crash::PowerCut, false);
-        oracle.recovered(Vec::new());
+        oracle.recovered(&[], &[]);
         assert!(!shows(&mut oracle, uid, &one) && shows(&mut oracle, uid, &two));
         assert!(!shows(&mut oracle, uid, &three), "what was read stays");
+    }
+
+    fn first_block() -> SpaceRange {
+        SpaceRange { space: "a".parse().unwrap(), at: 0, length: Bytes(BLOCK as u64) }
+    }
+
+    #[test]
+    fn what_waits_for_a_disk_is_flushed_and_decided_with_it_and_not_before() {
+        let (mut oracle, uid) = oracle();
+        let (_, one) = write(&mut oracle, uid, true);
+        let (_, two) = write(&mut oracle, uid, false);
+        oracle.crashed(Crash::Kill, false);
+        oracle.recovered(&[], &[first_block()]);
+        assert!(!shows(&mut oracle, uid, &one), "the disk that is away may not say what was replaced");
+        let began = oracle.flush_begins();
+        oracle.flushed(began, None, &[first_block()]);
+        oracle.crashed(Crash::PowerCut, false);
+        oracle.recovered(&[], &[first_block()]);
+        oracle.crashed(Crash::Kill, false);
+        oracle.recovered(&[], &[]);
+        assert!(shows(&mut oracle, uid, &one) && !shows(&mut oracle, uid, &two), "what was read stays");
     }
 
     #[test]
@@ -596,9 +637,9 @@ mod tests {
         let (_, one) = write(&mut oracle, uid, false);
         let began = oracle.flush_begins();
         let (_, two) = write(&mut oracle, uid, false);
-        oracle.flushed(began, None);
+        oracle.flushed(began, None, &[]);
         oracle.crashed(Crash::PowerCut, false);
-        oracle.recovered(Vec::new());
+        oracle.recovered(&[], &[]);
         let zeros = vec![0; BLOCK];
         assert!(!shows(&mut oracle, uid, &zeros));
         assert!(shows(&mut oracle, uid, &one) && !shows(&mut oracle, uid, &two));
@@ -606,12 +647,13 @@ mod tests {
 
     #[test]
     fn a_mixture_is_right_only_where_recovery_took_the_block_as_found() {
+        let first = [first_block()];
         for listed in [false, true] {
             let (mut oracle, uid) = oracle();
             let (_, one) = write(&mut oracle, uid, true);
             let (_, two) = write(&mut oracle, uid, false);
             oracle.crashed(Crash::PowerCut, false);
-            oracle.recovered(if listed { vec![("a".to_owned(), 0, 4096)] } else { Vec::new() });
+            oracle.recovered(if listed { &first } else { &[] }, &[]);
             let mixed = [&one[..512], &two[512..]].concat();
             assert_eq!(shows(&mut oracle, uid, &mixed), listed);
             assert_eq!(shows(&mut oracle, uid, &two), !listed, "what was read stays");
