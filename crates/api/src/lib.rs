@@ -57,7 +57,7 @@ pub use job::{Eta, Job, JobDocument, JobKind, JobState, Jobs};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
     AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, ImportMode,
-    ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk,
+    ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk, WriteCache,
 };
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{

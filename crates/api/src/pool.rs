@@ -96,8 +96,24 @@ pub struct Pool {
     pub free_bytes: u64,
     /// Spaces on it.
     pub space_count: u64,
+    /// Write caches of its spaces with parity.
+    #[serde(default)]
+    pub write_caches: Vec<WriteCache>,
     /// Its disks, by slot.
     pub disks: Vec<Disk>,
+}
+
+/// The write cache of the spaces with so many parity columns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WriteCache {
+    /// Parity columns of the spaces that it is for.
+    pub parity: u8,
+    /// Bytes that it holds when it is full.
+    pub size_bytes: u64,
+    /// Bytes in it that are not in place yet.
+    pub waiting_bytes: u64,
+    /// Room that it takes on all disks, copies and tables included.
+    pub footprint_bytes: u64,
 }
 
 /// All pools.

@@ -25,8 +25,11 @@ pub struct Df {
     pub used_bytes: u64,
     /// Of `used`, addresses of spaces for which room is claimed.
     pub claimed_bytes: u64,
-    /// Of `used`, their further copies.
+    /// Of `used`, their further copies and parity.
     pub redundancy_bytes: u64,
+    /// Of `used`, write caches of spaces with parity, copies and tables included.
+    #[serde(default)]
+    pub write_cache_bytes: u64,
     /// Of `used`, checksums, states, headers, and rounding up.
     pub tables_bytes: u64,
     /// Of `data`, not used.
@@ -48,6 +51,9 @@ pub struct Fits {
     pub resiliency: ResiliencyKind,
     /// Copies of every block.
     pub copies: u8,
+    /// Parity columns of every row.
+    #[serde(default)]
+    pub parity: u8,
     /// Lost disks that it survives.
     pub survives: u8,
     /// Bytes that a space of this kind could still take; 0 also when there are too few disks.

@@ -15,7 +15,7 @@ pub enum ResiliencyKind {
     Span,
     /// Copies, striped.
     Mirror,
-    /// Parity over columns. Shown, and made by no request yet.
+    /// Striped, with parity over the columns.
     Parity,
 }
 
@@ -58,6 +58,9 @@ pub struct Space {
     pub resiliency: ResiliencyKind,
     /// Copies of every block.
     pub copies: u8,
+    /// Parity columns of every row.
+    #[serde(default)]
+    pub parity: u8,
     /// Data columns; absent when each row chooses its own.
     #[serde(default)]
     pub columns: Option<u8>,
@@ -117,22 +120,25 @@ pub struct CreateSpace {
     /// Copies of a mirror, 2 to 4; 2 when left out.
     #[serde(default)]
     pub copies: Option<u8>,
+    /// Parity columns of a space with parity, 1 or 2; 1 when left out.
+    #[serde(default)]
+    pub parity: Option<u8>,
     /// Data columns; automatic when left out.
     #[serde(default)]
     pub columns: Option<u8>,
-    /// Bytes written to one column before the next; 256 KiB when left out.
+    /// Bytes written to one column before the next; when left out 256 KiB, with parity 64 KiB.
     #[serde(default)]
     pub interleave_bytes: Option<u64>,
     /// Bytes of a row, fixed when the space is made. When left out: of a thin space 8 MiB up to 2 TiB, then a 2^18th of
-    /// its size up to 64 MiB; of a fixed one 64 MiB; of either 256 MiB above 64 TiB.
+    /// its size up to 64 MiB, and never below 32 MiB with two parities; of a fixed one 64 MiB; of either 256 MiB above 64 TiB.
     #[serde(default)]
     pub row_bytes: Option<u64>,
     /// Thin or fixed.
     #[serde(default)]
     pub provisioning: Provisioning,
-    /// Relaxed or strict.
+    /// Relaxed or strict; with parity strict, otherwise relaxed, when left out.
     #[serde(default)]
-    pub integrity: Integrity,
+    pub integrity: Option<Integrity>,
     /// Logical sector, 512 or 4096; 4096 when left out.
     #[serde(default)]
     pub sector_bytes: Option<u64>,

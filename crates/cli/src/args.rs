@@ -360,6 +360,8 @@ pub(crate) enum ResiliencyWord {
     Span,
     /// 2 to 4 copies on different disks: all but one of them may be lost
     Mirror,
+    /// Striped, with 1 or 2 parities: as many disks may be lost, at the room of as many
+    Parity,
 }
 
 /// When room is claimed.
@@ -407,10 +409,13 @@ pub(crate) struct SpaceCreate {
     /// Copies of a mirror, 2 to 4; usually 2
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
     pub copies: Option<u8>,
+    /// Parities of a space with parity, 1 or 2; usually 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub parity: Option<u8>,
     /// Data columns; usually as many as the disks allow, row by row
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=240))]
     pub columns: Option<u8>,
-    /// Bytes written to one column before the next: a power of two, 16K to 1M; usually 256K
+    /// Bytes written to one column before the next: a power of two, 16K to 1M; usually 256K, with parity 64K
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub interleave: Option<Bytes>,
     /// The unit in which room is claimed and given back, 1M to 1G; usually 64M, above 64T 256M

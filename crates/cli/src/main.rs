@@ -42,7 +42,7 @@ mod tests;
 mod values;
 mod words;
 
-use args::{Arguments, Command, Format, ResiliencyWord, SpaceCommand};
+use args::{Arguments, Command, Format, ResiliencyWord, SpaceCommand, SpaceCreate};
 use change::Session;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
@@ -72,13 +72,20 @@ fn parse<T: Into<std::ffi::OsString> + Clone>(
 ) -> Result<Arguments, clap::Error> {
     let arguments = Arguments::try_parse_from(line)?;
     if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
-        && create.resiliency != ResiliencyWord::Mirror
-        && create.copies.is_some()
+        && let Some(what) = misfit(create)
     {
-        let what = "--copies goes with --resiliency mirror only; simple and span spaces have one copy";
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }
     Ok(arguments)
+}
+
+/// An option of a new space that does not go with its resiliency.
+fn misfit(create: &SpaceCreate) -> Option<&'static str> {
+    if create.copies.is_some() && create.resiliency != ResiliencyWord::Mirror {
+        return Some("--copies goes with --resiliency mirror only; all other spaces have one copy");
+    }
+    let is_misfit = create.parity.is_some() && create.resiliency != ResiliencyWord::Parity;
+    is_misfit.then_some("--parity goes with --resiliency parity only")
 }
 
 /// Carries out a command and says how the process ends.

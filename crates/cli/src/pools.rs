@@ -62,6 +62,11 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
     ]);
     facts.row(vec!["used".into(), Bytes(pool.used_bytes).to_string().into()]);
     facts.row(vec!["free".into(), Bytes(pool.free_bytes).to_string().into()]);
+    for cache in &pool.write_caches {
+        let name = if cache.parity == 1 { "write cache of parity" } else { "write cache of dual parity" };
+        let (size, waiting) = (Bytes(cache.size_bytes), Bytes(cache.waiting_bytes));
+        facts.row(vec![name.into(), format!("{size}, of which {waiting} wait to be put in place").into()]);
+    }
     out.show(&facts.render(2, paint));
     let disks: Vec<(&Pool, &Disk)> = pool.disks.iter().map(|disk| (pool, disk)).collect();
     for table in [disk_table(&disks), space_table(&spaces.spaces.iter().collect::<Vec<_>>())] {

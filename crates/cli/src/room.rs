@@ -1,6 +1,6 @@
 //! Where the bytes of a pool are, and what still fits.
 
-use dolmen_api::{Df, ResiliencyKind};
+use dolmen_api::Df;
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -41,7 +41,8 @@ fn bytes_table(df: &Df) -> Table {
         ("  data", df.data_bytes, "room for slabs"),
         ("    used", df.used_bytes, "taken by slabs"),
         ("      claimed", df.claimed_bytes, "addresses of spaces"),
-        ("      redundancy", df.redundancy_bytes, "their further copies"),
+        ("      redundancy", df.redundancy_bytes, "their further copies and parity"),
+        ("      write cache", df.write_cache_bytes, "of spaces with parity, its copies and tables included"),
         ("      tables", df.tables_bytes, "checksums, states and rounding up"),
         ("    free", df.free_bytes, "not used"),
         ("      reserve", df.reserve_bytes, "kept for moves and repairs"),
@@ -65,11 +66,10 @@ fn fits_text(df: &Df, paint: Paint) -> String {
             0 => Cell::toned("no lost disk", Tone::Caution),
             lost => count(u64::from(lost), "lost disk", "lost disks").into(),
         };
-        let copies = if fits.resiliency == ResiliencyKind::Mirror { fits.copies } else { 1 };
         table.row(vec![
             Bytes(fits.usable_bytes).to_string().into(),
             fits.usable_fixed_bytes.map(|fixed| Bytes(fixed).to_string()).unwrap_or_default().into(),
-            resiliency(fits.resiliency, copies).into(),
+            resiliency(fits.resiliency, fits.copies, fits.parity).into(),
             survives,
         ]);
     }

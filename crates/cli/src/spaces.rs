@@ -34,7 +34,7 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     let mut facts = Table::facts();
     for (name, value) in [
         ("size", Bytes(space.size_bytes).to_string()),
-        ("resiliency", resiliency(space.resiliency, space.copies)),
+        ("resiliency", resiliency(space.resiliency, space.copies, space.parity)),
         ("columns", space.columns.map_or_else(|| "automatic".to_owned(), |columns| columns.to_string())),
         ("interleave", Bytes(space.interleave_bytes).to_string()),
         ("row", Bytes(space.row_bytes).to_string()),

@@ -225,7 +225,7 @@ pub(crate) fn space_table(spaces: &[&Space]) -> Table {
             health_cell(space.health),
             Bytes(space.size_bytes).to_string().into(),
             Bytes(space.claimed_bytes).to_string().into(),
-            resiliency(space.resiliency, space.copies).into(),
+            resiliency(space.resiliency, space.copies, space.parity).into(),
             provisioning(space.provisioning).into(),
             ways(space).into(),
         ]);

@@ -75,12 +75,13 @@ pub(crate) fn disk_state_cell(state: DiskState) -> Cell {
     }
 }
 
-/// A resiliency with its copies.
-pub(crate) fn resiliency(kind: ResiliencyKind, copies: u8) -> String {
+/// A resiliency with its copies or parities.
+pub(crate) fn resiliency(kind: ResiliencyKind, copies: u8, parity: u8) -> String {
     match kind {
         ResiliencyKind::Simple => "simple".to_owned(),
         ResiliencyKind::Span => "span".to_owned(),
         ResiliencyKind::Mirror => format!("mirror of {copies}"),
+        ResiliencyKind::Parity if parity == 2 => "dual parity".to_owned(),
         ResiliencyKind::Parity => "parity".to_owned(),
     }
 }

@@ -4,17 +4,13 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
 use dolmen_pool::Purpose;
-use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec, slab_grains};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::caller::Answer;
 use crate::engine::OpenPool;
 use crate::fault;
 
-/// Entries of a page of a row's table, and slots for each page: docs/design/0002. A test compares what is planned with
-/// what then is.
-const PAGE_ENTRIES: u64 = 504;
-const PAGE_SLOTS: u64 = 2;
 /// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
 const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
 
@@ -65,12 +61,6 @@ impl Figures {
     }
 }
 
-fn slab_grains(data: Bytes) -> u64 {
-    let blocks = data.0 / BLOCK_BYTES;
-    let table_blocks = blocks.div_ceil(PAGE_ENTRIES) * PAGE_SLOTS;
-    ((blocks + table_blocks + 1) * BLOCK_BYTES).div_ceil(GRAIN_BYTES)
-}
-
 /// What an empty disk of this kind will offer.
 pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
     let grains = extent.grain_count();
@@ -109,7 +99,7 @@ pub(crate) fn usable_fixed(offers: &[Offer], resiliency: Resiliency) -> Bytes {
 /// What a space with these rows could still take, on these disks.
 pub(crate) fn usable_for(offers: &[Offer], spec: &SpaceSpec) -> Bytes {
     let Ok(request) = spec.check() else { return Bytes::ZERO };
-    Placer::new(request, slab_grains).usable(offers).data
+    Placer::new(request, grains_for(spec)).usable(offers).data
 }
 
 /// What plans speak of: room for a mirror of two copies, or on a single disk for one.
@@ -156,6 +146,20 @@ impl OpenPool {
     pub(crate) fn plan(&self, undo: Undo, steps: Vec<String>) -> Plan {
         let room = usual_room(&self.offers());
         Figures::of_room(room, room).plan(undo, steps)
+    }
+
+    /// How much room a space of this kind would take when it is full, its rows as the next one.
+    pub(crate) fn full_size(&self, spec: &SpaceSpec) -> Answer<u64> {
+        let request = spec.check().map_err(|error| fault::space(&error))?;
+        let offers = self.spaces.offers_for(spec.resiliency).map_err(|error| fault::space(&error))?;
+        let placed = Placer::new(request, grains_for(spec)).place(&offers, 0);
+        let of_row = match &placed {
+            Ok(placement) => placement.slabs.iter().map(|slab| slab.grains).sum(),
+            // No row fits; one of them would take this at least.
+            Err(_) => grains_for(spec)(spec.row_bytes()) * u64::from(spec.resiliency.copies()),
+        };
+        let rows = spec.size.0.div_ceil(spec.row_bytes().0);
+        Ok(rows.saturating_mul(of_row).saturating_mul(GRAIN_BYTES))
     }
 
     /// Free bytes on all disks that are here.
@@ -218,10 +222,7 @@ pub(crate) fn check_typed(typed: Option<&str>, name: &str, what: &str) -> Answer
     }
 }
 
-/// How much room a space of this kind would take when it is full.
-pub(crate) fn full_size(spec: &SpaceSpec) -> Answer<u64> {
-    let copies = u64::from(spec.resiliency.copies());
-    spec.check().map_err(|error| fault::space(&error))?;
-    let rows = spec.size.0.div_ceil(spec.row_bytes().0);
-    Ok(rows.saturating_mul(slab_grains(spec.row_bytes())).saturating_mul(GRAIN_BYTES).saturating_mul(copies))
+/// How many grains a slab of a space takes, by the bytes of data in it.
+fn grains_for(spec: &SpaceSpec) -> impl Fn(Bytes) -> u64 + Copy + use<> {
+    slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()))
 }

@@ -16,7 +16,7 @@ use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::nbd::Served;
-use crate::plan::{Figures, Undo, check_typed, full_size, made, planned, usual_room};
+use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::words::clients_of;
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
@@ -25,19 +25,27 @@ fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
         (ResiliencyKind::Simple, None | Some(1)) => Resiliency::Simple,
         (ResiliencyKind::Span, None | Some(1)) => Resiliency::Span,
         (ResiliencyKind::Mirror, copies) => Resiliency::Mirror { copies: copies.unwrap_or(2) },
-        (ResiliencyKind::Parity, _) => {
-            let message = "a space with parity cannot be made in this version; nothing was made";
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
-                .on(name.as_str())
-                .hint("choose mirror"));
+        (ResiliencyKind::Parity, None | Some(1)) => {
+            let parity = request.parity.unwrap_or(1);
+            if !(1..=2).contains(&parity) {
+                let message = format!("a space has 1 or 2 parities, not {parity}; nothing was made");
+                return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()));
+            }
+            Resiliency::Parity { parity }
         }
-        (ResiliencyKind::Simple | ResiliencyKind::Span, Some(copies)) => {
-            let message = format!("a simple or span space has one copy, not {copies}; nothing was made");
+        (ResiliencyKind::Simple | ResiliencyKind::Span | ResiliencyKind::Parity, Some(copies)) => {
+            let message = format!(
+                "a simple or span space and one with parity have one copy, not {copies}; nothing was made"
+            );
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
                 .on(name.as_str())
                 .hint("choose mirror"));
         }
     };
+    if let Some(parity) = request.parity.filter(|_| request.resiliency != ResiliencyKind::Parity) {
+        let message = format!("only a space with parity has parity columns, here {parity}; nothing was made");
+        return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()).hint("choose parity"));
+    }
     let mut spec = SpaceSpec::usual(name, Bytes(request.size_bytes), resiliency);
     spec.columns = request.columns;
     spec.interleave = request.interleave_bytes.map_or(spec.interleave, Bytes);
@@ -48,8 +56,9 @@ fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
         dolmen_api::Provisioning::Fixed => Provisioning::Fixed,
     };
     spec.integrity = match request.integrity {
-        dolmen_api::Integrity::Relaxed => Integrity::Relaxed,
-        dolmen_api::Integrity::Strict => Integrity::Strict,
+        None => spec.integrity,
+        Some(dolmen_api::Integrity::Relaxed) => Integrity::Relaxed,
+        Some(dolmen_api::Integrity::Strict) => Integrity::Strict,
     };
     Ok(spec)
 }
@@ -64,21 +73,30 @@ impl Engine {
         let _turn = pool.turn.take().await;
         let spec = spec_of(&request)?;
         pool.spaces.check_create(&spec).map_err(|error| fault::space(&error))?;
-        let full = full_size(&spec)?;
+        let full = pool.full_size(&spec)?;
+        let cache = pool.spaces.new_write_cache(spec.resiliency);
+        let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
         let before = usual_room(&pool.offers());
-        let after = match spec.provisioning {
-            Provisioning::Thin => before,
-            Provisioning::Fixed => pool.room_with_free(pool.free().saturating_sub(full)),
+        let now = match spec.provisioning {
+            Provisioning::Thin => of_cache,
+            Provisioning::Fixed => of_cache + full,
         };
+        let after = if now == 0 { before } else { pool.room_with_free(pool.free().saturating_sub(now)) };
         let what = format!("{}/{}, {} of {}, ", pool.name(), spec.name, spec.resiliency, spec.size);
         let claims = match spec.provisioning {
             Provisioning::Thin => format!("thin: claims room as it is written, up to {}", Bytes(full)),
             Provisioning::Fixed => format!("fixed: claims {} now", Bytes(full)),
         };
-        let steps = vec![format!("make space {what}{claims}")];
+        let of_pool = cache.map(|size| {
+            format!(
+                "make the write cache that parity needs: {size}, {} times; it goes with the last such space",
+                spec.resiliency.redundancy() + 1
+            )
+        });
+        let steps = of_pool.into_iter().chain([format!("make space {what}{claims}")]).collect();
         let undo = Undo::By(format!("dolmen space delete {}/{}", pool.name(), spec.name));
         let plan = Figures::of_room(before, after).plan(undo, steps);
-        let warning = (full > pool.free()).then(|| {
+        let warning = (full + of_cache > pool.free()).then(|| {
             format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(pool.free()))
         });
         if request.dry_run {
@@ -204,7 +222,7 @@ impl Engine {
             check_typed(typed.as_deref(), space.name().as_str(), "space")?;
         }
         self.check_space_idle(&pool, &space, "deleted")?;
-        let footprint = space.footprint().await.map_err(|error| fault::space(&error))?;
+        let footprint = space.footprint().await.map_err(|error| fault::space(&error))?.total;
         let steps = vec![format!("lose everything in {name}"), format!("give {footprint} back to the pool")];
         let after = pool.room_with_free(pool.free() + footprint.0);
         let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(Undo::ByNothing, steps);

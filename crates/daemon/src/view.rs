@@ -67,6 +67,7 @@ impl Engine {
             State::ReadOnly(cause) => (PoolState::ReadOnly, Some(cause)),
             State::Latched(cause) => (PoolState::Stopped, Some(cause)),
         };
+        let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let data_bytes: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
         let free_bytes: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
         Ok(Pool {
@@ -81,6 +82,7 @@ impl Engine {
             used_bytes: data_bytes.saturating_sub(free_bytes),
             free_bytes,
             space_count: open.spaces.list().len() as u64,
+            write_caches: write_caches.iter().map(view_cache).collect(),
             disks,
         })
     }
@@ -100,6 +102,7 @@ impl Engine {
             used_bytes: 0,
             free_bytes: 0,
             space_count: 0,
+            write_caches: Vec::new(),
             disks: Vec::new(),
         };
         closed.iter().map(view).collect()
@@ -127,6 +130,7 @@ impl Engine {
             size_bytes: spec.size.0,
             resiliency: resiliency_of(spec.resiliency),
             copies: spec.resiliency.copies(),
+            parity: spec.resiliency.parity_columns(),
             columns: spec.columns,
             interleave_bytes: spec.interleave.0,
             row_bytes: space.row_bytes(),
@@ -140,7 +144,7 @@ impl Engine {
             },
             sector_bytes: spec.sector.0,
             claimed_bytes: space.claimed().0,
-            footprint_bytes: footprint.0,
+            footprint_bytes: footprint.total.0,
             attached_at: self.attached_at(open, space),
             served_at: export.as_ref().map(|export| export.uri.clone()),
             network_at: export.and_then(|export| export.network).map(|network| network.uri),
@@ -174,9 +178,11 @@ impl Engine {
         for space in open.spaces.list() {
             let bytes = space.claimed().0;
             claimed += bytes;
-            redundancy += bytes * u64::from(space.spec().resiliency.redundancy());
+            redundancy += space.footprint().await.map_err(|error| fault::space(&error))?.redundancy.0;
             promised += space.size().0.saturating_sub(bytes);
         }
+        let caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let write_cache: u64 = caches.iter().map(|cache| cache.footprint.total.0).sum();
         let present: Vec<_> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
         let rooms = pool.room();
         let room_of = |disk: &dolmen_pool::Disk| rooms.iter().find(|room| room.slot == disk.slot()).copied();
@@ -211,7 +217,8 @@ impl Engine {
             used_bytes: used,
             claimed_bytes: claimed,
             redundancy_bytes: redundancy,
-            tables_bytes: used.saturating_sub(claimed + redundancy),
+            write_cache_bytes: write_cache,
+            tables_bytes: used.saturating_sub(claimed + redundancy + write_cache),
             free_bytes: free,
             reserve_bytes: disks.iter().map(|disk| disk.reserve_bytes.min(disk.free_bytes)).sum(),
             promised_bytes: promised,
@@ -221,20 +228,26 @@ impl Engine {
     }
 
     fn fits(&self, open: &OpenPool) -> Vec<Fits> {
-        let offers = open.offers();
         let levels = [
             Resiliency::Simple,
             Resiliency::Span,
             Resiliency::Mirror { copies: 2 },
             Resiliency::Mirror { copies: 3 },
             Resiliency::Mirror { copies: 4 },
+            Resiliency::Parity { parity: 1 },
+            Resiliency::Parity { parity: 2 },
         ];
-        let fits = |resiliency: Resiliency| Fits {
-            resiliency: resiliency_of(resiliency),
-            copies: resiliency.copies(),
-            survives: resiliency.redundancy(),
-            usable_bytes: usable(&offers, resiliency).0,
-            usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).0),
+        let fits = |resiliency: Resiliency| {
+            // Where there is no room for the write cache, there is none for the space.
+            let offers = open.spaces.offers_for(resiliency).unwrap_or_default();
+            Fits {
+                resiliency: resiliency_of(resiliency),
+                copies: resiliency.copies(),
+                parity: resiliency.parity_columns(),
+                survives: resiliency.redundancy(),
+                usable_bytes: usable(&offers, resiliency).0,
+                usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).0),
+            }
         };
         levels.into_iter().map(fits).collect()
     }
@@ -249,6 +262,15 @@ impl Engine {
             polls: counted.polls,
             pools: self.open_pools().iter().map(|pool| tally(pool)).collect(),
         })
+    }
+}
+
+fn view_cache(cache: &dolmen_space::WriteCache) -> dolmen_api::WriteCache {
+    dolmen_api::WriteCache {
+        parity: cache.parity,
+        size_bytes: cache.size.0,
+        waiting_bytes: cache.waiting.0,
+        footprint_bytes: cache.footprint.total.0,
     }
 }
 

@@ -70,15 +70,21 @@ impl Capacity {
 }
 
 impl Placer {
-    /// What this placer reaches on the offers.
+    /// What this placer reaches on the offers, in the turns from 0 on.
     #[must_use]
     pub fn usable(&self, offers: &[Offer]) -> Capacity {
+        self.usable_from(offers, 0)
+    }
+
+    /// The same in the turns from another one on.
+    #[must_use]
+    pub fn usable_from(&self, offers: &[Offer], first_turn: u64) -> Capacity {
         let mut field = self.field(offers);
         let mut capacity = Capacity::default();
         if self.request.resiliency() == Resiliency::Span {
             self.fill_span(&mut field, &mut capacity);
         } else {
-            self.fill(&mut field, &mut capacity);
+            self.fill(&mut field, &mut capacity, first_turn);
         }
         let left: BTreeMap<DiskSlot, u64> =
             field.groups.iter().flat_map(|group| &group.bins).map(|bin| (bin.slot, bin.free)).collect();
@@ -99,9 +105,9 @@ impl Placer {
         }
     }
 
-    fn fill(&self, field: &mut Field, capacity: &mut Capacity) {
+    fn fill(&self, field: &mut Field, capacity: &mut Capacity, first_turn: u64) {
         let one_by_one = self.rows_left(field) <= ONE_BY_ONE_MAX;
-        let mut turn = 0;
+        let mut turn = first_turn;
         loop {
             let batch = if one_by_one { 1 } else { self.batch(field) };
             for _ in 0..STEPS {

@@ -1,17 +1,17 @@
 //! What a set of disks holds in rows of one layout, and what the rest of their bytes is for.
 
 use dolmen_placement::{ONE_BY_ONE_MAX, Placement, Placer, Request, Width};
-use dolmen_space::{INTERLEAVE_BYTES, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, ROW_BYTES};
+use dolmen_space::{
+    INTERLEAVE_BYTES, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, PARITY_INTERLEAVE_BYTES, ROW_BYTES, WriteCacheRows,
+    slab_grains, write_cache_rows,
+};
 use dolmen_units::{Bytes, GRAIN_BYTES};
 use serde::Serialize;
 
-use crate::disks::{Disks, slab_grains};
+use crate::disks::Disks;
 use crate::error::Problem;
 use crate::layout::{Code, Layout};
 use crate::{mixed, nested, wide};
-
-/// Bytes written to one column before the next where parity protects: whole stripes stay short.
-const PARITY_INTERLEAVE_BYTES: Bytes = Bytes::kib(64);
 
 /// What all bytes of a disk set are for, under one layout. The fields that end in `_bytes`, without `row_bytes` and
 /// `stranded`, add up to the raw size.
@@ -25,6 +25,8 @@ pub struct Room {
     pub usable_bytes: u64,
     /// Further copies of it, or parity.
     pub redundancy_bytes: u64,
+    /// The write cache that spaces with parity share, with its copies and tables.
+    pub write_cache_bytes: u64,
     /// Checksums, states and headers.
     pub tables_bytes: u64,
     /// Left in pieces that no further row of this layout can use.
@@ -45,6 +47,7 @@ impl Room {
     pub fn total_bytes(&self) -> u64 {
         self.usable_bytes
             + self.redundancy_bytes
+            + self.write_cache_bytes
             + self.tables_bytes
             + self.stranded_bytes
             + self.reserve_bytes
@@ -59,6 +62,7 @@ pub(crate) struct Fill {
     pub(crate) row: u64,
     pub(crate) rows: u64,
     pub(crate) redundancy: u64,
+    pub(crate) write_cache: u64,
     /// Claimable bytes that are left on each disk.
     pub(crate) left: Vec<u64>,
 }
@@ -67,7 +71,7 @@ impl Fill {
     fn into_room(self, disks: &Disks) -> Room {
         let sum = |of: &dyn Fn(&crate::disks::Disk) -> u64| disks.list().iter().map(of).sum::<u64>();
         let stranded: u64 = self.left.iter().sum();
-        let slabs = sum(&|disk| disk.claimable_bytes()) - stranded;
+        let slabs = sum(&|disk| disk.claimable_bytes()) - stranded - self.write_cache;
         let usable = self.rows * self.row;
         assert!(slabs >= usable + self.redundancy, "slabs hold what is in them");
         Room {
@@ -75,6 +79,7 @@ impl Fill {
             rows: self.rows,
             usable_bytes: usable,
             redundancy_bytes: self.redundancy,
+            write_cache_bytes: self.write_cache,
             tables_bytes: slabs - usable - self.redundancy,
             stranded_bytes: stranded,
             reserve_bytes: sum(&|disk| disk.cut.reserve_bytes),
@@ -122,14 +127,17 @@ pub(crate) fn bound(layout: Layout, disks: &Disks, row: RowLength) -> u64 {
             return nested::rows_bound(copies, inner, disks, row.or_usual());
         }
     };
-    rows_bound(code, disks, row.or_usual())
+    rows_bound(code, disks, row.or_usual(), claimed_first(code, disks))
 }
 
-/// Rows of one code that the disks hold at most.
-pub(crate) fn rows_bound(code: Code, disks: &Disks, row: Bytes) -> u64 {
-    match request(code, row) {
-        Some(request) => Placer::new(request, slab_grains).bound(&disks.offers()).data.0 / row.0,
-        None => wide::fill(code, disks, row).rows,
+/// Rows of one code that the disks hold at most, behind what was claimed first.
+pub(crate) fn rows_bound(code: Code, disks: &Disks, row: Bytes, first: Option<WriteCacheRows>) -> u64 {
+    match (request(code, row), first) {
+        (None, _) => wide::fill(code, disks, row).rows,
+        (Some(_), None) => 0,
+        (Some(request), Some(first)) => {
+            Placer::new(request, grains_for(code)).bound(&first.left).data.0 / row.0
+        }
     }
 }
 
@@ -152,22 +160,49 @@ fn check(layout: Layout, disks: &Disks) -> Result<(), Problem> {
 
 fn fill(layout: Layout, disks: &Disks, row: Bytes) -> Fill {
     match layout {
-        Layout::Plain(code) => fill_plain(code, disks, row),
+        Layout::Plain(code) => fill_plain(code, disks, row, claimed_first(code, disks)),
         Layout::Mixed { mirror_percent } => mixed::fill(mirror_percent, disks, row),
         Layout::Nested { copies, inner } => nested::fill(copies, inner, disks, row),
     }
 }
 
-/// What one code takes of the disks.
-pub(crate) fn fill_plain(code: Code, disks: &Disks, row: Bytes) -> Fill {
+/// What one code takes of the disks, behind what was claimed first.
+pub(crate) fn fill_plain(code: Code, disks: &Disks, row: Bytes, first: Option<WriteCacheRows>) -> Fill {
     let Some(request) = request(code, row) else { return wide::fill(code, disks, row) };
-    let capacity = Placer::new(request, slab_grains).usable(&disks.offers());
+    let Some(cache) = first else {
+        let left = disks.list().iter().map(crate::disks::Disk::claimable_bytes).collect();
+        return Fill { row: row.0, left, ..Fill::default() };
+    };
+    let capacity = Placer::new(request, grains_for(code)).usable_from(&cache.left, cache.rows.len() as u64);
+    let of_cache = cache.rows.iter().flat_map(|row| &row.slabs).map(|slab| slab.grains).sum::<u64>();
     Fill {
         row: row.0,
         rows: capacity.rows,
         redundancy: capacity.redundancy.0,
+        write_cache: of_cache * GRAIN_BYTES,
         left: capacity.stranded.iter().map(|disk| disk.grains * GRAIN_BYTES).collect(),
     }
+}
+
+/// What is claimed before the first row of a code, and what is left then: with parity a write cache. `None` where that finds no
+/// room, so that there will be no row.
+fn claimed_first(code: Code, disks: &Disks) -> Option<WriteCacheRows> {
+    match code {
+        Code::Parity { parity } => {
+            write_cache_rows(&disks.offers(), u8::try_from(parity).ok()?, disks.data_bytes(), 0).ok()
+        }
+        Code::Simple | Code::Span | Code::Mirror { .. } | Code::Wide { .. } => Some(nothing_first(disks)),
+    }
+}
+
+/// That nothing was claimed.
+pub(crate) fn nothing_first(disks: &Disks) -> WriteCacheRows {
+    WriteCacheRows { rows: Vec::new(), left: disks.offers() }
+}
+
+/// Grains of a slab by its bytes of data, in rows of a code.
+pub(crate) fn grains_for(code: Code) -> impl Fn(Bytes) -> u64 + Copy {
+    slab_grains(interleave(code), code.parity_columns())
 }
 
 /// What a pool asks placement for; `None` for codes that placement does not choose.
@@ -186,13 +221,14 @@ pub(crate) fn interleave(code: Code) -> Bytes {
     }
 }
 
-/// The rows of a set small enough to be placed one by one, in the order of a new pool; `None` for larger ones.
+/// The rows of a set small enough to be placed one by one, in the order of a new pool, those of a write cache first; `None` for
+/// larger ones.
 pub(crate) fn rows(code: Code, disks: &Disks, room: &Room) -> Option<Vec<Placement>> {
     let request = request(code, Bytes(room.row_bytes)).filter(|_| room.rows <= ONE_BY_ONE_MAX)?;
-    let placer = Placer::new(request, slab_grains);
-    let mut offers = disks.offers();
-    let mut rows = Vec::new();
-    for turn in 0..room.rows {
+    let placer = Placer::new(request, grains_for(code));
+    let WriteCacheRows { mut rows, left: mut offers } = claimed_first(code, disks)?;
+    let first = rows.len() as u64;
+    for turn in first..first + room.rows {
         let Ok(placement) = placer.place(&offers, turn) else { break };
         for slab in &placement.slabs {
             if let Some(offer) = offers.iter_mut().find(|offer| offer.slot == slab.slot) {
@@ -210,7 +246,9 @@ pub(crate) fn first_width(code: Code, disks: &Disks, row: Bytes) -> Option<u32> 
     if let Code::Wide { data, .. } = code {
         return Some(data);
     }
-    let placement = Placer::new(request(code, row)?, slab_grains).place(&disks.offers(), 0).ok()?;
+    let first = claimed_first(code, disks)?;
+    let placer = Placer::new(request(code, row)?, grains_for(code));
+    let placement = placer.place(&first.left, first.rows.len() as u64).ok()?;
     let parity = if let Code::Parity { parity } = code { parity } else { 0 };
     Some(placement.columns - parity)
 }

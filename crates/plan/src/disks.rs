@@ -1,13 +1,13 @@
 //! Disks of a plan, and how the engine will cut them.
 //!
-//! Reserve and slab lengths are internal figures of crates `pool` and `space`; they are stated here again, and the
-//! test against real pools fails when they part.
+//! The reserve is an internal figure of crate `pool`; it is stated here again, and the test against real pools fails when they
+//! part.
 
 use std::collections::BTreeSet;
 
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Standing};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 use serde::Serialize;
 
 /// Larger disks are taken for a slip of the unit. 240 of them stay far below what 64 bits count.
@@ -17,9 +17,6 @@ pub const DISK_BYTES_MAX: Bytes = Bytes::gib(1024 * 1024);
 /// disk a sixteenth.
 const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
 const RESERVE_PART: u64 = 16;
-/// Blocks that one page of a row's table describes, and slots that each page has (`docs/format/space.md`).
-const PAGE_ENTRIES: u64 = 504;
-const PAGE_SLOTS: u64 = 2;
 /// Domains of disks that stand alone are numbered from here; those below have names.
 const ALONE: u32 = 1 << 31;
 
@@ -145,6 +142,11 @@ impl Disks {
         self.by_domain().iter().all(|members| members.len() == 1)
     }
 
+    /// Room for slabs on all of them.
+    pub(crate) fn data_bytes(&self) -> Bytes {
+        Bytes(self.disks.iter().map(|disk| disk.cut.data_bytes).sum())
+    }
+
     /// What placement is told of them, as of a new pool.
     pub(crate) fn offers(&self) -> Vec<Offer> {
         let offer = |((slot, disk), domain): ((u16, &Disk), u32)| Offer {
@@ -157,11 +159,4 @@ impl Disks {
         };
         (0u16..).zip(&self.disks).zip(self.domains()).map(offer).collect()
     }
-}
-
-/// Grains of a slab with so many bytes of data: the data, two slots for each page of its table, and a header.
-pub(crate) fn slab_grains(data: Bytes) -> u64 {
-    let blocks = data.0.div_ceil(BLOCK_BYTES);
-    let table_blocks = blocks.div_ceil(PAGE_ENTRIES) * PAGE_SLOTS;
-    ((blocks + table_blocks + 1) * BLOCK_BYTES).div_ceil(GRAIN_BYTES)
 }

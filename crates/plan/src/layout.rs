@@ -66,6 +66,14 @@ impl Code {
         }
     }
 
+    /// Parity columns of a row.
+    pub(crate) const fn parity_columns(self) -> u32 {
+        match self {
+            Self::Parity { parity } | Self::Wide { parity, .. } => parity,
+            Self::Simple | Self::Span | Self::Mirror { .. } => 0,
+        }
+    }
+
     /// As placement calls it; `None` for a width that it does not choose itself.
     pub(crate) const fn resiliency(self) -> Option<Resiliency> {
         match self {
@@ -140,7 +148,7 @@ impl Layout {
     /// Whether this version can make a space of it.
     #[must_use]
     pub const fn is_made(self) -> bool {
-        matches!(self, Self::Plain(Code::Simple | Code::Span | Code::Mirror { .. }))
+        matches!(self, Self::Plain(Code::Simple | Code::Span | Code::Mirror { .. } | Code::Parity { .. }))
     }
 
     /// Fault domains without which no row can be placed.

@@ -8,8 +8,8 @@
 use dolmen_placement::{Offer, Placement, Placer, Request};
 use dolmen_units::{Bytes, GRAIN_BYTES};
 
-use crate::capacity::{Fill, request};
-use crate::disks::{Disk, Disks, slab_grains};
+use crate::capacity::{Fill, grains_for, request};
+use crate::disks::{Disk, Disks};
 use crate::layout::{Code, MIXED_COPIES};
 use crate::wide::column_bytes;
 
@@ -39,7 +39,7 @@ impl Part {
             ..*offer
         };
         let shares: Vec<Offer> = offers.iter().map(share).collect();
-        Placer::new(self.request, slab_grains).place(&shares, turn).ok()
+        Placer::new(self.request, grains_for(self.code)).place(&shares, turn).ok()
     }
 
     /// Bytes of copies or parity in one row so placed.
@@ -81,7 +81,7 @@ pub(crate) fn fill(mirror_percent: u32, disks: &Disks, row: Bytes) -> Fill {
         (offer.free_grains * GRAIN_BYTES).saturating_sub(disk.cut.reserve_bytes)
     };
     let left = offers.iter().zip(disks.list()).map(left).collect();
-    Fill { row: row.0, rows: mirror.rows + parity.rows, redundancy, left }
+    Fill { row: row.0, rows: mirror.rows + parity.rows, redundancy, left, ..Fill::default() }
 }
 
 /// A power of two, so that smaller numbers of rows level what larger ones left.

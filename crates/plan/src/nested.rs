@@ -6,7 +6,7 @@
 
 use dolmen_units::Bytes;
 
-use crate::capacity::{Fill, fill_plain};
+use crate::capacity::{Fill, fill_plain, nothing_first};
 use crate::disks::{Disk, Disks};
 use crate::layout::Code;
 use crate::wide::{rows_max, shares};
@@ -30,13 +30,14 @@ pub(crate) fn fill(copies: u32, inner: Code, disks: &Disks, row: Bytes) -> Fill 
         }
     }
     let redundancy = rows * row.0 * (width - 1) + inner_redundancy;
-    Fill { row: row.0, rows, redundancy, left }
+    Fill { row: row.0, rows, redundancy, left, ..Fill::default() }
 }
 
 /// The most rows, by the bound of what each domain holds.
 pub(crate) fn rows_bound(copies: u32, inner: Code, disks: &Disks, row: Bytes) -> u64 {
     let held = |members: &Vec<usize>| {
-        own(disks, members, inner).map_or(0, |own| crate::capacity::rows_bound(inner, &own, row))
+        own(disks, members, inner)
+            .map_or(0, |own| crate::capacity::rows_bound(inner, &own, row, Some(nothing_first(&own))))
     };
     let held: Vec<u64> = disks.by_domain().iter().map(held).collect();
     rows_max(&held, u64::from(copies))
@@ -45,7 +46,7 @@ pub(crate) fn rows_bound(copies: u32, inner: Code, disks: &Disks, row: Bytes) ->
 /// What the disks of one domain hold.
 fn fill_within(inner: Code, disks: &Disks, members: &[usize], row: Bytes) -> Fill {
     match own(disks, members, inner) {
-        Some(own) => fill_plain(inner, &own, row),
+        Some(own) => fill_plain(inner, &own, row, Some(nothing_first(&own))),
         None => {
             let whole = members.iter().filter_map(|at| disks.list().get(*at)).map(Disk::claimable_bytes);
             Fill { row: row.0, left: whole.collect(), ..Fill::default() }

@@ -6,8 +6,8 @@
 
 use dolmen_units::{Bytes, GRAIN_BYTES};
 
-use crate::capacity::{Fill, interleave};
-use crate::disks::{Disks, slab_grains};
+use crate::capacity::{Fill, grains_for, interleave};
+use crate::disks::Disks;
 use crate::layout::Code;
 
 /// The most rows of `width` slabs that domains with so many slabs each can hold.
@@ -68,7 +68,7 @@ fn spread(left: &mut [u64], members: &[usize], share: u64, slab: u64) {
 pub(crate) fn fill(code: Code, disks: &Disks, row: Bytes) -> Fill {
     let Code::Wide { data, parity } = code else { panic!("placement chooses the width of every other code") };
     let column = column_bytes(code, row, data);
-    let slab = slab_grains(Bytes(column)) * GRAIN_BYTES;
+    let slab = grains_for(code)(Bytes(column)) * GRAIN_BYTES;
     let mut left: Vec<u64> = disks.list().iter().map(crate::disks::Disk::claimable_bytes).collect();
     let groups = disks.by_domain();
     let fits =
@@ -79,5 +79,5 @@ pub(crate) fn fill(code: Code, disks: &Disks, row: Bytes) -> Fill {
     for (members, share) in groups.iter().zip(shares(&slabs, rows, width)) {
         spread(&mut left, members, share, slab);
     }
-    Fill { row: row.0, rows, redundancy: u64::from(parity) * column * rows, left }
+    Fill { row: row.0, rows, redundancy: u64::from(parity) * column * rows, left, ..Fill::default() }
 }

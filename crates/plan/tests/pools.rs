@@ -30,12 +30,14 @@ const PARTS: usize = 2;
 /// Pools that are made in one world.
 const SETS_PER_WORLD: u64 = 16;
 /// What this version can make.
-const LAYOUTS: [(&str, Resiliency); 5] = [
+const LAYOUTS: [(&str, Resiliency); 7] = [
     ("simple", Resiliency::Simple),
     ("span", Resiliency::Span),
     ("mirror:2", Resiliency::Mirror { copies: 2 }),
     ("mirror:3", Resiliency::Mirror { copies: 3 }),
     ("mirror:4", Resiliency::Mirror { copies: 4 }),
+    ("parity:1", Resiliency::Parity { parity: 1 }),
+    ("parity:2", Resiliency::Parity { parity: 2 }),
 ];
 
 /// A drawn set: sizes, fault domains (0 for alone) and the length of rows, none for the usual.
@@ -122,24 +124,33 @@ fn check_accepted(spaces: &Spaces, drawn: &Drawn, plan: &Plan) -> Result<(), Str
     Ok(())
 }
 
-/// The disks of each column of each row, as the map has them (`docs/format/space.md`).
-async fn columns_of(spaces: &Spaces) -> Result<Vec<BTreeSet<usize>>, Box<dyn Error>> {
-    let mut columns = Vec::new();
+/// What is lost together: the disks of each column of a row, and how many columns may be.
+type Row = (BTreeSet<BTreeSet<usize>>, usize);
+
+/// All rows, as the map has them (`docs/format/space.md`). Without parity each column stands for itself.
+async fn rows_of(spaces: &Spaces) -> Result<BTreeSet<Row>, Box<dyn Error>> {
+    let mut rows = BTreeSet::new();
     for (_, value) in spaces.pool().scan(keys::all(keys::Kind::Row), usize::MAX).await? {
-        let mut row = vec![BTreeSet::new(); usize::from(value[3])];
+        let parity = usize::from(value[5]);
+        let mut columns = vec![BTreeSet::new(); usize::from(value[3]) + parity];
         let mut rest = &value[16..];
         while !rest.is_empty() {
-            row[usize::from(rest[2])].insert(usize::from(u16::from_le_bytes([rest[0], rest[1]])));
+            columns[usize::from(rest[2])].insert(usize::from(u16::from_le_bytes([rest[0], rest[1]])));
             rest = &rest[16 + 12 * usize::from(rest[3])..];
         }
-        columns.extend(row);
+        match parity {
+            0 => rows.extend(columns.into_iter().map(|column| (BTreeSet::from([column]), 0))),
+            _ => drop(rows.insert((columns.into_iter().collect(), parity))),
+        }
     }
-    Ok(columns)
+    Ok(rows)
 }
 
-/// Tries every set of failures against every column.
-fn check_losses(columns: &[BTreeSet<usize>], drawn: &Drawn, answer: &Answer) -> Result<(), String> {
-    let columns: BTreeSet<&BTreeSet<usize>> = columns.iter().collect();
+/// Tries every set of failures against every row.
+fn check_losses(rows: &BTreeSet<Row>, drawn: &Drawn, answer: &Answer) -> Result<(), String> {
+    let is_lost = |(columns, survived): &Row, failed: &BTreeSet<usize>| {
+        columns.iter().filter(|column| column.is_subset(failed)).count() > *survived
+    };
     let count = drawn.sizes.len();
     for losses in &answer.losses {
         let mut units: Vec<Vec<usize>> = (0..count).map(|at| vec![at]).collect();
@@ -157,7 +168,7 @@ fn check_losses(columns: &[BTreeSet<usize>], drawn: &Drawn, answer: &Answer) -> 
                     let chosen = (0..units.len()).filter(|at| mask & (1 << at) != 0);
                     let failed: BTreeSet<usize> = chosen.flat_map(|at| units[at].iter().copied()).collect();
                     sets += 1;
-                    losing += u64::from(columns.iter().any(|column| column.is_subset(&failed)));
+                    losing += u64::from(rows.iter().any(|row| is_lost(row, &failed)));
                 }
             }
             // The rule for larger pools may say more, never less.
@@ -184,7 +195,7 @@ async fn claim(spaces: &Rc<Spaces>, drawn: &Drawn, plan: &Plan) -> Result<u64, B
     if spaces.create(drawn.spec("more", 1, resiliency)).await.is_ok() {
         return Err(format!("{}: a row more than {} is claimed", answer.layout, room.rows).into());
     }
-    check_losses(&columns_of(spaces).await?, drawn, answer)?;
+    check_losses(&rows_of(spaces).await?, drawn, answer)?;
     let findings = spaces.check_map().await?;
     if findings.is_empty() { Ok(room.rows) } else { Err(findings.join("; ").into()) }
 }
@@ -229,7 +240,7 @@ fn run_part(part: u64) {
     assert!(failures.is_empty(), "{} of {tried}:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Random disks, fault domains and lengths of rows: all five layouts are accepted to the row, one of them is claimed to
+/// Random disks, fault domains and lengths of rows: all seven layouts are accepted to the row, one of them is claimed to
 /// the last row, and every set of failures loses data exactly when the planner says so.
 #[test]
 fn a_pool_accepts_what_is_planned_row_for_row() {

@@ -217,7 +217,13 @@ impl Pool {
         self.offers_of(|disk| is_active(disk) && disk.is_present(), purpose)
     }
 
-    /// The same, absent disks included: what a row with copies may have on them, as long as it has one here.
+    /// The turn of the next row that is placed.
+    #[must_use]
+    pub fn next_turn(&self) -> u64 {
+        self.turn_number.get()
+    }
+
+    /// As [`offers`](Self::offers), absent disks included: a row with copies may have some there, as long as it has one here.
     #[must_use]
     pub fn offers_with_absent(&self, purpose: Purpose) -> Vec<Offer> {
         self.offers_of(is_active, purpose)

@@ -26,7 +26,7 @@ use crate::mapping::{Content, Version, Versions};
 use crate::record::{BlockState, Mapping, Place, RedoHead, push_redo};
 use crate::row::Row;
 use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
-use crate::space::Space;
+use crate::space::{Footprint, Space};
 use crate::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_BYTES};
 use crate::tickets::Ticket;
 use crate::write::{Beside, Wrote};
@@ -76,6 +76,19 @@ pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
     spec.columns = Some(1);
     spec.provisioning = Provisioning::Fixed;
     spec
+}
+
+/// A write cache, as it is seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteCache {
+    /// Parity columns of the spaces that it is for.
+    pub parity: u8,
+    /// Bytes that it holds when it is full.
+    pub size: Bytes,
+    /// Bytes in it that are not in place yet.
+    pub waiting: Bytes,
+    /// What its rows take on all disks.
+    pub footprint: Footprint,
 }
 
 /// What a cache row is used for.
@@ -177,6 +190,21 @@ impl Cache {
     pub(crate) fn add_owner(self: &Rc<Self>, space: &Rc<Space>) {
         self.owners.borrow_mut().insert(space.id(), Rc::downgrade(space));
         *space.cache.borrow_mut() = Some(Rc::clone(self));
+    }
+
+    /// How it is.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub(crate) async fn view(&self) -> Result<WriteCache, SpaceError> {
+        let footprint = self.space.footprint().await?;
+        let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
+        Ok(WriteCache {
+            parity: self.space.spec().resiliency.redundancy(),
+            size: self.space.size(),
+            waiting: Bytes(live * BLOCK_BYTES),
+            footprint,
+        })
     }
 
     /// The space with parity that has this number.

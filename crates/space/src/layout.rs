@@ -179,8 +179,9 @@ impl SlabMap {
     }
 }
 
-/// How many grains a slab takes that holds so many bytes of data, in rows of this interleave and with so many parity columns.
-pub(crate) fn slab_grains(interleave: Bytes, parity_columns: u32) -> impl Fn(Bytes) -> u64 + Copy {
+/// How many grains a slab takes that holds so many bytes of data, in rows of this interleave and with so many parity columns:
+/// the data, two slots for each page of the tables that it has, and a header.
+pub fn slab_grains(interleave: Bytes, parity_columns: u32) -> impl Fn(Bytes) -> u64 + Copy {
     let blocks = |bytes: Bytes| u32::try_from(bytes.0 / BLOCK_BYTES).unwrap_or(u32::MAX);
     move |data| SlabMap::new(blocks(data), blocks(interleave), parity_columns).grains()
 }

@@ -25,6 +25,7 @@ mod destage;
 mod discard;
 mod error;
 mod finish;
+mod forecast;
 mod format;
 mod layout;
 mod line;
@@ -49,17 +50,20 @@ mod tickets;
 mod verify;
 mod write;
 
+pub use cache::WriteCache;
 pub use discard::Extent;
 pub use error::{SpaceError, UnreadableReason};
+pub use forecast::{WriteCacheRows, write_cache_rows};
+pub use layout::slab_grains;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use recovery::Recovery;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
-pub use space::Space;
+pub use space::{Footprint, Space};
 pub use spaces::{Progress, Spaces, new_member, parse_resiliency};
 pub use spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
-    THIN_ROW_BYTES, THIN_ROWS_MAX,
+    THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
 pub use verify::{SpaceRange, Verification};

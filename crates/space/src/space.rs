@@ -55,6 +55,15 @@ pub struct Space {
     pub(crate) cache: RefCell<Option<Rc<Cache>>>,
 }
 
+/// What a space takes on the disks of its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// All of its slabs.
+    pub total: Bytes,
+    /// Of them, further copies and parity.
+    pub redundancy: Bytes,
+}
+
 impl Space {
     pub(crate) fn new(shared: Rc<Shared>, id: SpaceId, spec: SpaceSpec) -> Result<Rc<Self>, SpaceError> {
         let request = spec.check()?;
@@ -373,18 +382,25 @@ impl Space {
         self.spec.borrow().provisioning == Provisioning::Thin
     }
 
-    /// Grains of data area that its rows take on all disks, tables included.
+    /// What its rows take on all disks.
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub async fn footprint(&self) -> Result<Bytes, SpaceError> {
-        let mut grains = 0;
+    pub async fn footprint(&self) -> Result<Footprint, SpaceError> {
+        let (mut grains, mut blocks, mut rows) = (0, 0, 0);
         self.for_each_record(|_, record| {
-            grains +=
-                record.columns.iter().flatten().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
+            rows += 1;
+            for (column, slabs) in record.columns.iter().enumerate() {
+                blocks += slabs.len() as u64 * u64::from(record.shape.column_blocks(column));
+                grains += slabs.iter().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
+            }
         })
         .await?;
-        Ok(Bytes(grains * GRAIN_BYTES))
+        let of_blocks = Bytes(blocks * BLOCK_BYTES);
+        Ok(Footprint {
+            total: Bytes(grains * GRAIN_BYTES),
+            redundancy: of_blocks.saturating_sub(Bytes(rows * self.row_bytes)),
+        })
     }
 }
 

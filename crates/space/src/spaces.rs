@@ -9,13 +9,14 @@ use std::time::Duration;
 use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
-use dolmen_placement::{Placer, Request, Resiliency as Code};
+use dolmen_placement::{Offer, Placer, Request};
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::{Disk, Opened, Pool, PoolState, Purpose, keys};
+use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Name, SpaceId};
 
-use crate::cache::{Cache, cache_id, cache_spec, is_hidden};
+use crate::cache::{Cache, WriteCache, cache_id, cache_spec, is_hidden};
 use crate::error::SpaceError;
+use crate::forecast::{WriteCacheRows, write_cache_rows};
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
@@ -171,27 +172,51 @@ impl Spaces {
                 .map_or(format!("{}", spec.resiliency), |c| format!("{} with {c} columns", spec.resiliency));
             return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
         }
-        if spec.provisioning == Provisioning::Fixed {
-            let rows = spec.size.0.div_ceil(spec.row_bytes().0);
-            if self.rows_that_fit(&request) < rows {
-                return Err(SpaceError::Size {
-                    found: spec.size,
-                    why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
-                });
-            }
+        // Also where it is thin, it needs its write cache at once.
+        let fits = self.rows_that_fit(spec)?;
+        let rows = spec.size.0.div_ceil(spec.row_bytes().0);
+        if spec.provisioning == Provisioning::Fixed && fits < rows {
+            return Err(SpaceError::Size {
+                found: spec.size,
+                why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
+            });
         }
         Ok(request)
     }
 
-    /// Rows of a request that the pool's free room holds.
-    #[must_use]
-    pub fn rows_that_fit(&self, request: &Request) -> u64 {
+    /// Rows of a space that the pool's free room holds.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the space cannot be, or its write cache finds no room.
+    fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
+        let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+        let first = self.claimed_first(spec.resiliency)?;
+        let turn = self.pool().next_turn() + first.rows.len() as u64;
+        Ok(Placer::new(spec.check()?, grains).usable_from(&first.left, turn).rows)
+    }
+
+    /// What disks offer to a space of this kind, once it has the write cache that it needs.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when there is no room for that.
+    pub fn offers_for(&self, resiliency: Resiliency) -> Result<Vec<Offer>, SpaceError> {
+        Ok(self.claimed_first(resiliency)?.left)
+    }
+
+    /// The write cache that a space of this kind still needs.
+    fn claimed_first(&self, resiliency: Resiliency) -> Result<WriteCacheRows, SpaceError> {
         let offers = self.pool().offers(Purpose::Claim);
-        let parity = match request.resiliency() {
-            Code::Parity { parity } => parity,
-            Code::Span | Code::Striped { .. } => 0,
-        };
-        Placer::new(*request, slab_grains(request.interleave(), parity)).usable(&offers).rows
+        let parity = resiliency.parity_columns();
+        if parity == 0 || self.caches.borrow().contains_key(&parity) {
+            return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
+        }
+        let cache = write_cache_rows(&offers, parity, self.data_bytes(), self.pool().next_turn());
+        Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
+    }
+
+    /// Room for slabs on all members, whether they are here or not.
+    fn data_bytes(&self) -> Bytes {
+        Bytes(self.pool().disks().iter().map(|disk| disk.data_bytes().0).sum())
     }
 
     /// Makes a space.
@@ -244,8 +269,7 @@ impl Spaces {
         if self.caches.borrow().contains_key(&redundancy) {
             return Ok(turn);
         }
-        let capacity = self.pool().disks().iter().map(|disk| disk.data_bytes().0).sum();
-        let spec = cache_spec(redundancy, Bytes(capacity));
+        let spec = cache_spec(redundancy, self.data_bytes());
         let id = cache_id(redundancy);
         let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
         let mut change = self.pool().change(Purpose::Claim).await;
@@ -285,6 +309,26 @@ impl Spaces {
     /// The write cache that lies in a space.
     pub(crate) fn cache_in(&self, space: &Space) -> Option<Rc<Cache>> {
         self.shared.caches().into_iter().find(|cache| cache.space().id() == space.id())
+    }
+
+    /// The write caches of spaces with parity.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub async fn write_caches(&self) -> Result<Vec<WriteCache>, SpaceError> {
+        let mut caches = Vec::new();
+        for cache in self.shared.caches() {
+            caches.push(cache.view().await?);
+        }
+        Ok(caches)
+    }
+
+    /// What making a space of this kind would claim at once for its write cache: nothing if it has one already.
+    #[must_use]
+    pub fn new_write_cache(&self, resiliency: Resiliency) -> Option<Bytes> {
+        let parity = resiliency.parity_columns();
+        let is_needed = parity > 0 && !self.caches.borrow().contains_key(&parity);
+        is_needed.then(|| cache_spec(parity, self.data_bytes()).size)
     }
 
     /// Puts everything that is in the write caches in place.
@@ -366,14 +410,14 @@ impl Spaces {
         spec.size = size;
         // The length of rows was fixed when the space was made, whatever its size would ask for now.
         spec.row = Some(Bytes(space.row_bytes()));
-        let request = spec.check()?;
+        spec.check()?;
         if size < before {
             return self.shrink(space, spec).await;
         }
         if spec.provisioning == Provisioning::Fixed {
             let rows =
                 size.0.div_ceil(space.row_bytes()).saturating_sub(before.0.div_ceil(space.row_bytes()));
-            if self.rows_that_fit(&request) < rows {
+            if self.rows_that_fit(&spec)? < rows {
                 return Err(SpaceError::Size {
                     found: size,
                     why: "a fixed space has to fit the pool; add disks first",

@@ -14,6 +14,9 @@ pub const ROW_BYTES: Bytes = Bytes::mib(64);
 /// Length of a row of a thin space when nobody says otherwise, up to 2 TiB. File systems begin every few gigabytes with
 /// metadata, ext4 every 2 GiB, and each such place claims a row: rows of 8 MiB keep that below half a percent.
 pub const THIN_ROW_BYTES: Bytes = Bytes::mib(8);
+/// The same with more than one parity: the tables of short slabs, of which each column has one more, would take more than two
+/// per cent.
+pub const THIN_DUAL_PARITY_ROW_BYTES: Bytes = Bytes::mib(32);
 /// Rows of a thin space before they become longer, so that the map stays small.
 pub const THIN_ROWS_MAX: u64 = 1 << 18;
 /// Length of a row of a space above [`LARGE_SPACE_BYTES`].
@@ -94,6 +97,7 @@ impl fmt::Display for Resiliency {
             Self::Span => f.pad("span"),
             Self::Mirror { copies } => f.pad(&format!("mirror ({copies} copies)")),
             Self::Parity { parity: 1 } => f.pad("parity"),
+            Self::Parity { parity: 2 } => f.pad("dual parity"),
             Self::Parity { parity } => f.pad(&format!("parity ({parity} disks)")),
         }
     }
@@ -157,6 +161,10 @@ impl SpaceSpec {
             Resiliency::Parity { .. } => PARITY_INTERLEAVE_BYTES,
             Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => INTERLEAVE_BYTES,
         };
+        let integrity = match resiliency {
+            Resiliency::Parity { .. } => Integrity::Strict,
+            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => Integrity::Relaxed,
+        };
         Self {
             name,
             size,
@@ -165,7 +173,7 @@ impl SpaceSpec {
             interleave,
             row: None,
             provisioning: Provisioning::Thin,
-            integrity: Integrity::Relaxed,
+            integrity,
             sector: Bytes(BLOCK_BYTES),
         }
     }
@@ -183,7 +191,11 @@ impl SpaceSpec {
             Provisioning::Fixed => longest,
             Provisioning::Thin => {
                 let shared = Bytes(self.size.0.div_ceil(THIN_ROWS_MAX).next_power_of_two());
-                shared.clamp(THIN_ROW_BYTES, longest)
+                let shortest = match self.resiliency.parity_columns() {
+                    0 | 1 => THIN_ROW_BYTES,
+                    _ => THIN_DUAL_PARITY_ROW_BYTES,
+                };
+                shared.clamp(shortest, longest)
             }
         }
     }
@@ -219,9 +231,17 @@ impl SpaceSpec {
         if self.row_bytes() < ROW_BYTES_MIN {
             return Err(RequestError::Row { found: self.row_bytes(), max: Bytes::gib(1) }.into());
         }
-        if self.integrity == Integrity::Strict {
-            let instead = "make a relaxed space; it differs only for blocks in flight at a power cut that also lose their copies";
-            return Err(SpaceError::Unsupported { what: "a strict space", instead });
+        match (self.resiliency, self.integrity) {
+            (Resiliency::Parity { .. }, Integrity::Strict) => {}
+            (Resiliency::Parity { .. }, Integrity::Relaxed) => {
+                let instead = "leave that out; no block with parity is overwritten before its new content is safe, so it is strict";
+                return Err(SpaceError::Unsupported { what: "a relaxed space with parity", instead });
+            }
+            (_, Integrity::Relaxed) => {}
+            (_, Integrity::Strict) => {
+                let instead = "make a relaxed space; it differs only for blocks in flight at a power cut that also lose their copies";
+                return Err(SpaceError::Unsupported { what: "a strict space without parity", instead });
+            }
         }
         if let Resiliency::Mirror { copies } = self.resiliency
             && !(2..=4).contains(&copies)
