@@ -2,9 +2,12 @@
 
 mod harness;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_block_io::sync::join_all;
+use dolmen_sim::Random;
+use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 use harness::{Bench, Lab, Outcome};
 
@@ -218,5 +221,47 @@ fn discarded_blocks_read_as_zeros_and_rows_go_back() {
                 lab.check_and_close(spaces).await
             })
             .unwrap_or_else(|error| panic!("{parity} of {disks}: {error}"));
+    }
+}
+
+/// Many writers at once, as an attached file system is: all of them come to an end, and what they wrote is there.
+#[test]
+fn many_writers_at_once_come_to_an_end() {
+    for (seed, parity) in [(1, 2), (2, 1), (3, 2), (4, 1)] {
+        let bench = Bench::new(seed, 5, Bytes::gib(2));
+        let outcome = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let spec = SpaceSpec::usual("data".parse()?, Bytes::mib(512), Resiliency::Parity { parity });
+            let space = spaces.create(spec).await?;
+            let turns = Cell::new(0u64);
+            let writers = (0..16u64).map(|writer| {
+                let (lab, space, turns) = (lab.clone(), Rc::clone(&space), &turns);
+                let mut random = Random::new(seed * 100 + writer);
+                async move {
+                    for _ in 0..400 {
+                        let turn = turns.get();
+                        turns.set(turn + 1);
+                        match turn {
+                            0..256 => lab.write(&space, turn * 65536, 65536, 1).await,
+                            _ => {
+                                lab.write(&space, (random.below(2048) / 16 * 16 + writer) * 8192, 8192, 2)
+                                    .await
+                            }
+                        }
+                        .map_err(|error| error.to_string())?;
+                        if turn % 500 == 0 {
+                            space.flush().await.map_err(|error| error.to_string())?;
+                        }
+                    }
+                    Ok::<(), String>(())
+                }
+            });
+            for outcome in join_all(writers).await {
+                outcome?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        outcome.unwrap_or_else(|error| panic!("seed {seed}, {parity}: {error}"));
     }
 }
