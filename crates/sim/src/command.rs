@@ -2,7 +2,8 @@
 //!
 //! A command takes effect when it completes, or, where another command of the same range completes before it, in part
 //! at that moment: so commands under way at the same time mix in units of the disk's atomic write, and yet each read
-//! sees what earlier reads saw.
+//! sees what earlier reads saw. A part that took effect early may be lost with power until the command is answered; what
+//! was asked to be durable is so in all of its parts from then on.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -100,6 +101,7 @@ impl SimDisk {
             content: Rc::new(Content { at, length, pieces }),
             from,
             certain,
+            early: Vec::new(),
         };
         match action {
             Action::Read { at, into } => Work::Read { at, into },
@@ -236,8 +238,11 @@ impl SimDisk {
                 let result = self.read(at, &mut into);
                 Outcome { result, payload: Payload::Buffer(into) }
             }
-            Work::Write { content, from, certain } => {
+            Work::Write { content, from, certain, early } => {
                 let result = self.write(&content, certain);
+                if certain && result.is_ok() {
+                    self.state.borrow_mut().cache.make_certain(&early);
+                }
                 self.record_write_end(number, result);
                 Outcome { result, payload: from.map_or(Payload::None, Payload::Shared) }
             }
@@ -486,18 +491,26 @@ impl SimDisk {
         if self.state.borrow().writes_under_way == 0 || self.recording.borrow().is_some() {
             return;
         }
-        let mut early = Vec::new();
-        for flight in self.state.borrow_mut().flights.iter_mut().flatten() {
-            let Work::Write { content, .. } = &mut flight.work else { continue };
+        let mut parts = Vec::new();
+        for (slot, flight) in self.state.borrow_mut().flights.iter_mut().enumerate() {
+            let Some(Work::Write { content, .. }) = flight.as_mut().map(|flight| &mut flight.work) else {
+                continue;
+            };
             if content.at >= at + length || content.at + content.length <= at || content.pieces.is_empty() {
                 continue;
             }
             let fate = Fate::Torn(Tear::Drawn(self.speeds.borrow_mut().next_u64()));
             let (now, later) = content.split(fate, self.atomic_bytes());
             *content = Rc::new(later);
-            early.push(Rc::new(now));
+            parts.push((slot, Rc::new(now)));
         }
-        for content in early.iter().filter(|content| !content.pieces.is_empty()) {
+        for (slot, content) in parts.iter().filter(|(_, content)| !content.pieces.is_empty()) {
+            let mut state = self.state.borrow_mut();
+            let held = state.cache.mark();
+            if let Some(Some(Flight { work: Work::Write { early, .. }, .. })) = state.flights.get_mut(*slot) {
+                early.push(held);
+            }
+            drop(state);
             self.take_effect(content, false);
         }
     }

@@ -153,7 +153,7 @@ impl Tear {
 struct Held {
     order: u64,
     content: Rc<Content>,
-    /// It was asked to be durable: a power cut cannot take it.
+    /// It was asked to be durable, and all of it is done: a power cut cannot take it.
     certain: bool,
 }
 
@@ -173,7 +173,7 @@ impl WriteCache {
         Self { durable, ..Self::default() }
     }
 
-    /// Stands for all writes completed so far.
+    /// Stands for all writes completed so far; the next one is held under this number.
     pub(crate) fn mark(&self) -> u64 {
         self.next_order
     }
@@ -184,6 +184,14 @@ impl WriteCache {
         while self.held.front().is_some_and(|held| held.certain) || self.held.len() > CACHED_WRITES_MAX {
             self.settle_first();
         }
+    }
+
+    /// From now on a power cut cannot take what is held under these numbers.
+    pub(crate) fn make_certain(&mut self, orders: &[u64]) {
+        for held in self.held.iter_mut().filter(|held| orders.contains(&held.order)) {
+            held.certain = true;
+        }
+        self.flush_to(0);
     }
 
     fn settle_first(&mut self) {

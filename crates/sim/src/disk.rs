@@ -39,9 +39,20 @@ pub(crate) struct Port {
 
 /// What a command under way will do.
 pub(crate) enum Work {
-    Read { at: u64, into: Buffer },
-    Write { content: Rc<Content>, from: Option<Shared>, certain: bool },
-    Flush { mark: u64 },
+    Read {
+        at: u64,
+        into: Buffer,
+    },
+    /// What of it took effect before its end is in the cache under the numbers `early`.
+    Write {
+        content: Rc<Content>,
+        from: Option<Shared>,
+        certain: bool,
+        early: Vec<u64>,
+    },
+    Flush {
+        mark: u64,
+    },
     Refused(dolmen_block_io::Outcome),
 }
 

@@ -105,10 +105,16 @@ impl SimDisk {
         self.note_fault(FaultKind::PowerCut, 0);
     }
 
-    /// The cache loses what chance takes; reads show it at once.
+    /// The cache loses what chance takes; reads show it at once. Of a write that is still under way nothing is lost: when it
+    /// is answered as done, all of it is there.
     pub(crate) fn lose_cache(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        for flight in state.flights.iter().flatten() {
+            if let Work::Write { early, .. } = &flight.work {
+                state.cache.make_certain(early);
+            }
+        }
         state.cache.cut(self.atomic_bytes(), |content| self.draw_fate(content));
         state.truth = state.cache.durable.clone();
     }

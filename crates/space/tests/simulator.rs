@@ -17,8 +17,7 @@ use sim::run::{Report, run_seed_caught as run_seed};
 /// Faults of the engine, or of the simulator, that are known and not mended yet, by the seed that shows each. They are
 /// printed by every run. A seed that fails and is not listed fails the test, and so does a listed one that passes: then the
 /// fault is mended, or hides, and the list is wrong.
-const KNOWN_FAULTS: [(u64, &str); 1] =
-    [(860, "a batch of the log is on no copy although a later one says that it was durable")];
+const KNOWN_FAULTS: [(u64, &str); 0] = [];
 
 /// Seeds that run unless told otherwise.
 const SEEDS: u64 = 12;

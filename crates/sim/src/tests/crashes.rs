@@ -300,6 +300,31 @@ fn overlapping_writes_under_way_mix_by_block_and_every_read_sees_what_earlier_on
 }
 
 #[test]
+fn a_durable_write_is_durable_in_all_its_parts_also_where_a_read_saw_some_of_it_before_its_end() {
+    for fails in [false, true] {
+        let mut seen_early = 0;
+        for seed in 0..200 {
+            let bench = Bench::new(seed, profile().tearing());
+            let (device, seams) = bench.open();
+            if fails {
+                bench.disk.arm(FaultKind::FlushError);
+            }
+            let flushing = flush(device.as_ref(), TOKEN);
+            let writing = put_many(device.as_ref(), &seams, 0, &[1; 4], Durability::Durable);
+            let reading = read(device.as_ref(), TOKEN, 0, seams.data.try_take(4 * 4096).unwrap());
+            let done = bench.world.run(async move { (writing.await, reading.await, flushing.await) });
+            let (written, (buffer, result), flushed) = done.unwrap();
+            assert_eq!((written, result, flushed.is_err()), (Ok(()), Ok(()), fails));
+            seen_early += u32::from(buffer.contains(&1) && buffer.contains(&0));
+            assert_eq!(bench.disk.pending_writes(), [], "seed {seed}");
+            bench.world.power_cut_choosing(&mut |_| Fate::Lost);
+            assert_eq!(sectors(&bench.disk.truth(), 32), [1; 32], "seed {seed}");
+        }
+        assert!(seen_early > 10, "{seen_early}");
+    }
+}
+
+#[test]
 fn a_process_can_be_killed_at_any_step_and_the_disk_is_opened_again() {
     for seed in 0..100 {
         let bench = Bench::new(seed, profile().tearing().with_late_writes(Rate::one_in(3)));
