@@ -512,6 +512,7 @@ impl Opening<'_> {
             checkpoint_bell: Notify::new(),
             carried: Cell::new(0),
             carried_in: Cell::default(),
+            to_say: Cell::default(),
             wants_map_room: Cell::default(),
             is_map_full: Cell::default(),
             voters_bell: Rc::default(),

@@ -45,6 +45,9 @@ pub enum PoolState {
 
 /// Sixteenths of the log that a checkpoint may leave in use before writes are refused.
 const CARRIED_SIXTEENTHS_MAX: u64 = 11;
+/// Sixteenths of the log in use, with what a checkpoint is going to say again, at which writes wait for it: the rest is for
+/// what follows the loss of a disk, and for those who are under way.
+const FULL_SIXTEENTHS: u64 = 13;
 
 /// Why a disk is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +143,8 @@ pub struct Pool {
     pub(crate) carried: Cell<u64>,
     /// The epoch in which it began.
     pub(crate) carried_in: Cell<Epoch>,
+    /// Bytes of what every checkpoint says again, whichever disks are here.
+    pub(crate) to_say: Cell<u64>,
     /// Whether a claim waits for what a checkpoint gives back to the map.
     pub(crate) wants_map_room: Cell<bool>,
     /// Whether the last checkpoint ended for want of pages.
@@ -319,13 +324,22 @@ impl Pool {
 
     /// Whether ordinary records have to wait for a checkpoint.
     pub(crate) fn is_full(&self, usage: Usage) -> bool {
-        usage.used_bytes > usage.capacity_bytes / 16 * 12
+        let sixteenth = usage.capacity_bytes / 16;
+        usage.used_bytes > sixteenth * 12
+            || usage.used_bytes + self.to_say.get() > sixteenth * FULL_SIXTEENTHS
+    }
+
+    /// Says how many bytes of records every checkpoint is going to say again, for which the log keeps room.
+    pub fn note_to_say(&self, bytes: Bytes) {
+        self.to_say.set(bytes.0);
     }
 
     /// Whether the last checkpoint had to leave so much in the log that there is no room to go on: above it, records that
     /// wait, those that follow the loss of a disk, and the next checkpoint's own still have to fit.
     pub(crate) fn is_occupied(&self, usage: Usage) -> bool {
-        self.carried.get() > usage.capacity_bytes / 16 * CARRIED_SIXTEENTHS_MAX
+        let sixteenth = usage.capacity_bytes / 16;
+        self.carried.get() > sixteenth * CARRIED_SIXTEENTHS_MAX
+            || self.carried.get() + self.to_say.get() > sixteenth * (FULL_SIXTEENTHS - 1)
     }
 
     /// Whether another checkpoint may leave less than the last one did: a disk is back, or something was freed.

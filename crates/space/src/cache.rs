@@ -33,10 +33,10 @@ use crate::write::{Beside, Wrote};
 
 /// Bytes of a write that are cached in one go, at most.
 pub(crate) const CACHED_BYTES_MAX: usize = 1 << 20;
-/// The part of the log that saying all mappings again may take.
+/// The part of the log that saying the mappings of all caches again may take.
 const SAYING_SHARE: u64 = 4;
 /// Bytes that saying one mapping again takes, at most.
-const SAYING_BYTES: u64 = 68;
+pub(crate) const SAYING_BYTES: u64 = 68;
 /// The part of the cache from which on it is emptied.
 const DESTAGE_SHARE: u64 = 4;
 
@@ -240,10 +240,21 @@ impl Cache {
         self.segments.borrow().len() as u64 * u64::from(self.segment_blocks())
     }
 
-    /// Versions that there may be: so that the log can say all of them again.
+    /// Versions that there may be: so that the log can say all of them again, with those of other caches.
     fn versions_max(&self) -> u64 {
         let (log, _) = self.shared().pool.metadata_bytes();
-        log.0 / SAYING_SHARE / SAYING_BYTES
+        log.0 / SAYING_SHARE / SAYING_BYTES / self.shared().cache_count().max(1)
+    }
+
+    /// Notes how many versions there are.
+    fn count_versions(&self, versions: u64) {
+        self.versions.set(versions);
+        self.shared().note_cached();
+    }
+
+    /// How many versions there are.
+    pub(crate) fn version_count(&self) -> u64 {
+        self.versions.get()
     }
 
     /// Whether it should be emptied.
@@ -477,7 +488,7 @@ impl Cache {
     /// Notes a version of a block.
     pub(crate) fn add(&self, row: &Rc<Row>, block: u32, version: Version) {
         self.rows.borrow_mut().entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
-        self.versions.set(self.versions.get() + 1);
+        self.count_versions(self.versions.get() + 1);
         if let Some(place) = version.content.place() {
             self.count_live(place);
         }
@@ -535,7 +546,7 @@ impl Cache {
 
     /// Notes that versions are none any more.
     pub(crate) fn forget(&self, versions: &Versions) {
-        self.versions.set(self.versions.get().saturating_sub(versions.len() as u64));
+        self.count_versions(self.versions.get().saturating_sub(versions.len() as u64));
         versions
             .iter()
             .filter_map(|version| version.content.place())

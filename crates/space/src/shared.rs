@@ -12,7 +12,7 @@ use dolmen_store::Key;
 use dolmen_units::{Bytes, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, SAYING_BYTES};
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
@@ -288,6 +288,18 @@ impl Shared {
     /// The write caches.
     pub(crate) fn caches(&self) -> Vec<Rc<Cache>> {
         self.caches.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// How many write caches there are.
+    pub(crate) fn cache_count(&self) -> u64 {
+        self.caches.borrow().iter().filter(|cache| cache.strong_count() > 0).count() as u64
+    }
+
+    /// Tells the pool how much of the log it takes to say again what the write caches hold.
+    pub(crate) fn note_cached(&self) {
+        let caches = self.caches.borrow();
+        let versions: u64 = caches.iter().filter_map(Weak::upgrade).map(|cache| cache.version_count()).sum();
+        self.pool.note_to_say(Bytes(versions * SAYING_BYTES));
     }
 
     /// Notes that a row has pages that are not on its disks.
