@@ -697,9 +697,11 @@ impl Cache {
             let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
             for (block, version) in old.collect::<Vec<_>>() {
                 let covered = self.is_covered(&version);
+                // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
+                let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
                 let mut mapping = mapping_of(&row, block, 1, version.content.place());
                 mapping.since = Some(version.since);
-                mapping.covered = covered;
+                mapping.covered = covered && !is_decided_now;
                 mapping.undecided = !covered;
                 body.extend_from_slice(&mapping.head());
                 if let Content::Cached { checksum, .. } = version.content {
@@ -731,7 +733,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Reads a block of the cache, verified.
+    /// Reads a block of the cache, verified by what the table of its row says of it.
     pub(crate) async fn read(&self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
         let row = self.decided_row(u64::from(place.index), place.block).await?;
         let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
@@ -748,6 +750,15 @@ impl Cache {
         };
         let states = self.space.states(&row, 0, Range { first: place.block, count: 1 }).await?;
         Ok(states.first().copied().unwrap_or_default())
+    }
+
+    /// As [`state`](Self::state), `None` while no disk is here that could tell.
+    pub(crate) async fn state_in_reach(&self, place: Place) -> Result<Option<BlockState>, SpaceError> {
+        match self.state(place).await {
+            Ok(state) => Ok(Some(state)),
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a version that no flush has covered was found to be nothing, when its cache row was decided.

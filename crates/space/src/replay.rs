@@ -18,7 +18,9 @@ use crate::mapping::{Content, UNDECIDED, Version};
 use crate::record::{BlockState, Entry, RedoBlock, entries, push_redo};
 use crate::recovery::RowKey;
 use crate::row::Row;
+use crate::shared::Shared;
 use crate::space::Space;
+use crate::tickets::Ticket;
 
 /// Lines that are finished in one turn.
 pub(crate) const FINISHED_TOGETHER: usize = 4;
@@ -114,15 +116,17 @@ impl Cached {
     /// finished. The rows.
     pub(crate) async fn load(
         self,
+        shared: &Shared,
         spaces: &BTreeMap<SpaceId, Rc<Space>>,
     ) -> Result<Vec<Rc<Row>>, SpaceError> {
         let mut rows = Vec::new();
+        let held = shared.tickets.begin();
         for ((space, index, id), of_row) in self.rows {
             let Some(space) = spaces.get(&space) else { continue };
             let cache = space.cache.borrow().clone();
             let Some(cache) = cache else { continue };
             let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
-            of_row.load(&cache, &row).await?;
+            of_row.load(&cache, &row, held.ticket()).await?;
             rows.push(row);
         }
         Ok(rows)
@@ -130,7 +134,7 @@ impl Cached {
 }
 
 impl OfRow {
-    async fn load(mut self, cache: &Cache, row: &Rc<Row>) -> Result<(), SpaceError> {
+    async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
         let data = row.shape.data_columns();
         let mut unfinished = Vec::new();
         for redo in std::mem::take(&mut self.redos) {
@@ -160,7 +164,7 @@ impl OfRow {
         }
         for (block, versions) in self.versions {
             if block < row.shape.row_blocks() {
-                load_versions(cache, row, block, &versions).await?;
+                load_versions(cache, row, block, &versions, now).await?;
             }
         }
         for redo in unfinished {
@@ -176,6 +180,7 @@ async fn load_versions(
     row: &Rc<Row>,
     block: u32,
     versions: &BTreeMap<Lsn, Recorded>,
+    now: Ticket,
 ) -> Result<(), SpaceError> {
     let marked = versions.iter().rfind(|(_, version)| version.is_marked).map(|(since, _)| *since);
     for (since, recorded) in versions.range(marked.unwrap_or_default()..) {
@@ -183,11 +188,16 @@ async fn load_versions(
         if !recorded.is_marked
             && let Content::Cached { place, checksum } = recorded.content
         {
-            if cache.is_out_of_reach(place) {
-                ticket = Some(UNDECIDED);
-            } else if cache.state(place).await? != BlockState::Valid(checksum) {
-                continue;
-            }
+            let state = match cache.is_out_of_reach(place) {
+                true => None,
+                false => cache.state_in_reach(place).await?,
+            };
+            // What is found to be whole is no more than found until recovery has made it durable.
+            ticket = match state {
+                None => Some(UNDECIDED),
+                Some(state) if state == BlockState::Valid(checksum) => Some(now),
+                Some(_) => continue,
+            };
         }
         let version = Version { content: recorded.content, since: *since, said: recorded.said, ticket };
         cache.add_recovered(row, block, version);
