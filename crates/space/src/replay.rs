@@ -270,6 +270,10 @@ impl Cache {
                 // No copy in the cache has it any more; perhaps it got in place.
                 _ => match space.look(&row, block.column, redo.line, block.state).await {
                     Found::Good(buffer) => found.push(Some(buffer.freeze())),
+                    Found::Away => {
+                        self.leave_unfinished(redo);
+                        return Ok(false);
+                    }
                     _ => {
                         is_lost = true;
                         block.state = BlockState::Damaged;
