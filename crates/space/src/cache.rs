@@ -18,7 +18,7 @@ use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, Name, SpaceId};
 
-use crate::destage::Redo;
+use crate::destage::{REDO_BYTES_MAX, Redo};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
@@ -39,6 +39,9 @@ const SAYING_SHARE: u64 = 4;
 const SAYING_BYTES: u64 = 68;
 /// The part of the cache from which on it is emptied.
 const DESTAGE_SHARE: u64 = 4;
+
+/// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
+const FLUSHES_TO_FREE: usize = 2;
 
 /// The part of a pool that the cache is, unless that is out of its bounds.
 const POOL_SHARE: u64 = 1000;
@@ -619,14 +622,27 @@ impl Cache {
         Ok(has_freed)
     }
 
-    /// Gets a row of the cache ready to be filled, if there is none.
-    pub(crate) async fn make_ready(&self) -> Result<(), SpaceError> {
-        if self.free() == 0 {
-            self.recycle().await?;
+    /// Gets room for the parity of one record ready, if there is none: rows that hold nothing any more wait for flushes. Whether
+    /// any row was freed.
+    pub(crate) async fn make_ready(&self) -> Result<bool, SpaceError> {
+        let mut has_freed = self.recycle().await?;
+        for _ in 0..FLUSHES_TO_FREE {
+            if self.has_room_for_parity() || !self.has_recyclable() {
+                break;
+            }
             self.shared().force_flush().await?;
-            self.recycle().await?;
+            has_freed |= self.recycle().await?;
         }
-        Ok(())
+        Ok(has_freed)
+    }
+
+    /// Whether the parity of one record, at its longest, has a place.
+    fn has_room_for_parity(&self) -> bool {
+        let segments = self.segments.borrow();
+        let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
+        let open = self.open[1].get().and_then(|at| segments.get(at));
+        open.is_some_and(|segment| self.segment_blocks() - segment.filled >= wanted)
+            || segments.iter().any(|one| one.state == State::Free && !self.shared().is_unresolved(&one.row))
     }
 
     /// Whether rows wait for a flush to be filled again.

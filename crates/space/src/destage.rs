@@ -38,7 +38,7 @@ use crate::space::Space;
 /// Lines that are put in place between two flushes, at most.
 const LINES_MAX: usize = 128;
 /// Bytes of parity that one record brings, at most: a frame.
-const REDO_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 
 /// A line that is being put in place, or that was when something came between: what all of its changed blocks will be.
 #[derive(Debug, Clone)]
@@ -141,7 +141,10 @@ impl Cache {
             let lines = self.choose();
             if lines.is_empty() {
                 self.pass_over_oldest();
-            } else if self.put_in_place_all(lines).await? {
+                continue;
+            }
+            has_done |= self.make_ready().await?;
+            if self.put_in_place_all(lines).await? {
                 has_done = true;
                 break;
             }
