@@ -8,7 +8,7 @@ use dolmen_checksum::crc32c;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, may_hold};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
@@ -90,14 +90,25 @@ impl Cached {
                         }
                         None => Content::Discarded,
                     };
-                    let is_marked = (is_settled || mapping.covered) && !mapping.undecided;
                     let versions = of_row.versions.entry(mapping.first + number).or_default();
                     let since = mapping.since.unwrap_or(lsn);
+                    if mapping.void {
+                        versions.remove(&since);
+                        continue;
+                    }
                     let version =
                         versions.entry(since).or_insert(Recorded { content, said: lsn, is_marked: false });
                     version.said = lsn;
-                    version.is_marked |= is_marked;
+                    // Said to be undecided, it counts as that although a flush has passed over what was said before.
+                    version.is_marked |= is_settled || mapping.covered;
+                    version.is_marked &= !mapping.undecided;
                 }
+            }
+            Entry::Redo(read) if read.head.void => {
+                let key = (read.head.space, read.head.row_index, read.head.row);
+                let blocks: Vec<RedoBlock> = read.blocks().collect();
+                let of_row = self.rows.entry(key).or_default();
+                of_row.redos.retain(|redo| redo.line != read.head.line || redo.blocks != blocks);
             }
             // One that no flush has covered has touched nothing in place.
             Entry::Redo(read) if is_settled || read.head.covered => {
@@ -195,7 +206,7 @@ async fn load_versions(
             // What is found to be whole is no more than found until recovery has made it durable.
             ticket = match state {
                 None => Some(UNDECIDED),
-                Some(state) if state == BlockState::Valid(checksum) => Some(now),
+                Some(state) if may_hold(state, checksum) => Some(now),
                 Some(_) => continue,
             };
         }
