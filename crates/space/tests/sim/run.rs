@@ -439,7 +439,8 @@ impl Run {
             let members = course.members.borrow();
             let choice = self.random.index(members.len());
             // Where not all is as it was, no other may suffer than who took the place: it may lack something.
-            let heir = self.heir().filter(|heir| !course.whole.get() && members.contains(heir));
+            let one_suffers = course.redundant && !course.pairs && !course.whole.get();
+            let heir = self.heir().filter(|heir| one_suffers && members.contains(heir));
             let victim = heir.unwrap_or(members[choice]);
             self.victim.set(victim);
             self.lies_exposed = course.disks.borrow()[victim].fault_counters().of(FaultKind::LyingFlush);
