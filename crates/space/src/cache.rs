@@ -9,7 +9,7 @@
 //! Left to others: what is put in place, and how (`destage`); copies, tables and checksums of cache rows, which are mirror rows.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
@@ -18,11 +18,11 @@ use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, Name, SpaceId};
 
-use crate::destage::Redo;
+use crate::destage::{REDO_BYTES_MAX, Redo};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::mapping::{Content, Version, Versions};
+use crate::mapping::{Content, UNDECIDED, Version, Versions};
 use crate::record::{BlockState, Mapping, Place, RedoHead, push_redo};
 use crate::row::Row;
 use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
@@ -39,6 +39,9 @@ const SAYING_SHARE: u64 = 4;
 pub(crate) const SAYING_BYTES: u64 = 68;
 /// The part of the cache from which on it is emptied.
 const DESTAGE_SHARE: u64 = 4;
+
+/// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
+const FLUSHES_TO_FREE: usize = 2;
 
 /// The part of a pool that the cache is, unless that is out of its bounds.
 const POOL_SHARE: u64 = 1000;
@@ -438,6 +441,7 @@ impl Cache {
                 let content = Content::Cached { place: place.plus(number), checksum };
                 self.add(row, from + number, version(content, wrote.lsn, held.ticket()));
             }
+            self.leave_what_left(at, (block, count)).await?;
             done += piece.len();
         }
         if self.wants_room() {
@@ -658,14 +662,27 @@ impl Cache {
         Ok(has_freed)
     }
 
-    /// Gets a row of the cache ready to be filled, if there is none.
-    pub(crate) async fn make_ready(&self) -> Result<(), SpaceError> {
-        if self.free() == 0 {
-            self.recycle().await?;
+    /// Gets room for the parity of one record ready, if there is none: rows that hold nothing any more wait for flushes. Whether
+    /// any row was freed.
+    pub(crate) async fn make_ready(&self) -> Result<bool, SpaceError> {
+        let mut has_freed = self.recycle().await?;
+        for _ in 0..FLUSHES_TO_FREE {
+            if self.has_room_for_parity() || !self.has_recyclable() {
+                break;
+            }
             self.shared().force_flush().await?;
-            self.recycle().await?;
+            has_freed |= self.recycle().await?;
         }
-        Ok(())
+        Ok(has_freed)
+    }
+
+    /// Whether the parity of one record, at its longest, has a place.
+    fn has_room_for_parity(&self) -> bool {
+        let segments = self.segments.borrow();
+        let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
+        let open = self.open[1].get().and_then(|at| segments.get(at));
+        open.is_some_and(|segment| self.segment_blocks() - segment.filled >= wanted)
+            || segments.iter().any(|one| one.state == State::Free && !self.shared().is_unresolved(&one.row))
     }
 
     /// Whether rows wait for a flush to be filled again.
@@ -736,14 +753,10 @@ impl Cache {
             let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
             for (block, version) in old.collect::<Vec<_>>() {
                 let covered = self.is_covered(&version);
-                let mut mapping = mapping_of(&row, block, 1, version.content.place());
-                mapping.since = Some(version.since);
-                mapping.covered = covered;
-                mapping.undecided = !covered;
-                body.extend_from_slice(&mapping.head());
-                if let Content::Cached { checksum, .. } = version.content {
-                    body.extend_from_slice(&checksum.to_le_bytes());
-                }
+                // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
+                let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
+                let is_covered = covered && !is_decided_now;
+                push_version(&mut body, (&row, block), &version, (is_covered, !covered));
                 said.push((Rc::clone(&row), block, version.since));
                 if body.len() > RECORD_BYTES_MAX - 128 {
                     self.say(&mut body, &mut said).await?;
@@ -770,7 +783,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Reads a block of the cache, verified.
+    /// Reads a block of the cache, verified by what the table of its row says of it.
     pub(crate) async fn read(&self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
         let row = self.decided_row(u64::from(place.index), place.block).await?;
         let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
@@ -789,10 +802,71 @@ impl Cache {
         Ok(states.first().copied().unwrap_or_default())
     }
 
+    /// As [`state`](Self::state), `None` while no disk is here that could tell.
+    pub(crate) async fn state_in_reach(&self, place: Place) -> Result<Option<BlockState>, SpaceError> {
+        match self.state(place).await {
+            Ok(state) => Ok(Some(state)),
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether a version that no flush has covered was found to be nothing, when its cache row was decided.
     pub(crate) async fn is_void(&self, version: &Version) -> Result<bool, SpaceError> {
         let Content::Cached { place, checksum } = version.content else { return Ok(false) };
-        Ok(!self.is_covered(version) && self.state(place).await? != BlockState::Valid(checksum))
+        Ok(!self.is_covered(version) && !may_hold(self.state(place).await?, checksum))
+    }
+
+    /// Settles which versions of a block count of those that nobody could decide, now that their cache rows are decided. The
+    /// caller holds the block's lock.
+    pub(crate) async fn settle_undecided(&self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
+        for version in row.mappings.versions(block) {
+            let Content::Cached { place, checksum } = version.content else { continue };
+            if version.ticket != Some(UNDECIDED) || self.is_out_of_reach(place) {
+                continue;
+            }
+            match self.state_in_reach(place).await? {
+                Some(state) if may_hold(state, checksum) => row.mappings.note_decided(block, version.since),
+                Some(_) => self.forget(&row.mappings.void(block, version.since)),
+                None => {}
+            }
+        }
+        self.forget_if_empty(row);
+        Ok(())
+    }
+
+    /// As [`leave_undecided`](Self::leave_undecided), for what was left before the blocks were known to be written.
+    async fn leave_what_left(&self, at: usize, (first, count): (u32, u32)) -> Result<(), SpaceError> {
+        let row = self.segments.borrow().get(at).map(|segment| Rc::clone(&segment.row));
+        let Some(row) = row.filter(|row| self.shared().is_unresolved(row)) else { return Ok(()) };
+        let blocks = (first..first + count).filter(|block| self.shared().is_undecided(&row, 0, *block));
+        self.leave_undecided(&row, &blocks.map(|block| (0, block)).collect()).await
+    }
+
+    /// Notes that blocks of a row of the cache are left undecided: what lies there is not covered by the flush that passes over
+    /// them, and the log is told so.
+    pub(crate) async fn leave_undecided(
+        &self,
+        at: &Row,
+        blocks: &BTreeSet<(usize, u32)>,
+    ) -> Result<(), SpaceError> {
+        let is_there = |place: Place| place.row == at.id && blocks.contains(&(0, place.block));
+        let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
+        let mut body: Vec<u8> = Vec::new();
+        let mut said: Vec<(Rc<Row>, u32, Lsn)> = Vec::new();
+        for row in rows {
+            for (block, version) in row.mappings.all() {
+                if version.content.place().is_some_and(is_there) {
+                    row.mappings.note_undecided(block, version.since);
+                    push_version(&mut body, (&row, block), &version, (false, true));
+                    said.push((Rc::clone(&row), block, version.since));
+                }
+                if body.len() > RECORD_BYTES_MAX - 128 {
+                    self.say(&mut body, &mut said).await?;
+                }
+            }
+        }
+        if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
     }
 
     /// What a block of a row holds, if it is in the cache. The caller holds its lock, or looks again if it is not that.
@@ -854,6 +928,26 @@ fn version(content: Content, lsn: Lsn, ticket: Ticket) -> Version {
     Version { content, since: lsn, said: lsn, ticket: Some(ticket) }
 }
 
+/// Whether what lies in a block of the cache, of which its table says this, may be what was put there: its table may be lost.
+pub(crate) fn may_hold(state: BlockState, checksum: u32) -> bool {
+    matches!(state, BlockState::Damaged) || state == BlockState::Valid(checksum)
+}
+
+/// Adds to a record what was said of a version before: whether a flush has covered that, and whether it is undecided.
+fn push_version(
+    body: &mut Vec<u8>,
+    (row, block): (&Row, u32),
+    version: &Version,
+    (covered, undecided): (bool, bool),
+) {
+    let mapping = mapping_of(row, block, 1, version.content.place());
+    let mapping = Mapping { since: Some(version.since), covered, undecided, ..mapping };
+    body.extend_from_slice(&mapping.head());
+    if let Content::Cached { checksum, .. } = version.content {
+        body.extend_from_slice(&checksum.to_le_bytes());
+    }
+}
+
 fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>) -> Mapping {
     Mapping {
         space: row.space,
@@ -865,5 +959,6 @@ fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>) -> Mappin
         since: None,
         undecided: false,
         covered: false,
+        void: false,
     }
 }

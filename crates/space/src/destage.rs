@@ -38,7 +38,7 @@ use crate::space::Space;
 /// Lines that are put in place between two flushes, at most.
 const LINES_MAX: usize = 128;
 /// Bytes of parity that one record brings, at most: a frame.
-const REDO_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 
 /// A line that is being put in place, or that was when something came between: what all of its changed blocks will be.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl Redo {
     /// What its record says first.
     pub(crate) fn head(&self) -> RedoHead {
         let Row { space, index: row_index, id: row, .. } = *self.row;
-        RedoHead { space, row_index, row, line: self.line, covered: false }
+        RedoHead { space, row_index, row, line: self.line, covered: false, void: false }
     }
 
     /// Blocks of the cache that are there for it alone.
@@ -141,7 +141,10 @@ impl Cache {
             let lines = self.choose();
             if lines.is_empty() {
                 self.pass_over_oldest();
-            } else if self.put_in_place_all(lines).await? {
+                continue;
+            }
+            has_done |= self.make_ready().await?;
+            if self.put_in_place_all(lines).await? {
                 has_done = true;
                 break;
             }
@@ -222,12 +225,28 @@ impl Cache {
             return Ok(false);
         }
         self.shared().flush().await?;
+        let prepared = self.without_undecided(prepared).await?;
         let has_done = self.put_in_place(prepared).await?;
         drop(guards);
         for (row, _) in &chosen {
             self.free_if_unused(row).await?;
         }
         Ok(has_done)
+    }
+
+    /// Gives up lines whose parity has left with its only copies, before the flush that should have covered it.
+    async fn without_undecided(&self, prepared: Vec<Prepared>) -> Result<Vec<Prepared>, SpaceError> {
+        let is_here = |one: &Prepared| !one.redo.own_places().any(|place| self.is_out_of_reach(place));
+        let (here, left): (Vec<Prepared>, Vec<Prepared>) = prepared.into_iter().partition(is_here);
+        if !left.is_empty() {
+            let mut body = Vec::new();
+            for one in &left {
+                push_redo(&mut body, RedoHead { void: true, ..one.redo.head() }, &one.redo.blocks);
+            }
+            self.shared().record(&body, Wait::Written).await?;
+            left.iter().for_each(|one| self.forget_redo(&one.redo));
+        }
+        Ok(here)
     }
 
     async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
@@ -282,6 +301,7 @@ impl Cache {
         let mut found = Vec::new();
         for column in (0..row.shape.data_columns()).filter(|column| line < row.shape.column_blocks(*column)) {
             let block = row.shape.row_block(column, line);
+            self.settle_undecided(row, block).await?;
             let versions = row.mappings.versions(block);
             let Some(version) = versions.iter().rfind(|version| self.is_covered(version)).copied() else {
                 continue;

@@ -54,6 +54,16 @@ pub(crate) fn code_of(shape: &Shape) -> Code {
     Code::new(columns).unwrap_or_else(|error| panic!("a shape keeps to the limits of codes: {error}"))
 }
 
+/// Whether a copy that counts was not among those that were read, or was silent. Its disk may be here by the time that this is
+/// asked, which is no reason to call the block lost.
+fn is_away(row: &Row, column: usize, copies: &[Copy]) -> bool {
+    let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
+    let is_silent = |copy: &Copy| copy.result.is_err_and(is_silence);
+    row.has_trusted_beside(column, was_read)
+        || copies.iter().any(|copy| copy.trusted && is_silent(copy))
+        || copies.iter().all(is_silent)
+}
+
 impl Shared {
     /// What the tables say of a line.
     pub(crate) async fn line_states(&self, row: &Rc<Row>, line: u32) -> Result<LineStates, SpaceError> {
@@ -80,23 +90,23 @@ impl Space {
         }
         let copies = self.read_copies(row, column, line).await;
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
-        let is_silent = copies.iter().all(|copy| copy.result.is_err_and(is_silence));
+        let is_away = is_away(row, column, &copies);
         match copies.into_iter().find(is_good) {
             Some(good) => Found::Good(good.bytes),
-            None if is_silent => Found::Away,
+            None if is_away => Found::Away,
             None => Found::Bad,
         }
     }
 
-    /// Computes a block of a line from the others, into `into`. The caller holds the line's lock, and knows that the block's own
-    /// slabs do not have it.
+    /// Computes a block of a line from the others, into `into`. The caller holds the line's lock, and what was read of the
+    /// block's own slabs, none of which has it.
     ///
     /// # Errors
     /// [`SpaceError::Unreadable`].
-    pub(crate) async fn reconstruct(
+    async fn reconstruct(
         &self,
         row: &Rc<Row>,
-        column: usize,
+        (column, own): (usize, &[Copy]),
         line: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
@@ -109,7 +119,8 @@ impl Space {
             found.iter().filter(|(_, found)| found.is_known()).collect();
         let given: SmallVec<[usize; 16]> = known.iter().map(|(other, _)| *other).collect();
         // The block itself, or others of its line, may be whole on disks that are away.
-        let mut is_away = found.iter().any(|(_, found)| matches!(found, Found::Away));
+        let mut is_away = is_away(row, column, own);
+        is_away |= found.iter().any(|(_, found)| matches!(found, Found::Away));
         row.for_each_slab(|_, slab| {
             is_away |= slab.stale.is_none() && slab.present(&self.shared.pool).is_none();
         });
@@ -149,7 +160,7 @@ impl Space {
             into.copy_from_slice(&good.bytes);
             return Ok(());
         }
-        self.reconstruct(row, column, line, into).await?;
+        self.reconstruct(row, (column, &copies), line, into).await?;
         for copy in copies.iter().filter(|copy| copy.trusted) {
             copy.disk.note(|counters| counters.checksum_errors += 1);
             self.shared.count(|counters| counters.checksum_errors += 1);

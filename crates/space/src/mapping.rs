@@ -48,7 +48,8 @@ pub(crate) struct Version {
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// The ticket of a version of before the pool was opened of which nobody could tell whether it is whole.
+/// The ticket of a version of which nobody could tell whether it is whole: its copies left before a flush had covered it, or
+/// were away when the pool was opened.
 pub(crate) const UNDECIDED: Ticket = Ticket(u64::MAX - 1);
 
 /// The versions of one block; mostly it is one.
@@ -133,7 +134,15 @@ impl Mappings {
         self.blocks.borrow().range(range).map(|(block, _)| *block).collect()
     }
 
-    /// Notes that a version of before the pool was opened was found to be whole, durably.
+    /// Notes that nobody can tell whether a version is whole.
+    pub(crate) fn note_undecided(&self, block: u32, since: Lsn) {
+        if let Some(versions) = self.blocks.borrow_mut().get_mut(&block) {
+            let meant = versions.iter_mut().filter(|version| version.since == since);
+            meant.for_each(|version| version.ticket = Some(UNDECIDED));
+        }
+    }
+
+    /// Notes that a version of which nobody could tell whether it is whole was found to be so, durably.
     pub(crate) fn note_decided(&self, block: u32, since: Lsn) {
         if let Some(versions) = self.blocks.borrow_mut().get_mut(&block) {
             let undecided =

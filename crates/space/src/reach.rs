@@ -76,9 +76,14 @@ impl Shared {
             {
                 self.deciding.set(Some((deciding, true)));
             }
-            let mut unresolved = self.unresolved.borrow_mut();
-            Rc::make_mut(unresolved.entry((row.space, row.index)).or_default()).extend(claims);
+            {
+                let mut unresolved = self.unresolved.borrow_mut();
+                Rc::make_mut(unresolved.entry((row.space, row.index)).or_default()).extend(claims);
+            }
             self.unflushed_away.borrow_mut().insert((row.space, row.index));
+            if let Some(cache) = self.caches().into_iter().find(|cache| cache.space().id() == row.space) {
+                cache.leave_undecided(row, wanted).await?;
+            }
         }
         Ok(())
     }

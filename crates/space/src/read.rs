@@ -353,10 +353,15 @@ impl Space {
                 into.fill(0);
                 return Ok(());
             }
-            Some(Content::Cached { place, .. }) => {
+            Some(Content::Cached { place, checksum }) => {
                 let cache = self.cache.borrow().clone();
                 let Some(cache) = cache else { return Err(SpaceError::Gone { name: self.name() }) };
-                return cache.read(place, into).await;
+                cache.read(place, into).await?;
+                // Its row may say another thing of the place than whoever lies there.
+                if crc32c(into) != checksum {
+                    return Err(self.lost_in_cache(row, row_block));
+                }
+                return Ok(());
             }
             None => {}
         }
@@ -374,6 +379,14 @@ impl Space {
             self.note(row, row_block, IncidentKind::Lost);
         }
         read
+    }
+
+    /// The error for a block whose place in the write cache holds something else.
+    fn lost_in_cache(&self, row: &Row, row_block: u32) -> SpaceError {
+        let spot = row.shape.locate(row_block);
+        self.shared.count(|counters| counters.lost_blocks += 1);
+        self.note(row, row_block, IncidentKind::Lost);
+        self.shared.unreadable(row, spot.column, spot.block as usize, UnreadableReason::NoGoodCopy)
     }
 
     /// What the table says of a block that is about to be read: damage is an error.

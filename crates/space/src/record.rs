@@ -189,6 +189,8 @@ pub(crate) struct Mapping {
     pub(crate) undecided: bool,
     /// Whether a flush had covered it before it was said.
     pub(crate) covered: bool,
+    /// Whether it came to nothing, whatever was said of it before: the write failed.
+    pub(crate) void: bool,
 }
 
 impl Mapping {
@@ -203,7 +205,7 @@ impl Mapping {
             stamp: [0; 3],
             state: if self.place.is_some() { RECORD_CACHED } else { RECORD_DISCARDED },
             column: 0,
-            intent: u8::from(self.undecided) << 1 | u8::from(self.covered) << 3,
+            intent: u8::from(self.undecided) << 1 | u8::from(self.void) << 2 | u8::from(self.covered) << 3,
             generation: 0.into(),
         };
         let mapping = RawMapping {
@@ -241,6 +243,8 @@ pub(crate) struct RedoHead {
     pub(crate) line: u32,
     /// Whether a flush had covered it before it was said.
     pub(crate) covered: bool,
+    /// Whether it came to nothing, whatever was said of it before: nothing was written in place.
+    pub(crate) void: bool,
 }
 
 /// A block of a line that is about to be written in place.
@@ -269,6 +273,18 @@ pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]
     }
 }
 
+/// The same redos, each of which came to nothing.
+pub(crate) fn void_redos(body: &[u8]) -> Vec<u8> {
+    let mut void = Vec::with_capacity(body.len());
+    for entry in entries(body).flatten() {
+        if let Entry::Redo(read) = entry {
+            let blocks: Vec<RedoBlock> = read.blocks().collect();
+            push_redo(&mut void, RedoHead { void: true, ..read.head }, &blocks);
+        }
+    }
+    void
+}
+
 /// The record of a line that is in place: what is recorded of it before is over.
 pub(crate) fn done(head: RedoHead) -> [u8; 40] {
     let raw = RawStretch { state: RECORD_DONE, ..head.raw(1) };
@@ -288,7 +304,7 @@ impl RedoHead {
             stamp: [0; 3],
             state: RECORD_REDO,
             column: 0,
-            intent: u8::from(self.covered) << 3,
+            intent: u8::from(self.void) << 2 | u8::from(self.covered) << 3,
             generation: 0.into(),
         }
     }
@@ -386,6 +402,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
                 since: Some(Lsn(tail.since.get())).filter(|lsn| lsn.0 > 0),
                 undecided: raw.intent & 2 != 0,
                 covered: raw.intent & 8 != 0,
+                void: raw.intent & 4 != 0,
             };
             (Entry::Mapping(ReadMapping { mapping, checksums }), after)
         }
@@ -396,6 +413,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
                 row: RowId(raw.row.get()),
                 line: first,
                 covered: raw.intent & 8 != 0,
+                void: raw.intent & 4 != 0,
             };
             if raw.state == RECORD_DONE {
                 *rest = after;
@@ -487,13 +505,21 @@ mod tests {
             since: None,
             undecided: false,
             covered: true,
+            void: false,
         };
         let mut body = cached.head().to_vec();
         body.extend([1, 0, 0, 0, 2, 0, 0, 0]);
-        let discarded =
-            Mapping { place: None, since: Some(Lsn(77)), undecided: true, covered: false, ..cached };
+        let discarded = Mapping {
+            place: None,
+            since: Some(Lsn(77)),
+            undecided: true,
+            covered: false,
+            void: true,
+            ..cached
+        };
         body.extend(discarded.head());
-        let head = RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), line: 5, covered: true };
+        let head =
+            RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), line: 5, covered: true, void: true };
         let blocks = [
             RedoBlock { column: 0, state: BlockState::Valid(8), place },
             RedoBlock { column: 3, state: BlockState::Never, place: Place::default() },

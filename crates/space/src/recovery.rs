@@ -130,7 +130,7 @@ pub(crate) async fn recover(
     let cached = Cached::of(&blocks).map_err(|lsn| shared.malformed(lsn))?;
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
     let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
-    cached.load(spaces).await?;
+    let cached = cached.load(shared, spaces).await?;
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {
@@ -146,7 +146,7 @@ pub(crate) async fn recover(
     let written = shared.pool.checkpoint().await;
     shared.recovering.set(false);
     written?;
-    if !rows.is_empty() {
+    if !rows.is_empty() || !cached.is_empty() {
         // What had to be carried over because its disks are absent, settled or not, is said again behind the tail.
         shared.force_flush().await?;
     }

@@ -8,7 +8,7 @@ use dolmen_checksum::crc32c;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, may_hold};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
@@ -18,7 +18,9 @@ use crate::mapping::{Content, UNDECIDED, Version};
 use crate::record::{BlockState, Entry, RedoBlock, entries, push_redo};
 use crate::recovery::RowKey;
 use crate::row::Row;
+use crate::shared::Shared;
 use crate::space::Space;
+use crate::tickets::Ticket;
 
 /// Lines that are finished in one turn.
 pub(crate) const FINISHED_TOGETHER: usize = 4;
@@ -88,14 +90,25 @@ impl Cached {
                         }
                         None => Content::Discarded,
                     };
-                    let is_marked = (is_settled || mapping.covered) && !mapping.undecided;
                     let versions = of_row.versions.entry(mapping.first + number).or_default();
                     let since = mapping.since.unwrap_or(lsn);
+                    if mapping.void {
+                        versions.remove(&since);
+                        continue;
+                    }
                     let version =
                         versions.entry(since).or_insert(Recorded { content, said: lsn, is_marked: false });
                     version.said = lsn;
-                    version.is_marked |= is_marked;
+                    // Said to be undecided, it counts as that although a flush has passed over what was said before.
+                    version.is_marked |= is_settled || mapping.covered;
+                    version.is_marked &= !mapping.undecided;
                 }
+            }
+            Entry::Redo(read) if read.head.void => {
+                let key = (read.head.space, read.head.row_index, read.head.row);
+                let blocks: Vec<RedoBlock> = read.blocks().collect();
+                let of_row = self.rows.entry(key).or_default();
+                of_row.redos.retain(|redo| redo.line != read.head.line || redo.blocks != blocks);
             }
             // One that no flush has covered has touched nothing in place.
             Entry::Redo(read) if is_settled || read.head.covered => {
@@ -114,15 +127,17 @@ impl Cached {
     /// finished. The rows.
     pub(crate) async fn load(
         self,
+        shared: &Shared,
         spaces: &BTreeMap<SpaceId, Rc<Space>>,
     ) -> Result<Vec<Rc<Row>>, SpaceError> {
         let mut rows = Vec::new();
+        let held = shared.tickets.begin();
         for ((space, index, id), of_row) in self.rows {
             let Some(space) = spaces.get(&space) else { continue };
             let cache = space.cache.borrow().clone();
             let Some(cache) = cache else { continue };
             let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
-            of_row.load(&cache, &row).await?;
+            of_row.load(&cache, &row, held.ticket()).await?;
             rows.push(row);
         }
         Ok(rows)
@@ -130,7 +145,7 @@ impl Cached {
 }
 
 impl OfRow {
-    async fn load(mut self, cache: &Cache, row: &Rc<Row>) -> Result<(), SpaceError> {
+    async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
         let data = row.shape.data_columns();
         let mut unfinished = Vec::new();
         for redo in std::mem::take(&mut self.redos) {
@@ -160,7 +175,7 @@ impl OfRow {
         }
         for (block, versions) in self.versions {
             if block < row.shape.row_blocks() {
-                load_versions(cache, row, block, &versions).await?;
+                load_versions(cache, row, block, &versions, now).await?;
             }
         }
         for redo in unfinished {
@@ -176,6 +191,7 @@ async fn load_versions(
     row: &Rc<Row>,
     block: u32,
     versions: &BTreeMap<Lsn, Recorded>,
+    now: Ticket,
 ) -> Result<(), SpaceError> {
     let marked = versions.iter().rfind(|(_, version)| version.is_marked).map(|(since, _)| *since);
     for (since, recorded) in versions.range(marked.unwrap_or_default()..) {
@@ -183,11 +199,16 @@ async fn load_versions(
         if !recorded.is_marked
             && let Content::Cached { place, checksum } = recorded.content
         {
-            if cache.is_out_of_reach(place) {
-                ticket = Some(UNDECIDED);
-            } else if cache.state(place).await? != BlockState::Valid(checksum) {
-                continue;
-            }
+            let state = match cache.is_out_of_reach(place) {
+                true => None,
+                false => cache.state_in_reach(place).await?,
+            };
+            // What is found to be whole is no more than found until recovery has made it durable.
+            ticket = match state {
+                None => Some(UNDECIDED),
+                Some(state) if may_hold(state, checksum) => Some(now),
+                Some(_) => continue,
+            };
         }
         let version = Version { content: recorded.content, since: *since, said: recorded.said, ticket };
         cache.add_recovered(row, block, version);
@@ -260,6 +281,10 @@ impl Cache {
                 // No copy in the cache has it any more; perhaps it got in place.
                 _ => match space.look(&row, block.column, redo.line, block.state).await {
                     Found::Good(buffer) => found.push(Some(buffer.freeze())),
+                    Found::Away => {
+                        self.leave_unfinished(redo);
+                        return Ok(false);
+                    }
                     _ => {
                         is_lost = true;
                         block.state = BlockState::Damaged;

@@ -15,7 +15,7 @@ use crate::cache::{CACHED_BYTES_MAX, Reserved};
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::record::{BlockState, Mapping};
+use crate::record::{BlockState, Mapping, void_redos};
 use crate::row::Row;
 use crate::shared::{by_page, place_in_page, push_stretch};
 use crate::space::Space;
@@ -228,7 +228,7 @@ impl Space {
         }
         let written = self.write_in_order(row, &parts, &pages, (data, beside), class).await?;
         if !written.complete {
-            return Err(self.give_up(row, &parts, &written, &held).await);
+            return Err(self.give_up(row, &parts, beside, &written, &held).await);
         }
         self.apply(row, &parts, &pages, &held);
         let wrote = |parts: Parts| Wrote {
@@ -373,7 +373,14 @@ impl Space {
     }
 
     /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows. What to say of it.
-    async fn give_up(&self, row: &Rc<Row>, parts: &Parts, written: &Written, held: &Held) -> SpaceError {
+    async fn give_up(
+        &self,
+        row: &Rc<Row>,
+        parts: &Parts,
+        beside: Beside<'_>,
+        written: &Written,
+        held: &Held,
+    ) -> SpaceError {
         let blocks: Vec<(usize, u32, BlockState)> = parts
             .iter()
             .flat_map(|part| {
@@ -382,6 +389,13 @@ impl Space {
             .collect();
         if let Err(error) = self.settle_failed_write(row, &blocks, &written.failed, held).await {
             return error;
+        }
+        // Before a flush counts this write as ended: what it said beside would be settled by that.
+        let void = beside.void(written.lsn, parts);
+        if !void.is_empty()
+            && let Err(error) = self.shared.record(&void, Wait::Written).await
+        {
+            return error.into();
         }
         let errors = || written.failed.iter().map(|(_, error)| *error);
         if errors().any(|error| error == DeviceError::NoSpace) {
@@ -453,6 +467,20 @@ impl Beside<'_> {
             }
             Self::Redo(redo) => body.extend_from_slice(redo),
         }
+    }
+
+    /// What says that it came to nothing, once it was recorded.
+    fn void(self, lsn: Lsn, parts: &Parts) -> Body {
+        let mut body = Body::new();
+        match self {
+            Self::Nothing => {}
+            Self::Mapping(mapping) => {
+                let void = Mapping { since: Some(lsn), void: true, ..mapping };
+                Self::Mapping(void).add_to(&mut body, parts);
+            }
+            Self::Redo(redo) => body.extend_from_slice(&void_redos(redo)),
+        }
+        body
     }
 }
 

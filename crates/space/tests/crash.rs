@@ -31,7 +31,10 @@ use crash::{
     judge_in, open_pool, run_for,
 };
 use dolmen_pool::{Arbiter, OpenMode};
-use dolmen_sim::{BitFlip, CrashState, Cut, DiskIndex, Random, Rate, SimDisk, StateOptions, Tearing, World};
+use dolmen_sim::{
+    BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
+    World,
+};
 use dolmen_space::Resiliency;
 use life::{DISKS, Life, Plot};
 
@@ -351,19 +354,19 @@ fn a_second_crash_during_recovery_changes_nothing() {
     });
 }
 
-fn crash_again(
+/// The tape of an opening of a state.
+fn open_recorded(
     life: &Life,
     state: &CrashState,
     instant: Instant,
-    random: &mut Random,
-    tally: &mut Tally,
-) -> Result<(), String> {
-    let gone = draw_gone(life, random);
-    let again = state.reopen(random.next_u64());
+    gone: &BTreeSet<usize>,
+    seed: u64,
+) -> Result<Rc<Tape>, String> {
+    let again = state.reopen(seed);
     again.world.set_arenas(life::ARENAS, life::ARENAS);
     let tape = Tape::new(Some(again.world.record()));
     let arbiter = host_with(life.pool, life.tape.named(instant), &tape);
-    let devices = attach(&again.disks, &gone, &again.world);
+    let devices = attach(&again.disks, gone, &again.world);
     let seams = again.world.seams();
     let opening = async move {
         let arbiter = arbiter as Rc<dyn Arbiter>;
@@ -374,6 +377,18 @@ fn crash_again(
     };
     // What cannot be opened here is judged by the other tests.
     let _ = again.world.run(opening).map_err(|stuck| stuck.to_string())?;
+    Ok(tape)
+}
+
+fn crash_again(
+    life: &Life,
+    state: &CrashState,
+    instant: Instant,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let gone = draw_gone(life, random);
+    let tape = open_recorded(life, state, instant, &gone, random.next_u64())?;
     let cuts = tape.recorder().cuts();
     for _ in 0..STATES_OF_A_CUT {
         let second = cuts[random.index(cuts.len())];
@@ -400,6 +415,42 @@ fn crash_again(
                 .map_err(|why| format!("{why}\nafter {}", context.0))?;
         }
     }
+    Ok(())
+}
+
+/// A disk loses what was cached last, and is gone when the pool is opened. Power fails at every step of that, and then it is
+/// here, as it was, and another one gone: what the opening found in the cache, and had not made durable, counts for nothing.
+#[test]
+fn what_an_opening_finds_cached_is_found_anew_until_it_has_ended() -> Result<(), String> {
+    let life = Life::record(Resiliency::Parity { parity: 1 }, Plot::Cached, seed());
+    let end = life.tape.recorder().now();
+    let instant = life.tape.end();
+    let mut tally = Tally::default();
+    for first in 0..DISKS {
+        let gone = BTreeSet::from([first]);
+        let has_lost =
+            |(write, fate): &(PendingWrite, Fate)| (write.disk.0 == first) == (*fate == Fate::Lost);
+        let mut states = life.tape.recorder().states(end, &StateOptions::default());
+        let state = states.find(|state| state.fates().iter().all(has_lost)).unwrap();
+        let tape = open_recorded(&life, &state, instant, &gone, 1)?;
+        for cut in tape.recorder().cuts() {
+            let is_landed = |(_, fate): &(PendingWrite, Fate)| *fate == Fate::Landed;
+            let mut states = tape.recorder().states(cut, &StateOptions::default());
+            let Some(again) = states.find(|state| state.fates().iter().all(is_landed)) else { continue };
+            for instant_again in tape.instants(cut) {
+                for then in (0..DISKS).filter(|then| *then != first) {
+                    let mut case = case(&life, instant, tally.states);
+                    case.expected.weak.extend(&gone);
+                    case.gone = BTreeSet::from([then]);
+                    tally.note(&life, end);
+                    judge(&again.reopen(tally.states), case, life.pool, tape.named(instant_again)).map_err(
+                        |why| format!("{why}\nopened without {first}, {again}, then without {then}"),
+                    )?;
+                }
+            }
+        }
+    }
+    println!("{} states", tally.states);
     Ok(())
 }
 

@@ -73,6 +73,8 @@ pub enum Plot {
     Disks,
     /// A pool that exists: blocks are cached and put in place, under writes and checkpoints, and with a disk gone.
     Destage,
+    /// A block is cached and flushed, and cached again.
+    Cached,
     /// A pool whose map is full: rows of it are changed and deleted, and checkpoints are made in parts.
     FullMap,
 }
@@ -81,7 +83,7 @@ impl Plot {
     /// Disks that it needs.
     pub fn disks(self) -> usize {
         match self {
-            Self::Blocks | Self::Owners | Self::Destage | Self::FullMap => DISKS,
+            Self::Blocks | Self::Owners | Self::Destage | Self::Cached | Self::FullMap => DISKS,
             Self::Disks => DISKS + 2,
         }
     }
@@ -177,6 +179,7 @@ impl Liver {
             Plot::Owners => self.owners().await,
             Plot::Disks => self.disks().await,
             Plot::Destage => self.destage().await,
+            Plot::Cached => self.cached().await,
             Plot::FullMap => self.full_map().await,
         };
         result.map_err(|error| error.to_string())
@@ -354,6 +357,21 @@ impl Liver {
         scribe.tape.ack(weak);
         drop(a);
         spaces.close().await?;
+        Ok(())
+    }
+
+    /// What is cached last is on no disk for certain. The row was put in place before, so that its tables are on its disks.
+    async fn cached(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 1).await?;
+        scribe.flush(&spaces).await?;
+        spaces.pool().checkpoint().await?;
+        scribe.put("a", &a, 0, 1).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 0, 2).await?;
+        drop(a);
         Ok(())
     }
 

@@ -59,6 +59,8 @@ pub struct Course {
     pub wanted: RefCell<Vec<(usize, usize)>>,
     /// Members whose replacement has begun.
     pub leaving: RefCell<BTreeSet<usize>>,
+    /// Who was to take the place of whom.
+    pub heirs: RefCell<BTreeMap<usize, usize>>,
     /// Disks that were in no pool yet.
     pub spares: RefCell<Vec<usize>>,
     /// Disks that nobody takes in for now, although they are there.

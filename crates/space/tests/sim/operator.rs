@@ -176,7 +176,7 @@ async fn begin_replacements(life: &Rc<Life>) {
             life.note(|tally| tally.saw(Rare::ReplacementReplaced));
         }
         match pool.add_instead_of(&old_disk, device, &[disk.name().to_owned()]).await {
-            Ok(_) => {}
+            Ok(_) => drop(life.heirs.borrow_mut().insert(old, new)),
             Err(error) => life.trouble(format!("replacing disk {old}: {}", in_one_line(&error))),
         }
         learn_members(life);

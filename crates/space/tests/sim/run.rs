@@ -107,6 +107,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         cache_lost: Cell::new(false),
         wanted: RefCell::default(),
         leaving: RefCell::default(),
+        heirs: RefCell::default(),
         spares: RefCell::new(spares),
         barred: RefCell::default(),
         replaced: RefCell::default(),
@@ -437,9 +438,12 @@ impl Run {
             }
             let members = course.members.borrow();
             let choice = self.random.index(members.len());
-            self.victim.set(members[choice]);
-            self.lies_exposed =
-                course.disks.borrow()[members[choice]].fault_counters().of(FaultKind::LyingFlush);
+            // Where not all is as it was, no other may suffer than who took the place: it may lack something.
+            let one_suffers = course.redundant && !course.pairs && !course.whole.get();
+            let heir = self.heir().filter(|heir| one_suffers && members.contains(heir));
+            let victim = heir.unwrap_or(members[choice]);
+            self.victim.set(victim);
+            self.lies_exposed = course.disks.borrow()[victim].fault_counters().of(FaultKind::LyingFlush);
             drop(members);
             self.say(format!("disk {} is the one that suffers from here on", self.victim.get()));
         }
@@ -452,6 +456,15 @@ impl Run {
             let index = last.unwrap_or(members[self.random.index(members.len())]);
             self.keep_out(index);
         }
+    }
+
+    /// Who took the place of the disk that suffered, or of who took that.
+    fn heir(&self) -> Option<usize> {
+        let heirs = self.course.heirs.borrow();
+        std::iter::successors(heirs.get(&self.victim.get()), |disk| heirs.get(disk))
+            .take(heirs.len())
+            .last()
+            .copied()
     }
 
     /// A disk is kept out of the next life for a while.
