@@ -7,6 +7,8 @@ tree=${DOLMEN_DEMO_TREE:-/usr}
 tree_mib=${DOLMEN_DEMO_MIB:-1024}
 # Room for the tree, for what is written under load, and for the file system's own.
 space_mib=$((tree_mib * 3))
+# Those that survive the loss of a disk.
+lasting='mirror2 mirror3 parity1 parity2'
 
 # --- the command line --------------------------------------------------------------------------------------------
 
@@ -16,6 +18,7 @@ cli_pool_export() { dolmen pool export "$pool"; }
 cli_pool_import() { dolmen pool import "$@"; }
 cli_space_simple() { dolmen space create "$pool/$1" --resiliency simple --size "${space_mib}M"; }
 cli_space_mirror() { dolmen space create "$pool/$1" --resiliency mirror --copies "$2" --size "${space_mib}M"; }
+cli_space_parity() { dolmen space create "$pool/$1" --resiliency parity --parity "$2" --size "${space_mib}M"; }
 cli_space_delete() { dolmen space delete "$pool/$1" --destroy="$1"; }
 # Prints the address of the space for NBD clients.
 cli_serve() { dolmen serve "$pool/$1"; }
@@ -77,7 +80,7 @@ compare_all() {
 
 filesystem_of() {
     case $1 in
-    mirror3) echo xfs ;;
+    mirror3 | parity2) echo xfs ;;
     *) echo ext4 ;;
     esac
 }
@@ -153,7 +156,7 @@ choose_name() {
 
 prepare() {
     [ "$tree_mib" -ge 128 ] 2>/dev/null || die 2 "DOLMEN_DEMO_MIB is '$tree_mib'; XFS needs 128 or more"
-    make_run $((tree_mib * 13))
+    make_run $((tree_mib * 18))
 }
 
 put() { "${way}_put" "$1"; }
@@ -167,7 +170,12 @@ load() {
     done
 }
 
-loads_run() { is_process "$load_mirror2" "$start_mirror2" && is_process "$load_mirror3" "$start_mirror3"; }
+loads_run() {
+    for space in $lasting; do
+        eval "is_process \"\$load_$space\" \"\$start_$space\"" || return 1
+    done
+}
+wait_for_load() { eval "wait \"\$load_$1\""; }
 
 get_load() { "${way}_get_load" "$1"; }
 open() { "${way}_open" "$1"; }
@@ -198,10 +206,12 @@ step_pool() {
 }
 
 step_spaces() {
-    step 'a simple, a 2-way and a 3-way mirror space'
+    step 'a simple, a 2-way and a 3-way mirror space, one with parity and one with dual parity'
     must 'simple' cli_space_simple simple
     must 'mirror2' cli_space_mirror mirror2 2
     must 'mirror3' cli_space_mirror mirror3 3
+    must 'parity1' cli_space_parity parity1 1
+    must 'parity2' cli_space_parity parity2 2
     must 'what still fits' cli_df
     show_status
 }
@@ -209,7 +219,7 @@ step_spaces() {
 step_fill() {
     step 'a real tree into each'
     must 'the tree is listed, with checksums' pick_trees
-    for space in simple mirror2 mirror3; do
+    for space in simple $lasting; do
         must "$space is filled" put "$space"
         must "$space reads back as it was written" get "$space"
     done
@@ -226,7 +236,7 @@ step_simple_ends() {
 
 step_tear_out() {
     step 'a disk is torn out under load'
-    for space in mirror2 mirror3; do
+    for space in $lasting; do
         (load "$space") &
         eval "load_$space=\$! start_$space=\$(start_time \$!)"
     done
@@ -236,15 +246,16 @@ step_tear_out() {
     sleep 1
     must 'the load still runs' loads_run
     : >"$run/stop"
-    must 'the load on mirror2 goes through' wait "$load_mirror2"
-    must 'the load on mirror3 goes through' wait "$load_mirror3"
+    for space in $lasting; do
+        must "the load on $space goes through" wait_for_load "$space"
+    done
     show_status
     must 'the status no longer says all is well' status_says 'warning\|unhealthy\|degraded'
     must 'the status names the disk' grep -q torn "$logs/status.log"
 }
 
 read_back() {
-    for space in mirror2 mirror3; do
+    for space in $lasting; do
         must "$space reads back as it was written" get "$space"
         must "$space has what was written under load" get_load "$space"
     done
@@ -275,22 +286,31 @@ step_replace() {
     must 'the status no longer names the disk' sh -c '! grep -q torn "$1"' sh "$logs/status.log"
 }
 
+close_all() {
+    for space in $lasting; do
+        must "$space closed" close "$space"
+    done
+}
+
+open_all() {
+    for space in $lasting; do
+        must "$space opened" open "$space"
+    done
+}
+
 step_restart() {
     step 'the daemon is restarted'
-    must 'mirror2 closed' close mirror2
-    must 'mirror3 closed' close mirror3
+    close_all
     must 'the daemon ends' daemon_stop
     must 'the daemon answers' daemon_start
-    must 'mirror2 opened' open mirror2
-    must 'mirror3 opened' open mirror3
-    must 'mirror2 reads back as it was written' get mirror2
+    open_all
+    must 'parity1 reads back as it was written' get parity1
     show_status
 }
 
 step_renamed() {
     step 'the pool opens from renamed files'
-    must 'mirror2 closed' close mirror2
-    must 'mirror3 closed' close mirror3
+    close_all
     must 'exported' cli_pool_export
     must 'the daemon ends' daemon_stop
     mkdir -p "$run/moved"
@@ -300,8 +320,7 @@ step_renamed() {
     must 'names changed' privileged mv "$disks/c" "$disks/new" "$run/moved"
     must 'the daemon answers' daemon_start
     must 'imported' cli_pool_import "$run/moved/a" "$run/moved/new" "$run/moved/d" "$run/moved/c" "$run/moved/second.img"
-    must 'mirror2 opened' open mirror2
-    must 'mirror3 opened' open mirror3
+    open_all
     read_back
     show_status
     must 'the status says healthy' status_says healthy
@@ -309,8 +328,7 @@ step_renamed() {
 
 step_check() {
     step 'an offline check'
-    must 'mirror2 closed' close mirror2
-    must 'mirror3 closed' close mirror3
+    close_all
     must 'exported' cli_pool_export
     must 'the daemon ends' daemon_stop
     must 'the check finds the pool clean' cli_check "$run"/moved/*

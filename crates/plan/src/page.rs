@@ -73,6 +73,7 @@ fn push_room(page: &mut String, plan: &Plan) {
         "heals a disk",
         "heals a domain",
         "redundancy",
+        "write cache",
         "tables",
         "stranded",
         "reserve",
@@ -88,7 +89,7 @@ fn push_room(page: &mut String, plan: &Plan) {
             push(
                 page,
                 format_args!(
-                    "<tr><td>{}</td><td class=\"l\" colspan=\"11\">{problem}</td></tr>",
+                    "<tr><td>{}</td><td class=\"l\" colspan=\"12\">{problem}</td></tr>",
                     escaped(&title(answer))
                 ),
             );
@@ -101,6 +102,7 @@ fn push_room(page: &mut String, plan: &Plan) {
             optional(answer.heals_disk_bytes),
             optional(answer.heals_domain_bytes),
             bytes(room.redundancy_bytes),
+            bytes(room.write_cache_bytes),
             bytes(room.tables_bytes),
             bytes(room.stranded_bytes),
             bytes(room.reserve_bytes),

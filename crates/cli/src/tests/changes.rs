@@ -177,8 +177,8 @@ fn the_options_of_a_space_reach_the_daemon() {
     fake.run("space create tank/x --size 1.5G", &NOBODY);
     let line = "space create tank/x --size 10G --resiliency mirror --copies 3 --columns 2 --interleave 64K --row 4M --provisioning fixed --sector 512";
     fake.run(line, &NOBODY);
-    let usual = json!({"name": "x", "size_bytes": 3u64 << 29, "resiliency": "mirror", "copies": null, "columns": null,
-        "interleave_bytes": null, "row_bytes": null, "provisioning": "thin", "integrity": "relaxed",
+    let usual = json!({"name": "x", "size_bytes": 3u64 << 29, "resiliency": "mirror", "copies": null, "parity": null, "columns": null,
+        "interleave_bytes": null, "row_bytes": null, "provisioning": "thin", "integrity": null,
         "sector_bytes": null, "dry_run": false});
     let asked = fake.acts();
     assert_eq!((asked[0].line.as_str(), &asked[0].body), ("POST /v1/pools/tank/spaces", &usual));
@@ -188,6 +188,15 @@ fn the_options_of_a_space_reach_the_daemon() {
     assert_eq!(asked[1].body["row_bytes"], 4194304);
     assert_eq!(asked[1].body["provisioning"], "fixed");
     assert_eq!(asked[1].body["sector_bytes"], 512);
+    fake.run("space create tank/x --size 1G -r parity --parity 2", &NOBODY);
+    let asked = fake.acts();
+    assert_eq!((&asked[2].body["resiliency"], &asked[2].body["parity"]), (&json!("parity"), &json!(2)));
+    for misfit in
+        ["-r parity --copies 2", "-r mirror --parity 1", "-r parity --parity 3", "-r simple --parity 1"]
+    {
+        let line = format!("dolmen space create tank/x --size 1G {misfit}");
+        assert!(crate::parse(line.split(' ')).is_err(), "{misfit}");
+    }
 }
 
 /// What can be undone is said together with the command that does it.

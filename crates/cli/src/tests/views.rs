@@ -200,35 +200,38 @@ fn df_lists_every_overhead_and_what_still_fits() {
     let gib = |count: u64| count << 30;
     let document = json!({"schema": 1, "pool": "tank", "raw_bytes": gib(100), "metadata_bytes": gib(1),
         "tail_bytes": 16 << 20, "data_bytes": gib(98), "used_bytes": gib(41), "claimed_bytes": gib(20),
-        "redundancy_bytes": gib(20), "tables_bytes": gib(1), "free_bytes": gib(57), "reserve_bytes": gib(2),
+        "redundancy_bytes": gib(19), "write_cache_bytes": gib(1), "tables_bytes": gib(1), "free_bytes": gib(57), "reserve_bytes": gib(2),
         "promised_bytes": gib(500),
         "fits": [
             {"resiliency": "simple", "copies": 1, "survives": 0, "usable_bytes": gib(55), "usable_fixed_bytes": gib(54)},
             {"resiliency": "mirror", "copies": 2, "survives": 1, "usable_bytes": gib(27), "usable_fixed_bytes": gib(26)},
-            {"resiliency": "mirror", "copies": 3, "survives": 2, "usable_bytes": 0}],
+            {"resiliency": "mirror", "copies": 3, "survives": 2, "usable_bytes": 0},
+            {"resiliency": "parity", "copies": 1, "parity": 2, "survives": 2, "usable_bytes": gib(30)}],
         "disks": [{"slot": 0, "name": "/disks/a", "raw_bytes": gib(50), "data_bytes": gib(49), "free_bytes": gib(29),
             "reserve_bytes": gib(1)}]});
     assert_eq!(
         shown("df tank", document).results,
         "\
 pool tank
-  WHERE               BYTES  OF RAW  WHAT
-  raw               100 GiB   100 %  the disks themselves
-    metadata          1 GiB     1 %  labels, log and the pool's metadata
-    tail             16 MiB     0 %  left empty, so that a disk may be a little smaller
-    data             98 GiB    98 %  room for slabs
-      used           41 GiB    41 %  taken by slabs
-        claimed      20 GiB    20 %  addresses of spaces
-        redundancy   20 GiB    20 %  their further copies
-        tables        1 GiB     1 %  checksums, states and rounding up
-      free           57 GiB    57 %  not used
-        reserve       2 GiB     2 %  kept for moves and repairs
-  promised          500 GiB   500 %  sizes of thin spaces beyond what is claimed
+  WHERE                BYTES  OF RAW  WHAT
+  raw                100 GiB   100 %  the disks themselves
+    metadata           1 GiB     1 %  labels, log and the pool's metadata
+    tail              16 MiB     0 %  left empty, so that a disk may be a little smaller
+    data              98 GiB    98 %  room for slabs
+      used            41 GiB    41 %  taken by slabs
+        claimed       20 GiB    20 %  addresses of spaces
+        redundancy    19 GiB    19 %  their further copies and parity
+        write cache    1 GiB     1 %  of spaces with parity, its copies and tables included
+        tables         1 GiB     1 %  checksums, states and rounding up
+      free            57 GiB    57 %  not used
+        reserve        2 GiB     2 %  kept for moves and repairs
+  promised           500 GiB   500 %  sizes of thin spaces beyond what is claimed
 
   STILL FITS   FIXED  AS           SURVIVES
       55 GiB  54 GiB  simple       no lost disk
       27 GiB  26 GiB  mirror of 2  1 lost disk
          0 B          mirror of 3  2 lost disks
+      30 GiB          dual parity  2 lost disks
 
   DISK     RAW    DATA    FREE   USE  RESERVE  PATH
      0  50 GiB  49 GiB  29 GiB  40 %    1 GiB  /disks/a

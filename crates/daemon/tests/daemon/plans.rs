@@ -158,8 +158,9 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
             (fits["usable_fixed_bytes"].as_u64().unwrap(), fits["usable_bytes"].as_u64().unwrap());
         assert!(fixed <= thin, "{fits}");
         let space = |size: u64| {
+            let parity = fits["parity"].as_u64().filter(|parity| *parity > 0);
             json!({"name": "f", "size_bytes": size, "resiliency": fits["resiliency"], "copies": fits["copies"],
-                "provisioning": "fixed"})
+                "parity": parity, "provisioning": "fixed"})
         };
         let error = world.refused("/v1/pools/tank/spaces", &space(fixed + 4096));
         assert!(["bad_size", "too_few_disks"].contains(&error["code"].as_str().unwrap()), "{fits}: {error}");
@@ -169,7 +170,7 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
             made += 1;
         }
     }
-    assert!(made >= 4, "{made} kinds fit");
+    assert!(made >= 5, "{made} kinds fit");
 }
 
 #[test]
@@ -187,6 +188,23 @@ fn every_byte_of_a_pool_is_accounted_for() {
     assert_eq!(bytes("used"), bytes("claimed") + bytes("redundancy") + bytes("tables"));
     let space = world.get("/v1/pools/tank/spaces/m");
     assert_eq!(space["space"]["footprint_bytes"], df["used_bytes"]);
+    // With parity there is a write cache beside.
+    let parity =
+        json!({"name": "p", "size_bytes": 64 << 20, "resiliency": "parity", "provisioning": "fixed"});
+    let made = world.post("/v1/pools/tank/spaces", &parity);
+    let df = world.get("/v1/pools/tank/df");
+    let bytes = |name: &str| df[format!("{name}_bytes")].as_u64().unwrap();
+    assert_eq!(bytes("claimed"), (5 + 64) << 20);
+    assert_eq!(bytes("redundancy"), (5 + 32) << 20);
+    let cache = &world.get("/v1/pools/tank")["pool"]["write_caches"][0];
+    assert_eq!((&cache["parity"], &cache["footprint_bytes"]), (&json!(1), &df["write_cache_bytes"]));
+    let [space, first] =
+        [&made["space"], &space["space"]].map(|space| space["footprint_bytes"].as_u64().unwrap());
+    assert_eq!(bytes("used"), first + space + bytes("write_cache"));
+    assert_eq!(
+        bytes("used"),
+        bytes("claimed") + bytes("redundancy") + bytes("write_cache") + bytes("tables")
+    );
 }
 
 #[test]

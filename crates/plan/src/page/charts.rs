@@ -22,7 +22,7 @@ pub(crate) const PARTS: [(&str, &str); 6] = [
     (HEALS, "usable, and heals"),
     (USABLE, "usable"),
     (REDUNDANCY, "redundancy"),
-    (OVERHEAD, "tables"),
+    (OVERHEAD, "write cache and tables"),
     (STRANDED, "stranded"),
     (KEPT, "reserve, metadata, tail"),
 ];
@@ -51,7 +51,7 @@ pub(crate) fn room(plan: &Plan) -> String {
             heals,
             room.usable_bytes - heals,
             room.redundancy_bytes,
-            room.tables_bytes,
+            room.write_cache_bytes + room.tables_bytes,
             room.stranded_bytes,
             kept,
         ];
