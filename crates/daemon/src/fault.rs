@@ -85,6 +85,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }
         | PoolError::LogUnreadable { .. }
+        | PoolError::LogRotten { .. }
         | PoolError::Store { .. }
         | PoolError::Checkpoint { .. }
         | PoolError::Arbiter { .. }

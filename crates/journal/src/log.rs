@@ -296,6 +296,17 @@ impl Log {
         self.core.state.borrow().place_of(lsn)
     }
 
+    /// The first batch below an LSN that this log has written and not trimmed, and that a reading of its copies did not find.
+    #[must_use]
+    pub fn missing_in(&self, read: &Recovered, below: Lsn) -> Option<Lsn> {
+        let state = self.core.state.borrow();
+        let live = state.live.iter().map(|live| live.lsn).take_while(|lsn| *lsn < below);
+        let mut lacking = live.filter(|lsn| {
+            read.batches.binary_search_by_key(lsn, |sighting| sighting.batch.header.lsn).is_err()
+        });
+        lacking.next()
+    }
+
     /// Lets the ring before `to` be used again. The caller has made durable on every voter that the log begins at
     /// `to`, as [`place_of`](Self::place_of) gave it.
     ///

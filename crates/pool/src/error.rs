@@ -6,7 +6,7 @@ use dolmen_epoch::{ChangeError, ReadOnlyReason, RecordError};
 use dolmen_journal::{LogError, RecoverError};
 use dolmen_placement::NoRoom;
 use dolmen_store::{CheckpointError, StoreError};
-use dolmen_units::{Bytes, DiskId, DiskSlot, EpochId, Name, PoolId};
+use dolmen_units::{Bytes, DiskId, DiskSlot, EpochId, Lsn, Name, PoolId};
 
 use crate::arbiter::ArbiterError;
 
@@ -385,6 +385,14 @@ pub enum PoolError {
         name: Name,
         /// Why.
         source: LabelIoError,
+    },
+    /// A batch of the log that was written is on no copy any more.
+    #[error("the log of pool {name} is damaged: batch {lsn} can be read from no disk any more")]
+    LogRotten {
+        /// Its name.
+        name: Name,
+        /// Which batch.
+        lsn: Lsn,
     },
     /// Something the metadata holds cannot be.
     #[error("the metadata of pool {name} has {what}, which no version writes")]

@@ -567,12 +567,14 @@ impl Pool {
     /// Shows the records of blocks that were written to the log before this call and that it still needs, in order.
     ///
     /// # Errors
-    /// When the log cannot be read from any voter, or the pool cannot be written; and what `visit` says.
+    /// When the log cannot be read from any voter, or lacks what was written to it, or the pool cannot be written; and what
+    /// `visit` says.
     pub async fn recorded_blocks(
         &self,
         visit: impl FnMut(RecordedBlocks<'_>) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
-        self.written_below(self.cut()?).await?;
+        let cut = self.cut()?;
+        self.written_below(cut).await?;
         let (ring, _) = areas(self.log_bytes, self.page_bytes);
         loop {
             let (tail, epoch) = (self.tail.get(), self.now.borrow().epoch.clone());
@@ -587,6 +589,11 @@ impl Pool {
                 |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
             // What it does not say would be taken for flushed.
             let read = read.map_err(source).inspect_err(|error| self.latch(in_one_line(error)))?;
+            if let Some(lsn) = self.writable_log()?.missing_in(&read, cut) {
+                let error = PoolError::LogRotten { name: self.name.clone(), lsn };
+                self.latch(in_one_line(&error));
+                return Err(error);
+            }
             return blocks_of(&read).try_for_each(visit);
         }
     }
