@@ -241,14 +241,13 @@ pub(crate) fn rows(code: Code, disks: &Disks, room: &Room) -> Option<Vec<Placeme
     Some(rows)
 }
 
-/// Data columns of the first row that a new pool places.
+/// Data columns of a row on disks of which nothing is claimed.
 pub(crate) fn first_width(code: Code, disks: &Disks, row: Bytes) -> Option<u32> {
     if let Code::Wide { data, .. } = code {
         return Some(data);
     }
-    let first = claimed_first(code, disks)?;
     let placer = Placer::new(request(code, row)?, grains_for(code));
-    let placement = placer.place(&first.left, first.rows.len() as u64).ok()?;
+    let placement = placer.place(&disks.offers(), 0).ok()?;
     let parity = if let Code::Parity { parity } = code { parity } else { 0 };
     Some(placement.columns - parity)
 }
