@@ -128,8 +128,9 @@ pub(crate) struct Cache {
     full: RefCell<VecDeque<usize>>,
     /// The one that is being filled by writes, and the one with parity that is being put in place.
     open: [Cell<Option<usize>>; 2],
-    /// Blocks promised to writes that are about to begin.
+    /// Blocks promised to writes that are about to begin, and versions promised to these and to discards.
     reserved: Cell<u64>,
+    promised: Cell<u64>,
     /// Versions in memory.
     versions: Cell<u64>,
     /// The spaces with parity that it is for.
@@ -172,6 +173,7 @@ impl Cache {
             full: RefCell::default(),
             open: Default::default(),
             reserved: Cell::new(0),
+            promised: Cell::new(0),
             versions: Cell::new(0),
             owners: RefCell::default(),
             rows: RefCell::default(),
@@ -278,10 +280,19 @@ impl Cache {
     /// # Errors
     /// When it is full of what cannot be put in place.
     pub(crate) async fn reserve(self: &Rc<Self>, blocks: u64) -> Result<Reserved<'_>, SpaceError> {
+        self.reserve_both(blocks, blocks).await
+    }
+
+    /// The same for blocks that are discarded: the log has to say so of each, and they take no room else.
+    pub(crate) async fn reserve_discards(self: &Rc<Self>, blocks: u64) -> Result<Reserved<'_>, SpaceError> {
+        self.reserve_both(0, blocks).await
+    }
+
+    async fn reserve_both(self: &Rc<Self>, blocks: u64, versions: u64) -> Result<Reserved<'_>, SpaceError> {
         let has_room = || {
             let free = self.free().saturating_sub(self.reserved.get());
-            let versions = self.versions.get() + self.reserved.get();
-            free >= self.kept() + blocks && versions + blocks <= self.versions_max()
+            let promised = self.versions.get() + self.promised.get();
+            (blocks == 0 || free >= self.kept() + blocks) && promised + versions <= self.versions_max()
         };
         while !has_room() {
             self.waiting.set(self.waiting.get() + 1);
@@ -296,7 +307,8 @@ impl Cache {
             }
         }
         self.reserved.set(self.reserved.get() + blocks);
-        Ok(Reserved { cache: self, blocks })
+        self.promised.set(self.promised.get() + versions);
+        Ok(Reserved { cache: self, blocks, versions })
     }
 
     /// Blocks of a row that follow each other and can be written: their segment, the first, and how many.
@@ -905,20 +917,27 @@ impl fmt::Debug for Cache {
 pub(crate) struct Reserved<'a> {
     cache: &'a Cache,
     blocks: u64,
+    versions: u64,
 }
 
 impl Reserved<'_> {
     fn use_up(&mut self, blocks: u64) {
-        let used = blocks.min(self.blocks);
-        self.blocks -= used;
-        self.cache.reserved.set(self.cache.reserved.get() - used);
+        self.give_back(blocks.min(self.blocks), blocks.min(self.versions));
+    }
+
+    fn give_back(&mut self, blocks: u64, versions: u64) {
+        self.blocks -= blocks;
+        self.versions -= versions;
+        self.cache.reserved.set(self.cache.reserved.get() - blocks);
+        self.cache.promised.set(self.cache.promised.get() - versions);
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.cache.reserved.set(self.cache.reserved.get() - self.blocks);
-        if self.blocks > 0 {
+        let is_left = self.versions > 0;
+        self.give_back(self.blocks, self.versions);
+        if is_left {
             self.cache.bell.notify_all();
         }
     }

@@ -25,6 +25,9 @@ pub struct Extent {
     pub is_data: bool,
 }
 
+/// Bytes that are discarded in one go where a write cache has to remember each block of them.
+const DISCARD_BYTES_MAX: u64 = 1 << 20;
+
 impl Space {
     /// Forgets whole blocks of a range; parts of blocks at its ends stay as they are. Forgotten blocks read as zeros.
     ///
@@ -44,6 +47,7 @@ impl Space {
                     if self.is_thin() && to - from == self.row_bytes() => {}
                 gated => gated?,
             }
+            let to = if self.has_cache() { to.min(from + DISCARD_BYTES_MAX) } else { to };
             self.discard_in_row(index, from % self.row_bytes(), to - index * self.row_bytes()).await?;
             from = to;
         }
@@ -74,6 +78,11 @@ impl Space {
         let range = blocks_of(start, end);
         let row = loop {
             let Some(row) = self.row(index).await? else { return Ok(()) };
+            let cache = self.cache.borrow().clone();
+            let _room = match cache.as_ref().filter(|_| row.has_parity()) {
+                Some(cache) => Some(cache.reserve_discards(range.count.into()).await?),
+                None => None,
+            };
             self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;
             if self.shared.is_unresolved(&row) {

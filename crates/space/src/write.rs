@@ -153,7 +153,7 @@ impl Space {
     }
 
     /// Whether what is written to it goes to a write cache first.
-    fn has_cache(&self) -> bool {
+    pub(crate) fn has_cache(&self) -> bool {
         self.cache.borrow().is_some()
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_sim::Random;
-use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
+use dolmen_space::{Progress, Provisioning, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 use harness::{Bench, Lab, Outcome};
 
@@ -259,4 +259,34 @@ fn many_writers_at_once_come_to_an_end() {
         });
         outcome.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+}
+
+/// All of a fixed space is discarded, which the log has to say of each block until that is in place: no more of it is said than
+/// the log can say again.
+#[test]
+fn a_space_that_is_discarded_in_whole_leaves_room_in_the_log() {
+    let bench = Bench::new(1, 4, Bytes::mib(512));
+    let outcome = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let size = Bytes::mib(128);
+        let mut spec = SpaceSpec::usual("data".parse()?, size, Resiliency::Parity { parity: 1 });
+        spec.provisioning = Provisioning::Fixed;
+        let space = spaces.create(spec).await?;
+        for at in (0..size.0).step_by(1 << 20) {
+            lab.write(&space, at, 1 << 20, 1).await?;
+        }
+        spaces.flush().await?;
+        spaces.destage().await?;
+        space.discard(0, size.0).await?;
+        lab.write(&space, 0, 4096, 2).await?;
+        spaces.close().await?;
+        drop((space, spaces));
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        lab.expect(&space, 0, 4096, 2).await?;
+        lab.expect(&space, 64 << 20, 1 << 20, 0).await?;
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    outcome.unwrap();
 }
