@@ -337,9 +337,7 @@ impl Pool {
     /// Whether the last checkpoint had to leave so much in the log that there is no room to go on: above it, records that
     /// wait, those that follow the loss of a disk, and the next checkpoint's own still have to fit.
     pub(crate) fn is_occupied(&self, usage: Usage) -> bool {
-        let sixteenth = usage.capacity_bytes / 16;
-        self.carried.get() > sixteenth * CARRIED_SIXTEENTHS_MAX
-            || self.carried.get() + self.to_say.get() > sixteenth * (FULL_SIXTEENTHS - 1)
+        self.carried.get() > usage.capacity_bytes / 16 * CARRIED_SIXTEENTHS_MAX
     }
 
     /// Whether another checkpoint may leave less than the last one did: a disk is back, or something was freed.
