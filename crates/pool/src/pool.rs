@@ -325,8 +325,10 @@ impl Pool {
     /// Whether ordinary records have to wait for a checkpoint.
     pub(crate) fn is_full(&self, usage: Usage) -> bool {
         let sixteenth = usage.capacity_bytes / 16;
-        usage.used_bytes > sixteenth * 12
-            || usage.used_bytes + self.to_say.get() > sixteenth * FULL_SIXTEENTHS
+        // Where nothing was written since the last checkpoint there will be no other, and nothing to wait for.
+        let has_written = usage.used_bytes > self.carried.get();
+        let with_to_say = usage.used_bytes + self.to_say.get();
+        usage.used_bytes > sixteenth * 12 || has_written && with_to_say > sixteenth * FULL_SIXTEENTHS
     }
 
     /// Says how many bytes of records every checkpoint is going to say again, for which the log keeps room.
