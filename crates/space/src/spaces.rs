@@ -173,9 +173,9 @@ impl Spaces {
             return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
         }
         // Also where it is thin, it needs its write cache at once.
-        let fits = self.rows_that_fit(spec)?;
+        self.claimed_first(spec.resiliency)?;
         let rows = spec.size.0.div_ceil(spec.row_bytes().0);
-        if spec.provisioning == Provisioning::Fixed && fits < rows {
+        if spec.provisioning == Provisioning::Fixed && self.rows_that_fit(spec)? < rows {
             return Err(SpaceError::Size {
                 found: spec.size,
                 why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
