@@ -108,7 +108,7 @@ impl Space {
         let whole = loop {
             let Some(row) = self.row(index).await? else {
                 // Rows of a space that is being deleted are gone, which is not the same as never written.
-                self.check_range(0, 0)?;
+                self.check_stays()?;
                 push(into, Segment::Zeros(length));
                 return Ok(());
             };
@@ -326,7 +326,7 @@ impl Space {
         };
         loop {
             let Some(row) = self.row(row.index).await? else {
-                self.check_range(0, 0)?;
+                self.check_stays()?;
                 into.fill(0);
                 return Ok(());
             };

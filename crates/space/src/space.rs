@@ -49,6 +49,8 @@ pub struct Space {
     own: RefCell<BTreeMap<DiskSlot, u64>>,
     pub(crate) row_count: Cell<u64>,
     pub(crate) gone: Cell<bool>,
+    /// Taken by what changes its size or name, from reading what it is to committing what it is then.
+    pub(crate) spec_turn: Turn,
     /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
     pub(crate) lost_unflushed: Cell<bool>,
     /// The write cache of a space with parity.
@@ -81,6 +83,7 @@ impl Space {
             own: RefCell::default(),
             row_count: Cell::new(0),
             gone: Cell::new(false),
+            spec_turn: Turn::default(),
             lost_unflushed: Cell::new(false),
             cache: RefCell::default(),
         }))
@@ -122,12 +125,15 @@ impl Space {
         Bytes(self.row_count.get() * self.row_bytes)
     }
 
+    /// Refuses what is asked of a space that is being deleted.
+    pub(crate) fn check_stays(&self) -> Result<(), SpaceError> {
+        if self.gone.get() { Err(SpaceError::Gone { name: self.name() }) } else { Ok(()) }
+    }
+
     /// Checks a range against size and sector.
     pub(crate) fn check_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+        self.check_stays()?;
         let spec = self.spec.borrow();
-        if self.gone.get() {
-            return Err(SpaceError::Gone { name: spec.name.clone() });
-        }
         let sector = spec.sector;
         let aligned = at.is_multiple_of(sector.0) && length.is_multiple_of(sector.0);
         if aligned && at.checked_add(length).is_some_and(|end| end <= spec.size.0) {

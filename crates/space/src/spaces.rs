@@ -233,9 +233,7 @@ impl Spaces {
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
-        if self.find(spec.name.as_str()).is_ok() {
-            return Err(SpaceError::NameTaken { name: spec.name });
-        }
+        self.check_name(&spec.name, None)?;
         let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
         let standing = match spec.provisioning {
             Provisioning::Thin => Standing::Whole,
@@ -405,6 +403,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], or what the pool says.
     pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+        let _turn = space.spec_turn.take().await;
         let mut spec = space.spec();
         let before = spec.size;
         spec.size = size;
@@ -477,16 +476,27 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError::NameTaken`] or what the pool says.
     pub async fn rename(&self, space: &Rc<Space>, name: Name) -> Result<(), SpaceError> {
-        if self.find(name.as_str()).is_ok() {
-            return Err(SpaceError::NameTaken { name });
-        }
+        self.check_name(&name, None)?;
+        let _turn = space.spec_turn.take().await;
         let mut spec = space.spec();
         spec.name = name;
         self.put_spec(space, spec).await
     }
 
+    /// Whether a space may have this name, or `own` keep it.
+    fn check_name(&self, name: &Name, own: Option<SpaceId>) -> Result<(), SpaceError> {
+        match self.find(name.as_str()) {
+            Ok(space) if Some(space.id()) != own => Err(SpaceError::NameTaken { name: name.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits what a space is from now on. Whoever calls it has read what it was in the same turn of `spec_turn`.
     async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
         let mut change = self.pool().change(Purpose::Release).await;
+        // While this waited, it may have been deleted, which nobody may take back, and another may have taken the name.
+        space.check_stays()?;
+        self.check_name(&spec.name, Some(space.id()))?;
         change.put(keys::space(space.id()), spec.encode(Standing::Whole));
         change.commit().await?;
         self.shared.note_name(space.id(), spec.name.clone());

@@ -4,8 +4,10 @@ mod harness;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_pool::OpenMode;
 use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
@@ -87,4 +89,74 @@ fn a_refused_delete_leaves_the_space_as_it_was() {
             lab.expect(&space, 0, 1 << 20, 1).await
         })
         .unwrap();
+}
+
+/// A space is deleted while somebody gives it one name after another: it stays deleted, and so does the write cache that
+/// went with it. Otherwise a pool would be left that nobody can open.
+#[test]
+fn a_deleted_space_stays_deleted_whoever_renames_it() {
+    let bench = Bench::new(11, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Parity { parity: 1 }).await?;
+            let renamed = async {
+                for number in 0..100 {
+                    spaces.rename(&space, format!("name{number}").parse()?).await?;
+                }
+                Outcome::Ok(())
+            };
+            let deleted = async { Ok(spaces.delete(&space).await?) };
+            let [renamed, deleted] = together([Box::pin(renamed), Box::pin(deleted)]).await;
+            deleted?;
+            let refused = renamed.unwrap_err().to_string();
+            assert!(refused.contains("is gone"), "{refused}");
+            Ok(spaces.close().await?)
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            assert_eq!(spaces.list().len(), 0, "a deleted space is there again");
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// A space gets another name while it is found too full to be made smaller: it keeps its size, also for who opens it next.
+#[test]
+fn a_refused_shrink_is_not_stored_by_who_renames_the_space() {
+    let bench = Bench::new(12, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+            lab.write(&space, 15 << 20, 1 << 20, 1).await?;
+            // Making it smaller waits for this, and finds then that it cannot be.
+            let written = lab.write(&space, 15 << 20, 1 << 20, 2);
+            let shrunk = async { Ok(spaces.resize(&space, Bytes::mib(8)).await?) };
+            let renamed = async { Ok(spaces.rename(&space, "renamed".parse()?).await?) };
+            let [written, shrunk, renamed] =
+                together([Box::pin(written), Box::pin(shrunk), Box::pin(renamed)]).await;
+            written?;
+            renamed?;
+            let refused = shrunk.unwrap_err().to_string();
+            assert!(refused.contains("8 MiB"), "{refused}");
+            Ok(spaces.close().await?)
+        })
+        .unwrap();
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("renamed")?;
+            assert_eq!(space.size(), Bytes::mib(16));
+            lab.expect(&space, 15 << 20, 1 << 20, 2).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// What each of them says, all under way beside each other.
+async fn together<const N: usize>(all: [Pin<Box<dyn Future<Output = Outcome> + '_>>; N]) -> [Outcome; N] {
+    join_all(all).await.try_into().unwrap()
 }
