@@ -383,6 +383,7 @@ impl Refill<'_> {
         let shared = &self.space.shared;
         // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
         shared.tickets.wait_below(shared.tickets.next()).await;
+        self.lines_end().await;
         let now = shared.pool.epoch().number;
         let since = self.slab.stale.unwrap_or_default();
         let mut run = Range { first: 0, count: 0 };
@@ -411,6 +412,14 @@ impl Refill<'_> {
         }
         self.space.pair_slots(self.row, self.column, self.slab).await?;
         self.space.announce_pages(self.row, self.column).await
+    }
+
+    /// Waits until lines that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
+    async fn lines_end(&self) {
+        let cache = self.space.cache.borrow().clone();
+        if let Some(cache) = cache {
+            drop(cache.turn.take().await);
+        }
     }
 
     /// Copies blocks that follow each other, under their lock, from one verified copy; block by block where that fails.

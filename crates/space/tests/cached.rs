@@ -4,9 +4,11 @@
 mod harness;
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_space::{Resiliency, Spaces};
-use dolmen_units::Bytes;
+use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, SimpleLatency};
+use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
+use dolmen_units::{Bytes, DiskSlot};
 use harness::pace::{Dial, beside, pause, text};
 use harness::{Bench, Lab, Outcome};
 
@@ -103,4 +105,54 @@ fn a_cached_write_that_left_with_its_copies_goes_back_in_time() {
         .unwrap();
     bench.world.kill();
     bench.run(async move |lab| expect_one(&lab, lab.open().await?).await).unwrap();
+}
+
+/// Disks on which a block takes its time, and everything else takes none.
+struct SlowBlocks;
+
+impl LatencyModel for SlowBlocks {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        if request.kind == CommandKind::Write && request.length == 4096 {
+            Duration::from_millis(100)
+        } else {
+            SimpleLatency::FAST.latency(request, random)
+        }
+    }
+}
+
+/// Lines are put in place while their slabs move to another disk: whenever the new slab comes, it has in the end what was
+/// written.
+#[test]
+fn a_slab_that_comes_while_lines_are_put_in_place_gets_what_is_written() {
+    for moment in 0..8 {
+        let slow = || DiskProfile { latency: Rc::new(SlowBlocks), ..harness::file(Bytes::mib(96)) };
+        let bench = Bench::with_profile(23, 4, slow);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(1), PARITY);
+                (spec.row, spec.columns) = (Some(harness::ROW), Some(2));
+                let space = spaces.create(spec).await?;
+                lab.write(&space, 0, 64 * 1024, 1).await?;
+                spaces.flush().await?;
+                let destaging = async { spaces.destage().await.map_err(text) };
+                let moving = async {
+                    pause(&lab, moment * 40).await;
+                    // One row on three disks: from each of them to the one that is free by then.
+                    let slots: Vec<DiskSlot> = spaces.pool().disks().iter().map(|disk| disk.slot()).collect();
+                    for pair in slots.windows(2) {
+                        let moved = spaces.move_slabs(pair[1], pair[0], &Progress::default()).await;
+                        moved.map_err(text)?;
+                    }
+                    Ok(())
+                };
+                beside(vec![Box::pin(destaging), Box::pin(moving)]).await?;
+                lab.expect(&space, 0, 64 * 1024, 1).await?;
+                let seen = spaces.verify(&Progress::default()).await?;
+                assert_eq!((seen.is_sound(), spaces.counters().checksum_errors), (true, 0), "moment {moment}");
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
 }
