@@ -7,7 +7,7 @@ use dolmen_epoch::SPANS_MAX;
 use dolmen_journal::Place;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Anchor, CheckpointError};
-use dolmen_units::Lsn;
+use dolmen_units::{Epoch, Lsn};
 
 use crate::arbiter::LocalFuture;
 use crate::error::PoolError;
@@ -16,8 +16,8 @@ use crate::pool::{ExcludeReason, Pool};
 /// Whoever keeps in memory what records of blocks in the log say.
 pub trait TableOwner {
     /// Writes back and flushes everything that records below `below` changed, so that the log need not keep them. What has
-    /// no home but the log it appends again; it may call [`Pool::trim_log`] on the way.
-    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<(), PoolError>>;
+    /// no home but the log it appends again; it may call [`Pool::trim_log`] on the way. How many bytes it has appended again.
+    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<u64, PoolError>>;
 }
 
 /// What a checkpoint says of the log.
@@ -27,6 +27,17 @@ pub(crate) struct LogNeed {
     pub(crate) from: Place,
     /// Changes of the map in batches before this one are in the checkpoint.
     pub(crate) applied: Lsn,
+}
+
+/// What the last checkpoint has left in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Left {
+    /// Bytes that it had to append again.
+    pub(crate) carried: u64,
+    /// Bytes that were in use at its end: these, and what others had written meanwhile.
+    pub(crate) used: u64,
+    /// The epoch in which it began.
+    pub(crate) epoch: Epoch,
 }
 
 impl LogNeed {
@@ -70,17 +81,20 @@ impl Pool {
         let cut = log.cut();
         self.written_below(cut).await?;
         self.applied_below(cut).await;
-        match self.table_owner() {
+        let carried = match self.table_owner() {
             Some(owner) => {
-                owner.write_back(cut).await?;
+                let carried = owner.write_back(cut).await?;
                 let cut = if is_planted(Bug::TrimAhead) { log.cut() } else { cut };
                 self.trim_log(cut, cut).await?;
+                carried
             }
             // Nobody has block records yet, or recovery has not read them: then they must stay.
-            None => self.commit_map(LogNeed { from: self.tail.get(), applied: cut }).await?,
-        }
-        self.carried.set(log.usage().used_bytes);
-        self.carried_in.set(epoch);
+            None => {
+                self.commit_map(LogNeed { from: self.tail.get(), applied: cut }).await?;
+                log.usage().used_bytes
+            }
+        };
+        self.left.set(Left { carried, used: log.usage().used_bytes, epoch });
         self.changed.notify_all();
         Ok(())
     }
@@ -130,15 +144,14 @@ impl Pool {
         }
     }
 
-    /// Whether the log is half full, and a quarter of it was written since the last checkpoint left what it could not trim;
-    /// or was written by so many epochs that a label will soon not tell them apart.
+    /// Whether the log is half full, and a quarter of it is what the last checkpoint did not have to leave; or was written by so many epochs that a label will soon not tell them apart.
     fn wants_checkpoint(&self) -> bool {
         let half_full = self.log.as_ref().is_some_and(|log| {
             let usage = log.usage();
-            let written = usage.used_bytes.saturating_sub(self.carried.get());
+            let written = usage.used_bytes.saturating_sub(self.left.get().carried);
             let half_full = usage.used_bytes * 2 > usage.capacity_bytes && written * 4 > usage.capacity_bytes;
             let worth_a_try = self.is_occupied(usage) && self.may_carry_less(usage);
-            half_full || self.is_full(usage) && written > 0 || worth_a_try
+            half_full || self.is_full(usage) && !self.is_occupied(usage) || worth_a_try
         });
         let is_wanted = half_full || self.wants_map_room.get();
         self.table_owner().is_some() && (is_wanted || self.spans_needed() > SPANS_MAX / 2)

@@ -37,4 +37,4 @@ pub use disk::{Disk, DiskCounters, DiskState};
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
 pub use open::{OpenMode, OpenOptions, Opened, open};
-pub use pool::{DiskRoom, ExcludeReason, Pool, PoolState, RecordedBlocks, RecoveredBlock};
+pub use pool::{DiskRoom, ExcludeReason, LogRoom, Pool, PoolState, RecordedBlocks, RecoveredBlock};

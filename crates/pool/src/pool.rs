@@ -16,7 +16,7 @@ use dolmen_store::{Key, Store};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
 
 use crate::arbiter::Arbiter;
-use crate::checkpoint::TableOwner;
+use crate::checkpoint::{Left, TableOwner};
 use crate::disk::{Disk, DiskState};
 use crate::error::PoolError;
 use crate::free::{FreeMap, Run};
@@ -45,9 +45,23 @@ pub enum PoolState {
 
 /// Sixteenths of the log that a checkpoint may leave in use before writes are refused.
 const CARRIED_SIXTEENTHS_MAX: u64 = 11;
-/// Sixteenths of the log in use, with what a checkpoint is going to say again, at which writes wait for it: the rest is for
-/// what follows the loss of a disk, and for those who are under way.
-const FULL_SIXTEENTHS: u64 = 13;
+/// Sixteenths of the log in use at which writes wait for a checkpoint: the rest is for what follows the loss of a disk, for what
+/// the checkpoint says, and for those who are under way.
+const FULL_SIXTEENTHS: u64 = 12;
+
+/// Room in the log that is kept for somebody until this is dropped.
+#[derive(Debug)]
+pub struct LogRoom<'a> {
+    pool: &'a Pool,
+    bytes: u64,
+}
+
+impl Drop for LogRoom<'_> {
+    fn drop(&mut self) {
+        self.pool.promised.set(self.pool.promised.get() - self.bytes);
+        self.pool.room_bell.notify_all();
+    }
+}
 
 /// Why a disk is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,12 +153,12 @@ pub struct Pool {
     pub(crate) epoch_turn: Turn,
     pub(crate) checkpoint_turn: Turn,
     pub(crate) checkpoint_bell: Notify,
-    /// Bytes of the log that the last checkpoint left in use.
-    pub(crate) carried: Cell<u64>,
-    /// The epoch in which it began.
-    pub(crate) carried_in: Cell<Epoch>,
-    /// Bytes of what every checkpoint says again, whichever disks are here.
-    pub(crate) to_say: Cell<u64>,
+    /// What the last checkpoint has left in the log.
+    pub(crate) left: Cell<Left>,
+    /// Bytes of the log that are promised to those who are about to append.
+    pub(crate) promised: Cell<u64>,
+    /// Rings when some of that is given back.
+    pub(crate) room_bell: Notify,
     /// Whether a claim waits for what a checkpoint gives back to the map.
     pub(crate) wants_map_room: Cell<bool>,
     /// Whether the last checkpoint ended for want of pages.
@@ -313,7 +327,7 @@ impl Pool {
             if self.is_occupied(usage) && !self.may_carry_less(usage) {
                 return Err(PoolError::LogOccupied {
                     name: self.name.clone(),
-                    kept: Bytes(self.carried.get()),
+                    kept: Bytes(self.left.get().carried),
                     of: Bytes(usage.capacity_bytes),
                 });
             }
@@ -322,29 +336,43 @@ impl Pool {
         }
     }
 
-    /// Whether ordinary records have to wait for a checkpoint.
-    pub(crate) fn is_full(&self, usage: Usage) -> bool {
-        let sixteenth = usage.capacity_bytes / 16;
-        // Where nothing was written since the last checkpoint there will be no other, and nothing to wait for.
-        let has_written = usage.used_bytes > self.carried.get();
-        let with_to_say = usage.used_bytes + self.to_say.get();
-        usage.used_bytes > sixteenth * 12 || has_written && with_to_say > sixteenth * FULL_SIXTEENTHS
+    /// As [`wait_for_log`](Self::wait_for_log), and keeps so many bytes for whoever calls, until what is returned is dropped. Many
+    /// that had found room one by one could fill a small log together.
+    ///
+    /// # Errors
+    /// As [`wait_for_log`](Self::wait_for_log).
+    pub async fn log_room(&self, bytes: Bytes) -> Result<LogRoom<'_>, PoolError> {
+        loop {
+            self.wait_for_log().await?;
+            let usage = self.writable_log()?.usage();
+            let promised = self.promised.get();
+            let given_back = self.room_bell.wait();
+            // Whoever asks for more than there is gets it alone.
+            if promised == 0
+                || !self.is_full(Usage { used_bytes: usage.used_bytes + promised + bytes.0, ..usage })
+            {
+                self.promised.set(promised + bytes.0);
+                return Ok(LogRoom { pool: self, bytes: bytes.0 });
+            }
+            given_back.await;
+        }
     }
 
-    /// Says how many bytes of records every checkpoint is going to say again, for which the log keeps room.
-    pub fn note_to_say(&self, bytes: Bytes) {
-        self.to_say.set(bytes.0);
+    /// Whether ordinary records have to wait for a checkpoint.
+    pub(crate) fn is_full(&self, usage: Usage) -> bool {
+        usage.used_bytes > usage.capacity_bytes / 16 * FULL_SIXTEENTHS
     }
 
     /// Whether the last checkpoint had to leave so much in the log that there is no room to go on: above it, records that
     /// wait, those that follow the loss of a disk, and the next checkpoint's own still have to fit.
     pub(crate) fn is_occupied(&self, usage: Usage) -> bool {
-        self.carried.get() > usage.capacity_bytes / 16 * CARRIED_SIXTEENTHS_MAX
+        self.left.get().carried > usage.capacity_bytes / 16 * CARRIED_SIXTEENTHS_MAX
     }
 
     /// Whether another checkpoint may leave less than the last one did: a disk is back, or something was freed.
     pub(crate) fn may_carry_less(&self, usage: Usage) -> bool {
-        usage.used_bytes != self.carried.get() || self.carried_in.get() != self.epoch().number
+        let left = self.left.get();
+        usage.used_bytes != left.used || left.epoch != self.epoch().number
     }
 
     /// Fails where nothing can be written.

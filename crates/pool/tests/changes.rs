@@ -26,8 +26,8 @@ const STEPS: u64 = 1200;
 struct NoTables;
 
 impl TableOwner for NoTables {
-    fn write_back(&self, _: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {
-        Box::pin(async { Ok(()) })
+    fn write_back(&self, _: Lsn) -> LocalFuture<'_, Result<u64, PoolError>> {
+        Box::pin(async { Ok(0) })
     }
 }
 

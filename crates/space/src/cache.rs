@@ -120,6 +120,14 @@ struct Segment {
     contents: Vec<(Rc<Row>, Range)>,
 }
 
+/// A version of a block, and the record that said of it last.
+pub(crate) struct CachedBlock {
+    row: Rc<Row>,
+    block: u32,
+    since: Lsn,
+    pub(crate) said: Lsn,
+}
+
 /// The write cache for spaces of one redundancy.
 pub(crate) struct Cache {
     space: Rc<Space>,
@@ -249,17 +257,6 @@ impl Cache {
     fn versions_max(&self) -> u64 {
         let (log, _) = self.shared().pool.metadata_bytes();
         log.0 / SAYING_SHARE / SAYING_BYTES / self.shared().cache_count().max(1)
-    }
-
-    /// Notes how many versions there are.
-    fn count_versions(&self, versions: u64) {
-        self.versions.set(versions);
-        self.shared().note_cached();
-    }
-
-    /// How many versions there are.
-    pub(crate) fn version_count(&self) -> u64 {
-        self.versions.get()
     }
 
     /// Whether it should be emptied.
@@ -442,7 +439,7 @@ impl Cache {
             let Some((at, block, count)) = self.take(Filling::Writes, left) else {
                 return Err(self.full_up());
             };
-            reserved.use_up(count.into());
+            reserved.give_back(count.into(), 0);
             let place = self.place(at, block);
             let piece = data.slice(done..done + count as usize * BLOCK);
             let mapping = mapping_of(row, from, count, Some(place));
@@ -453,6 +450,8 @@ impl Cache {
                 let content = Content::Cached { place: place.plus(number), checksum };
                 self.add(row, from + number, version(content, wrote.lsn, held.ticket()));
             }
+            // Not before they count themselves: as many as there are writes under way would come on top of what there may be.
+            reserved.give_back(0, count.into());
             self.leave_what_left(at, (block, count)).await?;
             done += piece.len();
         }
@@ -504,7 +503,7 @@ impl Cache {
     /// Notes a version of a block.
     pub(crate) fn add(&self, row: &Rc<Row>, block: u32, version: Version) {
         self.rows.borrow_mut().entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
-        self.count_versions(self.versions.get() + 1);
+        self.versions.set(self.versions.get() + 1);
         if let Some(place) = version.content.place() {
             self.count_live(place);
         }
@@ -562,7 +561,7 @@ impl Cache {
 
     /// Notes that versions are none any more.
     pub(crate) fn forget(&self, versions: &Versions) {
-        self.count_versions(self.versions.get().saturating_sub(versions.len() as u64));
+        self.versions.set(self.versions.get().saturating_sub(versions.len() as u64));
         versions
             .iter()
             .filter_map(|version| version.content.place())
@@ -755,39 +754,64 @@ impl Cache {
         }
     }
 
-    /// Says again what the log says of cached blocks before `cut`. The caller holds the turn.
-    pub(crate) async fn say_again(&self, cut: Lsn) -> Result<bool, SpaceError> {
-        let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
+    /// What the log says of cached blocks before `cut` and not since.
+    pub(crate) fn said_below(&self, cut: Lsn) -> Vec<CachedBlock> {
+        let mut found = Vec::new();
+        for row in self.rows.borrow().values() {
+            let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
+            found.extend(old.map(|(block, Version { since, said, .. })| CachedBlock {
+                row: Rc::clone(row),
+                block,
+                since,
+                said,
+            }));
+        }
+        found
+    }
+
+    /// Says some of that again, as far as it counts still. The caller holds the turn.
+    pub(crate) async fn say_again(
+        &self,
+        blocks: impl Iterator<Item = &CachedBlock>,
+    ) -> Result<(), SpaceError> {
         let mut body: Vec<u8> = Vec::new();
         let mut said: Vec<(Rc<Row>, u32, Lsn)> = Vec::new();
-        let mut has_said = false;
-        for row in rows {
-            let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
-            for (block, version) in old.collect::<Vec<_>>() {
-                let covered = self.is_covered(&version);
-                // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
-                let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
-                let is_covered = covered && !is_decided_now;
-                push_version(&mut body, (&row, block), &version, (is_covered, !covered));
-                said.push((Rc::clone(&row), block, version.since));
-                if body.len() > RECORD_BYTES_MAX - 128 {
-                    self.say(&mut body, &mut said).await?;
-                    has_said = true;
-                }
+        for CachedBlock { row, block, since, .. } in blocks {
+            let versions = row.mappings.versions(*block);
+            let Some(version) = versions.iter().find(|version| version.since == *since) else { continue };
+            let covered = self.is_covered(version);
+            // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
+            let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
+            push_version(&mut body, (row, *block), version, (covered && !is_decided_now, !covered));
+            said.push((Rc::clone(row), *block, version.since));
+            if body.len() > RECORD_BYTES_MAX - 128 {
+                self.say(&mut body, &mut said).await?;
             }
         }
+        if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
+    }
+
+    /// Says again what lines are that may be half in place; whether there are any. The caller holds the turn.
+    pub(crate) async fn say_unfinished(&self) -> Result<bool, SpaceError> {
+        let mut bodies: Vec<Vec<u8>> = vec![Vec::new()];
         for redo in &*self.unfinished.borrow() {
-            push_redo(&mut body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
+            if bodies.last().is_some_and(|body| body.len() > RECORD_BYTES_MAX / 2) {
+                bodies.push(Vec::new());
+            }
+            if let Some(body) = bodies.last_mut() {
+                push_redo(body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
+            }
         }
-        if !body.is_empty() {
-            self.say(&mut body, &mut said).await?;
+        let mut has_said = false;
+        for body in bodies.iter().filter(|body| !body.is_empty()) {
+            self.shared().record_carried(body).await?;
             has_said = true;
         }
         Ok(has_said)
     }
 
     async fn say(&self, body: &mut Vec<u8>, said: &mut Vec<(Rc<Row>, u32, Lsn)>) -> Result<(), SpaceError> {
-        let lsn = self.shared().record(body, Wait::Written).await?;
+        let lsn = self.shared().record_carried(body).await?;
         body.clear();
         for (row, block, since) in said.drain(..) {
             row.mappings.note_said(block, since, lsn);
@@ -921,11 +945,8 @@ pub(crate) struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
-    fn use_up(&mut self, blocks: u64) {
-        self.give_back(blocks.min(self.blocks), blocks.min(self.versions));
-    }
-
     fn give_back(&mut self, blocks: u64, versions: u64) {
+        let (blocks, versions) = (blocks.min(self.blocks), versions.min(self.versions));
         self.blocks -= blocks;
         self.versions -= versions;
         self.cache.reserved.set(self.cache.reserved.get() - blocks);

@@ -1,16 +1,17 @@
 //! What has no home but the log is said again before the log is trimmed: claims that nobody can decide while their disks
-//! are away, and what tables on such disks have to be told.
+//! are away, what tables on such disks have to be told, and what is cached in front of parity.
 //!
 //! It is said in the order in which the log names it, a part at a time, and the log is trimmed behind each part. So a log
-//! that is full of it needs room for one part, not for all of it once more.
+//! that is full of it needs room for one part, not for all of it once more; and what a crash leaves half said goes on where
+//! it was, however often that happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_journal::Wait;
 use dolmen_units::{Lsn, SpaceId};
 use smallvec::smallvec;
 
+use crate::cache::{Cache, CachedBlock, SAYING_BYTES};
 use crate::error::SpaceError;
 use crate::format::PAGE_ENTRIES;
 use crate::locks::{Range, RangeGuard};
@@ -19,8 +20,11 @@ use crate::recovery::{Claim, Covered, Restating, RowClaims, RowKey, encode_claim
 use crate::row::Row;
 use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
 
-/// What is said again at once: one of so many parts of the log, and what one record more makes of it.
+/// What is said again at once: one of so many parts of the log, and what one record more makes of it; or half of the room
+/// that the log has, if that is more.
 const PARTS: u64 = 64;
+/// Sixteenths of the log that what is said again may fill.
+const FILLED_SIXTEENTHS: u64 = 14;
 /// Bytes of a state.
 const STATE_BYTES: u64 = 4;
 /// Bytes of the head of a stretch and of one state.
@@ -33,6 +37,9 @@ struct Named {
     column: usize,
     range: Range,
 }
+
+/// What is cached of a block, and where.
+type OfCache<'a> = (&'a Rc<Cache>, CachedBlock);
 
 /// Rows with columns whose tables have no home but the log, and those columns.
 #[derive(Default)]
@@ -114,7 +121,7 @@ impl Saying {
 
     async fn write(&mut self, shared: &Shared) -> Result<(), SpaceError> {
         if !self.body.is_empty() {
-            shared.record(&self.body, Wait::Written).await?;
+            shared.record_carried(&self.body).await?;
             self.body.clear();
         }
         Ok(())
@@ -149,32 +156,53 @@ impl<'a> OfTables<'a> {
 }
 
 impl Shared {
-    /// Says again what the log has to keep although it is trimmed before `cut`: of these columns, and what is undecided.
-    /// Never called with a table turn: whoever holds a row's lock may wait for that.
+    /// Says again what the log has to keep although it is trimmed before `cut`: of these columns, what is undecided, and what is
+    /// cached; how many bytes of the log that takes. Called with the turns of the caches, and never with a table turn: whoever
+    /// holds a row's lock may wait for that.
     pub(crate) async fn carry(
         &self,
         homeless: &Homeless,
         undecided: &Undecided,
+        caches: &[Rc<Cache>],
         cut: Lsn,
-    ) -> Result<(), SpaceError> {
-        if homeless.0.is_empty() && undecided.is_empty() {
-            return Ok(());
+    ) -> Result<u64, SpaceError> {
+        self.carried.set(0);
+        let named = match homeless.0.is_empty() && undecided.is_empty() {
+            true => Vec::new(),
+            false => self.named_below(cut, homeless, undecided).await?,
+        };
+        let mut cached: Vec<OfCache<'_>> = caches
+            .iter()
+            .flat_map(|cache| cache.said_below(cut).into_iter().map(move |one| (cache, one)))
+            .collect();
+        cached.sort_by_key(|(_, one)| one.said);
+        let mut has_said = false;
+        for cache in caches {
+            has_said |= cache.say_unfinished().await?;
         }
-        let named = self.named_below(cut, homeless, undecided).await?;
         let mut said = Said::default();
-        let mut rest = named.as_slice();
-        while !rest.is_empty() {
-            let (part, behind) = rest.split_at(self.length_of_part(rest, homeless, undecided, &said));
+        let (mut named, mut cached) = (named.as_slice(), cached.as_slice());
+        while !named.is_empty() || !cached.is_empty() {
+            let (of_named, of_cached) = self.length_of_part((named, cached), homeless, undecided, &said);
+            let (part, named_behind) = named.split_at(of_named);
+            let (cached_part, cached_behind) = cached.split_at(of_cached);
             self.say_undecided(part, undecided, &mut said).await?;
             self.say_tables(part, homeless, &mut said).await?;
+            for cache in caches {
+                let of_cache = cached_part.iter().filter(|(other, _)| Rc::ptr_eq(cache, other));
+                cache.say_again(of_cache.map(|(_, one)| one)).await?;
+            }
             // What was flushed is settled again, or else a damaged block would be taken for one in flight.
             self.force_flush().await?;
-            if let Some(next) = behind.first() {
-                self.pool.trim_log(next.lsn, cut).await?;
+            (named, cached, has_said) = (named_behind, cached_behind, false);
+            if let Some(next) = first_named(named, cached) {
+                self.pool.trim_log(next, cut).await?;
             }
-            rest = behind;
         }
-        Ok(())
+        if has_said {
+            self.force_flush().await?;
+        }
+        Ok(self.carried.get())
     }
 
     /// What the log names of blocks that have no other home, in its order.
@@ -206,25 +234,30 @@ impl Shared {
         Ok(named)
     }
 
-    /// How many of these stretches are said at once: whole records, so that the log can be trimmed behind them.
+    /// How many of these stretches and versions are said at once: whole records, so that the log can be trimmed behind them.
     fn length_of_part(
         &self,
-        named: &[Named],
+        (mut named, mut cached): (&[Named], &[OfCache<'_>]),
         homeless: &Homeless,
         undecided: &Undecided,
         said: &Said,
-    ) -> usize {
-        let (log, _) = self.pool.metadata_bytes();
-        let mut bytes = 0;
-        let mut end = 0;
-        for record in named.chunk_by(|one, next| one.lsn == next.lsn) {
-            bytes += record.iter().map(|one| bytes_to_say(one, homeless, undecided, said)).sum::<u64>();
-            if end > 0 && bytes > log.0 / PARTS {
+    ) -> (usize, usize) {
+        let (used, log) = self.pool.log_usage().unwrap_or_default();
+        let most = (log.0 / PARTS).max((log.0 / 16 * FILLED_SIXTEENTHS).saturating_sub(used.0) / 2);
+        let (mut bytes, mut length) = (0, (0, 0));
+        while let Some(lsn) = first_named(named, cached) {
+            let (stretches, named_behind) = named.split_at(named.partition_point(|one| one.lsn == lsn));
+            let (versions, cached_behind) =
+                cached.split_at(cached.partition_point(|(_, one)| one.said == lsn));
+            bytes += stretches.iter().map(|one| bytes_to_say(one, homeless, undecided, said)).sum::<u64>();
+            bytes += versions.len() as u64 * SAYING_BYTES;
+            if length != (0, 0) && bytes > most {
                 break;
             }
-            end += record.len();
+            length = (length.0 + stretches.len(), length.1 + versions.len());
+            (named, cached) = (named_behind, cached_behind);
         }
-        end
+        length
     }
 
     /// Says all claims of blocks that nobody could decide, in place of what the log says of them.
@@ -318,6 +351,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// The first record that names any of these, both in the order of the log.
+fn first_named(named: &[Named], cached: &[OfCache<'_>]) -> Option<Lsn> {
+    let lsns = named.first().map(|one| one.lsn).into_iter().chain(cached.first().map(|(_, one)| one.said));
+    lsns.min()
 }
 
 /// What it takes to say the blocks of a stretch again that were not said yet. Blocks that the log names in one piece take

@@ -90,6 +90,8 @@ impl Cache {
         if self.is_running.replace(true) {
             return;
         }
+        // What stood in the way of an earlier try may be gone.
+        self.stuck.take();
         let this = Rc::clone(self);
         self.shared().pool.seams().spawner.spawn("destage", Box::pin(async move { this.empty().await }));
     }
@@ -436,12 +438,14 @@ impl Computed<'_> {
             column: dirty.column,
             state: state(dirty.column),
             place: dirty.version.content.place().unwrap_or_default(),
+            since: Some(dirty.version.since),
         });
         let shape = &self.row.shape;
         let parity = (shape.data_columns()..shape.columns()).zip(self.at..).map(|(column, at)| {
             let place = first.plus(u32::try_from(at).unwrap_or(u32::MAX));
             let is_there = matches!(state(column), BlockState::Valid(_));
-            RedoBlock { column, state: state(column), place: if is_there { place } else { Place::default() } }
+            let place = if is_there { place } else { Place::default() };
+            RedoBlock { column, state: state(column), place, since: None }
         });
         Redo {
             row: Rc::clone(self.row),

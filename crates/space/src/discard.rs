@@ -41,13 +41,19 @@ impl Space {
         while from < end {
             let index = from / self.row_bytes();
             let to = end.min((index + 1) * self.row_bytes());
-            match self.shared.gate().await {
-                // Rows that go give the map room, for which a part of the log is kept. Nothing else may use that up.
-                Err(SpaceError::Pool(PoolError::MetadataFull { .. }))
-                    if self.is_thin() && to - from == self.row_bytes() => {}
-                gated => gated?,
-            }
+            let is_whole_row = to - from == self.row_bytes();
             let to = if self.has_cache() { to.min(from + DISCARD_BYTES_MAX) } else { to };
+            let gated = async {
+                self.shared.gate().await?;
+                self.shared.room_for(blocks_of(from, to).count).await
+            };
+            let _log_room = match gated.await {
+                // Rows that go give the map room, for which a part of the log is kept. Nothing else may use that up.
+                Err(SpaceError::Pool(PoolError::MetadataFull { .. })) if self.is_thin() && is_whole_row => {
+                    None
+                }
+                gated => Some(gated?),
+            };
             self.discard_in_row(index, from % self.row_bytes(), to - index * self.row_bytes()).await?;
             from = to;
         }

@@ -247,11 +247,13 @@ pub(crate) struct RawRedo {
     pub(crate) checksum: U32,
     /// Where its content is, if it will be valid.
     pub(crate) place: RawPlace,
+    /// Number of the record that first said of the cached version that this is; 0 of parity.
+    pub(crate) since: U64,
 }
 
 const _: () = assert!(size_of::<RawPlace>() == 16);
 const _: () = assert!(size_of::<RawMapping>() == 24);
-const _: () = assert!(size_of::<RawRedo>() == 24);
+const _: () = assert!(size_of::<RawRedo>() == 32);
 const _: () = assert!(size_of::<RawSpace>() == 128);
 const _: () = assert!(size_of::<RawRow>() == 16);
 const _: () = assert!(size_of::<RawSlab>() == 16);

@@ -520,7 +520,8 @@ impl Shared {
     }
 
     /// Writes back and flushes what is dirty, so that the log need not keep it.
-    async fn write_back_all(&self, below: Lsn) -> Result<(), SpaceError> {
+    /// How many bytes of the log have to be kept nevertheless.
+    async fn write_back_all(&self, below: Lsn) -> Result<u64, SpaceError> {
         // Between its record and its end, nothing of what is put in place is said again.
         let caches = self.caches();
         let mut turns = Vec::with_capacity(caches.len());
@@ -575,14 +576,7 @@ impl Shared {
         homeless.take_all_of(|row| !row.is_formatted());
         // The next one has to look at them again, also where all of their pages are clean, and where this one ends half-way.
         homeless.rows().for_each(|row| self.note_dirty(row));
-        let mut has_said = false;
-        for cache in &caches {
-            has_said |= cache.say_again(below).await?;
-        }
-        if has_said {
-            self.force_flush().await?;
-        }
-        self.carry(&homeless, &undecided, below).await
+        self.carry(&homeless, &undecided, &caches, below).await
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
@@ -629,7 +623,7 @@ const _: () =
     assert!(GRAIN_BYTES.is_multiple_of(PAGE_BYTES as u64), "a page never straddles two runs of a slab");
 
 impl TableOwner for Shared {
-    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<(), PoolError>> {
+    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<u64, PoolError>> {
         Box::pin(async move {
             self.write_back_all(below).await.map_err(|error| match error {
                 SpaceError::Pool(error) => error,

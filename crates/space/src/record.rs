@@ -254,6 +254,8 @@ pub(crate) struct RedoBlock {
     pub(crate) state: BlockState,
     /// Where its content is, if it will be valid.
     pub(crate) place: Place,
+    /// The first record of the version that this is, which ends with it, and all before it; none of parity.
+    pub(crate) since: Option<Lsn>,
 }
 
 /// Adds the record of a line to a body.
@@ -268,6 +270,7 @@ pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]
             reserved: [0; 2],
             checksum: checksum.into(),
             place: block.place.raw(),
+            since: block.since.unwrap_or_default().0.into(),
         };
         body.extend_from_slice(raw.as_bytes());
     }
@@ -324,6 +327,7 @@ impl ReadRedo<'_> {
             column: usize::from(raw.column),
             state: BlockState::from_parts(raw.state, raw.checksum.get()),
             place: Place::of(raw.place),
+            since: Some(Lsn(raw.since.get())).filter(|lsn| lsn.0 > 0),
         })
     }
 }
@@ -521,8 +525,8 @@ mod tests {
         let head =
             RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), line: 5, covered: true, void: true };
         let blocks = [
-            RedoBlock { column: 0, state: BlockState::Valid(8), place },
-            RedoBlock { column: 3, state: BlockState::Never, place: Place::default() },
+            RedoBlock { column: 0, state: BlockState::Valid(8), place, since: Some(Lsn(9)) },
+            RedoBlock { column: 3, state: BlockState::Never, place: Place::default(), since: None },
         ];
         push_redo(&mut body, head, &blocks);
         body.extend(done(head));

@@ -11,7 +11,7 @@ use dolmen_units::{Lsn, SpaceId};
 use crate::cache::{Cache, may_hold};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Shape};
 use crate::line::Found;
 use crate::locks::Range;
 use crate::mapping::{Content, UNDECIDED, Version};
@@ -144,35 +144,43 @@ impl Cached {
     }
 }
 
+/// Versions that end with a line: the block of the row, and the first record of the newest of them.
+type Ends = Vec<(u32, Lsn)>;
+
 impl OfRow {
-    async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
-        let data = row.shape.data_columns();
+    /// Ends the versions of blocks that are in place; lines that may be half in place, and what ends with them.
+    fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(RecordedRedo, Ends)> {
         let mut unfinished = Vec::new();
         for redo in std::mem::take(&mut self.redos) {
             let is_done = self.done.get(&redo.line).is_some_and(|done| *done >= redo.lsn);
-            let mut ends = Vec::new();
-            for block in redo.blocks.iter().filter(|block| block.column < data) {
-                let row_block = row.shape.row_block(block.column, redo.line);
-                let Some(versions) = self.versions.get_mut(&row_block) else { continue };
-                // A later version may lie in the same place, which was free again by then.
-                let before = versions.range(..redo.lsn);
-                let is_meant = |(_, version): &(&Lsn, &Recorded)| match version.content {
-                    Content::Cached { place, .. } => place == block.place,
-                    Content::Discarded => block.state == BlockState::Never,
-                };
-                let Some(since) = before.rev().find(is_meant).map(|(since, _)| *since) else {
-                    continue;
-                };
-                if is_done {
-                    versions.retain(|other, _| *other > since);
-                }
-                ends.push((row_block, since));
-            }
+            let data = redo.blocks.iter().filter(|block| block.column < shape.data_columns());
+            let ends =
+                data.filter_map(|block| Some((shape.row_block(block.column, redo.line), block.since?)));
+            let ends: Ends = ends.collect();
             if !is_done {
-                let RecordedRedo { line, blocks, .. } = redo;
-                unfinished.push(Redo { row: Rc::clone(row), line, blocks, ends, owns_all: false });
+                unfinished.push((redo, ends));
+                continue;
+            }
+            // What they took the place of ends too: that may have been said again behind them, and stand alone in the log.
+            for (block, since) in ends {
+                self.versions.entry(block).or_default().retain(|other, _| *other > since);
             }
         }
+        unfinished
+    }
+
+    async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
+        let unfinished: Vec<Redo> = self
+            .end_what_is_in_place(&row.shape)
+            .into_iter()
+            .map(|(RecordedRedo { line, blocks, .. }, ends)| Redo {
+                row: Rc::clone(row),
+                line,
+                blocks,
+                ends,
+                owns_all: false,
+            })
+            .collect();
         for (block, versions) in self.versions {
             if block < row.shape.row_blocks() {
                 load_versions(cache, row, block, &versions, now).await?;
@@ -337,5 +345,85 @@ impl Cache {
         self.shared().force_flush().await?;
         self.forget_redo(&redo);
         Ok(moved)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dolmen_units::{Bytes, RowId};
+
+    use super::*;
+    use crate::record::{Mapping, Place, RedoHead, done, push_redo};
+
+    const SPACE: SpaceId = SpaceId(1);
+    const ROW: RowId = RowId(3);
+
+    fn mapping(block: u32, place: Option<u32>, since: Option<u64>) -> Vec<u8> {
+        let mapping = Mapping {
+            space: SPACE,
+            row_index: 2,
+            row: ROW,
+            first: block,
+            count: 1,
+            place: place.map(|block| Place { row: RowId(9), index: 0, block }),
+            since: since.map(Lsn),
+            undecided: false,
+            covered: false,
+            void: false,
+        };
+        let mut body = mapping.head().to_vec();
+        if place.is_some() {
+            body.extend([0; 4]);
+        }
+        body
+    }
+
+    fn head(line: u32) -> RedoHead {
+        RedoHead { space: SPACE, row_index: 2, row: ROW, line, covered: false, void: false }
+    }
+
+    /// A redo of the first block of a row, as a version of it that was said first at `since`.
+    fn redo(state: BlockState, place: Option<u32>, since: u64) -> Vec<u8> {
+        let place = place.map(|block| Place { row: RowId(9), index: 0, block }).unwrap_or_default();
+        let mut body = Vec::new();
+        push_redo(&mut body, head(0), &[RedoBlock { column: 0, state, place, since: Some(Lsn(since)) }]);
+        body
+    }
+
+    /// What is left of the first block, by first records, when the log has these records; and how many lines are unfinished.
+    fn left(records: &[(u64, Vec<u8>)]) -> (Vec<u64>, usize) {
+        let record = |(lsn, body): &(u64, Vec<u8>)| RecoveredBlock {
+            lsn: Lsn(*lsn),
+            settled: true,
+            body: body.clone(),
+        };
+        let mut cached = Cached::of(&records.iter().map(record).collect::<Vec<_>>()).unwrap();
+        let mut of_row = cached.rows.remove(&(SPACE, 2, ROW)).unwrap();
+        let shape = Shape::new(Bytes::mib(1), Bytes::kib(64), 2, 1).unwrap();
+        let unfinished = of_row.end_what_is_in_place(&shape).len();
+        (of_row.versions.remove(&0).unwrap_or_default().into_keys().map(|lsn| lsn.0).collect(), unfinished)
+    }
+
+    /// Wherever the log was trimmed: a version that was said again behind a newer one does not live again when that one is in
+    /// place, and one that is newer than what is in place lives.
+    #[test]
+    fn what_is_in_place_ends_what_it_took_the_place_of_wherever_the_log_begins() {
+        for newer in [Some(7), None] {
+            let state = if newer.is_some() { BlockState::Valid(0) } else { BlockState::Never };
+            let records = [
+                (10, mapping(0, Some(6), None)),
+                (105, mapping(0, newer, None)),
+                (110, mapping(0, Some(6), Some(10))),
+                (120, redo(state, newer, 105)),
+                (125, mapping(0, Some(8), None)),
+                (130, done(head(0)).to_vec()),
+            ];
+            for begin in 0..5 {
+                assert_eq!(left(&records[begin..]), (vec![125], 0), "from record {begin} on, {newer:?}");
+            }
+            assert_eq!(left(&records[..4]), (vec![10, 105], 1));
+            assert_eq!(left(&records[2..4]), (vec![10], 1));
+        }
     }
 }

@@ -7,12 +7,12 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::{Pool, PoolError, PoolState, keys};
+use dolmen_pool::{LogRoom, Pool, PoolError, PoolState, keys};
 use dolmen_store::Key;
-use dolmen_units::{Bytes, Epoch, Lsn, Name, RowId, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::{Cache, SAYING_BYTES};
+use crate::cache::Cache;
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
@@ -28,6 +28,9 @@ use crate::tickets::{Held, Ticket, Tickets};
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
 /// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
 const UNSETTLED_BLOCKS_MAX: u64 = 64 * 1024;
+/// Bytes of the log that a block takes which is written beside others: its checksum, in the cache also that of its mapping, and
+/// its share of their heads.
+const RECORDED_BYTES: u64 = 16;
 /// The part of the log that recording all unflushed blocks again may take; twice that, where the states below them are said
 /// as well.
 const RESTAMP_SHARE: u64 = 16;
@@ -144,6 +147,8 @@ pub(crate) struct Shared {
     covered: Cell<(Ticket, Lsn)>,
     /// Behind the last record of blocks that has been written.
     recorded: Cell<Lsn>,
+    /// Bytes that this checkpoint has recorded again.
+    pub(crate) carried: Cell<u64>,
     unsettled: RefCell<VecDeque<Unsettled>>,
     unsettled_blocks: Cell<u64>,
     /// The epoch up to which unsettled blocks have stamps that tell what an excluded disk missed.
@@ -221,6 +226,7 @@ impl Shared {
             flush_turn: Turn::default(),
             covered: Cell::default(),
             recorded: Cell::default(),
+            carried: Cell::new(0),
             unsettled: RefCell::default(),
             unsettled_blocks: Cell::new(0),
             stamped,
@@ -293,13 +299,6 @@ impl Shared {
     /// How many write caches there are.
     pub(crate) fn cache_count(&self) -> u64 {
         self.caches.borrow().iter().filter(|cache| cache.strong_count() > 0).count() as u64
-    }
-
-    /// Tells the pool how much of the log it takes to say again what the write caches hold.
-    pub(crate) fn note_cached(&self) {
-        let caches = self.caches.borrow();
-        let versions: u64 = caches.iter().filter_map(Weak::upgrade).map(|cache| cache.version_count()).sum();
-        self.pool.note_to_say(Bytes(versions * SAYING_BYTES));
     }
 
     /// Notes that a row has pages that are not on its disks.
@@ -407,6 +406,13 @@ impl Shared {
         Ok(lsn)
     }
 
+    /// Records what was said before, so that the log can be trimmed behind that.
+    pub(crate) async fn record_carried(&self, body: &[u8]) -> Result<Lsn, PoolError> {
+        let bytes = (body.len() as u64).next_multiple_of(BLOCK_BYTES);
+        self.carried.set(self.carried.get() + bytes);
+        self.record(body, Wait::Written).await
+    }
+
     /// Everything that was written and recorded until now.
     pub(crate) fn moment(&self) -> Moment {
         Moment { ticket: self.tickets.next(), lsn: self.recorded.get() }
@@ -432,6 +438,12 @@ impl Shared {
             self.flush().await?;
         }
         Ok(())
+    }
+
+    /// Keeps the room in the log that the record of so many blocks takes, and the mark of a flush behind it, as long as what is
+    /// returned lives. Called as [`gate`](Self::gate).
+    pub(crate) async fn room_for(&self, blocks: u32) -> Result<LogRoom<'_>, SpaceError> {
+        Ok(self.pool.log_room(Bytes(2 * BLOCK_BYTES + u64::from(blocks) * RECORDED_BYTES)).await?)
     }
 
     /// Makes every write that was acknowledged before this call durable.

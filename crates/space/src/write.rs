@@ -135,6 +135,8 @@ impl Space {
                 Some(cache) => Some(cache.reserve(range.count.into()).await?),
                 None => None,
             };
+            // Not before there is room in the cache: what makes room there needs room in the log.
+            let _log_room = self.shared.room_for(range.count).await?;
             self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;
             if row.gone.get() || self.shared.is_unresolved(&row) {

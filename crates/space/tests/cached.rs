@@ -149,7 +149,11 @@ fn a_slab_that_comes_while_lines_are_put_in_place_gets_what_is_written() {
                 beside(vec![Box::pin(destaging), Box::pin(moving)]).await?;
                 lab.expect(&space, 0, 64 * 1024, 1).await?;
                 let seen = spaces.verify(&Progress::default()).await?;
-                assert_eq!((seen.is_sound(), spaces.counters().checksum_errors), (true, 0), "moment {moment}");
+                assert_eq!(
+                    (seen.is_sound(), spaces.counters().checksum_errors),
+                    (true, 0),
+                    "moment {moment}"
+                );
                 drop(space);
                 lab.check_and_close(spaces).await
             })

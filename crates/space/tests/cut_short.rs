@@ -1,4 +1,5 @@
 //! Changes of spaces that are cut short or refused.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 
