@@ -8,7 +8,7 @@ tree_mib=${DOLMEN_DEMO_MIB:-1024}
 # Room for the tree, for what is written under load, and for the file system's own.
 space_mib=$((tree_mib * 3))
 # Those that survive the loss of a disk.
-lasting='mirror2 mirror3'
+lasting='mirror2 mirror3 parity1 parity2'
 
 # --- the command line --------------------------------------------------------------------------------------------
 
@@ -18,6 +18,7 @@ cli_pool_export() { dolmen pool export "$pool"; }
 cli_pool_import() { dolmen pool import "$@"; }
 cli_space_simple() { dolmen space create "$pool/$1" --resiliency simple --size "${space_mib}M"; }
 cli_space_mirror() { dolmen space create "$pool/$1" --resiliency mirror --copies "$2" --size "${space_mib}M"; }
+cli_space_parity() { dolmen space create "$pool/$1" --resiliency parity --parity "$2" --size "${space_mib}M"; }
 cli_space_delete() { dolmen space delete "$pool/$1" --destroy="$1"; }
 # Prints the address of the space for NBD clients.
 cli_serve() { dolmen serve "$pool/$1"; }
@@ -79,7 +80,7 @@ compare_all() {
 
 filesystem_of() {
     case $1 in
-    mirror3) echo xfs ;;
+    mirror3 | parity2) echo xfs ;;
     *) echo ext4 ;;
     esac
 }
@@ -155,7 +156,7 @@ choose_name() {
 
 prepare() {
     [ "$tree_mib" -ge 128 ] 2>/dev/null || die 2 "DOLMEN_DEMO_MIB is '$tree_mib'; XFS needs 128 or more"
-    make_run $((tree_mib * 13))
+    make_run $((tree_mib * 18))
 }
 
 put() { "${way}_put" "$1"; }
@@ -205,10 +206,12 @@ step_pool() {
 }
 
 step_spaces() {
-    step 'a simple, a 2-way and a 3-way mirror space'
+    step 'a simple, a 2-way and a 3-way mirror space, one with parity and one with dual parity'
     must 'simple' cli_space_simple simple
     must 'mirror2' cli_space_mirror mirror2 2
     must 'mirror3' cli_space_mirror mirror3 3
+    must 'parity1' cli_space_parity parity1 1
+    must 'parity2' cli_space_parity parity2 2
     must 'what still fits' cli_df
     show_status
 }
@@ -301,7 +304,7 @@ step_restart() {
     must 'the daemon ends' daemon_stop
     must 'the daemon answers' daemon_start
     open_all
-    must 'mirror2 reads back as it was written' get mirror2
+    must 'parity1 reads back as it was written' get parity1
     show_status
 }
 
