@@ -242,6 +242,8 @@ impl Cache {
     fn free(&self) -> u64 {
         let whole = u64::from(self.segment_blocks());
         let of = |segment: &Segment| match segment.state {
+            // What the log says of it waits for disks.
+            _ if self.shared().is_unresolved(&segment.row) => 0,
             State::Free => whole,
             State::Open => whole - u64::from(segment.filled),
             State::Full | State::Drained(_) | State::Discarded(_) => 0,
@@ -325,7 +327,7 @@ impl Cache {
                 // Parity of one record lies in one piece.
                 Filling::Parity => whole - segment.filled >= wanted,
             };
-            if !fits || (!is_good(segment) && others) {
+            if !fits || self.shared().is_unresolved(&segment.row) || (!is_good(segment) && others) {
                 segment.filled = whole;
                 segment.state = State::Full;
                 self.full.borrow_mut().push_back(at);
@@ -692,8 +694,9 @@ impl Cache {
         let segments = self.segments.borrow();
         let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
         let open = self.open[1].get().and_then(|at| segments.get(at));
-        open.is_some_and(|segment| self.segment_blocks() - segment.filled >= wanted)
-            || segments.iter().any(|one| one.state == State::Free && !self.shared().is_unresolved(&one.row))
+        let is_decided = |segment: &Segment| !self.shared().is_unresolved(&segment.row);
+        open.is_some_and(|segment| is_decided(segment) && self.segment_blocks() - segment.filled >= wanted)
+            || segments.iter().any(|one| one.state == State::Free && is_decided(one))
     }
 
     /// Whether rows wait for a flush to be filled again.
@@ -863,7 +866,7 @@ impl Cache {
             }
             match self.state_in_reach(place).await? {
                 Some(state) if may_hold(state, checksum) => row.mappings.note_decided(block, version.since),
-                Some(_) => self.forget(&row.mappings.void(block, version.since)),
+                Some(_) => self.give_up(row, block, &version),
                 None => {}
             }
         }
@@ -917,10 +920,68 @@ impl Cache {
                 row.mappings.note_decided(block, version.since);
                 return Ok(Some(version.content));
             }
-            self.forget(&row.mappings.void(block, version.since));
+            self.give_up(row, block, &version);
         }
         self.forget_if_empty(row);
         Ok(None)
+    }
+
+    /// Forgets a version that came to nothing. If it was acknowledged and left with its copies, and nothing took its place since,
+    /// the next flush of its space tells that.
+    fn give_up(&self, row: &Row, block: u32, version: &Version) {
+        let is_newest = row.mappings.newest(block).is_some_and(|newest| newest.since == version.since);
+        let space = self.owner(row.space).filter(|_| is_newest && version.ticket == Some(UNDECIDED));
+        if let Some(space) = space {
+            space.lost_unflushed.set(true);
+        }
+        self.forget(&row.mappings.void(block, version.since));
+    }
+
+    /// Rows of a space with versions of which nobody could tell whether they are whole, and their blocks; but for those that one
+    /// has taken the place of which a flush has covered.
+    fn undecided_of(&self, space: SpaceId) -> Vec<(Rc<Row>, Vec<u32>)> {
+        let rows = self.rows.borrow();
+        let mut undecided = Vec::new();
+        for row in rows.range((space, 0)..=(space, u64::MAX)).map(|(_, row)| row) {
+            let mut all = row.mappings.all();
+            all.retain(|(_, version)| version.ticket == Some(UNDECIDED));
+            let counts = |(block, version): &(u32, Version)| {
+                let versions = row.mappings.versions(*block);
+                !versions.iter().any(|newer| newer.since > version.since && self.is_covered(newer))
+            };
+            let blocks: Vec<u32> = all.iter().filter(|one| counts(one)).map(|(block, _)| *block).collect();
+            if !blocks.is_empty() {
+                undecided.push((Rc::clone(row), blocks));
+            }
+        }
+        undecided
+    }
+
+    /// Whether nobody could tell of something that is cached of a space whether it is whole.
+    pub(crate) fn has_undecided_of(&self, space: SpaceId) -> bool {
+        !self.undecided_of(space).is_empty()
+    }
+
+    /// Decides what is cached of a space and waits for that, as far as its disks are here. Called without any lock.
+    ///
+    /// # Errors
+    /// [`SpaceError`], but not for want of disks.
+    pub(crate) async fn decide_all_of(&self, space: SpaceId) -> Result<(), SpaceError> {
+        for (row, blocks) in self.undecided_of(space) {
+            for block in blocks {
+                let range = Range { first: block, count: 1 };
+                match self.decide(&row, range).await {
+                    Ok(()) => {}
+                    Err(SpaceError::Unreadable { .. }) => continue,
+                    Err(error) => return Err(error),
+                }
+                let _guard = row.locks.lock(range).await;
+                if !row.gone.get() {
+                    self.settle_undecided(&row, block).await?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -134,7 +134,18 @@ impl Cache {
         self.shared().pool.wait_for_log().await?;
         let _turn = self.turn.take().await;
         let mut has_done = self.recycle().await?;
-        has_done |= self.finish_lines().await?;
+        if !self.unfinished.borrow().is_empty() {
+            has_done |= self.make_ready().await?;
+        }
+        // Lines that wait, for disks or for room, keep nothing else back.
+        let waits = match self.finish_lines().await {
+            Ok(done) => {
+                has_done |= done;
+                None
+            }
+            Err(error @ (SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. })) => Some(error),
+            Err(error) => return Err(error),
+        };
         if self.has_waiting() && self.full_count() == 0 {
             self.close_open();
         }
@@ -158,7 +169,10 @@ impl Cache {
             self.shared().force_flush().await?;
             has_done |= self.recycle().await?;
         }
-        Ok(has_done)
+        match waits {
+            Some(error) if !has_done => Err(error),
+            _ => Ok(has_done),
+        }
     }
 
     /// The lines of the oldest row of the cache, by row, as many as there is memory for.

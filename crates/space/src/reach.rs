@@ -148,17 +148,14 @@ impl Space {
     /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
     /// more when the disks are back; and what the pool says.
     pub async fn flush(&self) -> Result<(), SpaceError> {
-        let cache = self.cache.borrow().as_ref().map(|cache| Rc::clone(cache.space()));
-        if let Some(hidden) = cache {
-            // What was acknowledged is there.
-            Box::pin(hidden.flush()).await.map_err(|error| match error {
-                SpaceError::Unflushed { .. } => SpaceError::Unflushed { name: self.name() },
-                other => other,
-            })?;
-        }
+        let cache = self.cache.borrow().clone();
+        let is_cached_away = || cache.as_ref().is_some_and(|cache| cache.has_undecided_of(self.id()));
         // A row that is decided while this flush is under way may come too late for it.
-        let were_away = !self.shared.rows_unflushed_away(self).is_empty();
+        let were_away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
         self.shared.flush().await?;
+        if let Some(cache) = &cache {
+            cache.decide_all_of(self.id()).await?;
+        }
         for index in self.shared.rows_unflushed_away(self) {
             match self.row(index).await {
                 Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
@@ -168,7 +165,7 @@ impl Space {
         if were_away {
             self.shared.force_flush().await?;
         }
-        let away = !self.shared.rows_unflushed_away(self).is_empty();
+        let away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
         if away || self.lost_unflushed.take() {
             return Err(SpaceError::Unflushed { name: self.name() });
         }

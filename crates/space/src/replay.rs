@@ -255,7 +255,10 @@ impl Cache {
 
     async fn finish_line(&self, mut redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
-        let Some(space) = self.owner(row.space).filter(|_| !row.gone.get()) else { return Ok(false) };
+        let Some(space) = self.owner(row.space).filter(|_| !row.gone.get()) else {
+            self.forget_redo(&redo);
+            return Ok(false);
+        };
         let pool = &self.shared().pool;
         let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
         if !(0..row.shape.columns()).all(is_had) {
@@ -264,6 +267,7 @@ impl Cache {
         }
         let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.line, count: 1 })).await;
         if row.gone.get() {
+            self.forget_redo(&redo);
             return Ok(false);
         }
         if self.shared().is_unresolved(&row) {

@@ -386,6 +386,9 @@ impl Shared {
         if claims.is_empty() {
             unresolved.remove(&key);
             self.unflushed_away.borrow_mut().remove(&key);
+            drop(unresolved);
+            // Whoever waits for room in a write cache may find some.
+            self.caches().iter().for_each(|cache| cache.bell.notify_all());
         }
     }
 

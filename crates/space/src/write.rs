@@ -137,7 +137,11 @@ impl Space {
             };
             // Not before there is room in the cache: what makes room there needs room in the log.
             let _log_room = self.shared.room_for(range.count).await?;
-            self.decide_cached(&row, range).await?;
+            match self.decide_cached(&row, range).await {
+                // Whole blocks take the place of whatever it is; whoever needs to read it finds this again.
+                Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
             let _guard = row.locks.lock(range).await;
             if row.gone.get() || self.shared.is_unresolved(&row) {
                 continue;
