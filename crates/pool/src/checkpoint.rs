@@ -111,6 +111,7 @@ impl Pool {
         self.commit_map(LogNeed { from, applied }).await?;
         self.tail.set(from);
         log.trim(from);
+        self.room_bell.notify_all();
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::mapping::{Content, UNDECIDED, Version, Versions};
-use crate::record::{BlockState, Mapping, Place, RedoHead, push_redo};
+use crate::record::{BlockState, Mapping, Place};
 use crate::row::Row;
 use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
 use crate::space::{Footprint, Space};
@@ -33,8 +33,9 @@ use crate::write::{Beside, Wrote};
 
 /// Bytes of a write that are cached in one go, at most.
 pub(crate) const CACHED_BYTES_MAX: usize = 1 << 20;
-/// The part of the log that saying the mappings of all caches again may take.
-const SAYING_SHARE: u64 = 4;
+/// The part of the log that saying the mappings of all caches again may take: so much that it fits beside a log in which
+/// writes wait already, wherever in it they stand.
+const SAYING_SHARE: u64 = 8;
 /// Bytes that saying one mapping again takes, at most.
 pub(crate) const SAYING_BYTES: u64 = 68;
 /// The part of the cache from which on it is emptied.
@@ -120,14 +121,6 @@ struct Segment {
     contents: Vec<(Rc<Row>, Range)>,
 }
 
-/// A version of a block, and the record that said of it last.
-pub(crate) struct CachedBlock {
-    row: Rc<Row>,
-    block: u32,
-    since: Lsn,
-    pub(crate) said: Lsn,
-}
-
 /// The write cache for spaces of one redundancy.
 pub(crate) struct Cache {
     space: Rc<Space>,
@@ -144,7 +137,7 @@ pub(crate) struct Cache {
     /// The spaces with parity that it is for.
     owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
     /// Rows with blocks in the cache.
-    rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
+    pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
     /// Lines that may be half in place, for want of columns.
     pub(crate) unfinished: RefCell<Vec<Redo>>,
     pub(crate) bell: Notify,
@@ -152,8 +145,12 @@ pub(crate) struct Cache {
     pub(crate) turn: Turn,
     pub(crate) is_running: Cell<bool>,
     waiting: Cell<u64>,
-    /// Why the last try to empty it came to nothing.
-    pub(crate) stuck: RefCell<Option<SpaceError>>,
+    /// How many tries to empty it have begun.
+    pub(crate) tries: Cell<u64>,
+    /// Why the last of them came to nothing, and which it was.
+    pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
+    /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
+    pub(crate) waits_for_others: Cell<bool>,
 }
 
 /// Which of the rows that are being filled.
@@ -190,7 +187,9 @@ impl Cache {
             turn: Turn::default(),
             is_running: Cell::new(false),
             waiting: Cell::new(0),
+            tries: Cell::new(0),
             stuck: RefCell::default(),
+            waits_for_others: Cell::new(false),
         }))
     }
 
@@ -251,6 +250,14 @@ impl Cache {
         self.segments.borrow().iter().map(of).sum()
     }
 
+    /// Of them, those in the row that is being filled with parity, which writes do not get.
+    fn free_for_parity(&self) -> u64 {
+        let segments = self.segments.borrow();
+        let open = self.open[1].get().and_then(|at| segments.get(at));
+        let open = open.filter(|segment| !self.shared().is_unresolved(&segment.row));
+        open.map_or(0, |segment| u64::from(self.segment_blocks() - segment.filled))
+    }
+
     fn capacity(&self) -> u64 {
         self.segments.borrow().len() as u64 * u64::from(self.segment_blocks())
     }
@@ -263,10 +270,18 @@ impl Cache {
 
     /// Whether it should be emptied.
     pub(crate) fn wants_room(&self) -> bool {
+        self.has_waiting() || self.is_crowded()
+    }
+
+    /// The same, whether somebody waits or not.
+    pub(crate) fn is_crowded(&self) -> bool {
         let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
-        self.waiting.get() > 0
-            || live * DESTAGE_SHARE > self.capacity()
-            || self.versions.get() * 2 > self.versions_max()
+        live * DESTAGE_SHARE > self.capacity() || self.versions.get() * 2 > self.versions_max()
+    }
+
+    /// Whether somebody is about to write what was reserved.
+    pub(crate) fn has_promised(&self) -> bool {
+        self.reserved.get() > 0 || self.promised.get() > 0
     }
 
     /// Whether somebody waits for room.
@@ -295,13 +310,15 @@ impl Cache {
         };
         while !has_room() {
             self.waiting.set(self.waiting.get() + 1);
-            let bell = self.bell.wait();
-            self.empty_soon();
+            let (bell, tries) = (self.bell.wait(), self.tries.get());
+            if !self.waits_for_others.get() {
+                self.empty_soon();
+            }
             bell.await;
             self.waiting.set(self.waiting.get() - 1);
-            if !has_room()
-                && let Some(error) = self.stuck.borrow().clone()
-            {
+            // A try that had begun before this waited, or before what it has freed was taken by others, says nothing.
+            let stuck = self.stuck.borrow().clone().filter(|(nth, _)| *nth > tries);
+            if let Some((_, error)) = stuck.filter(|_| !has_room()) {
                 return Err(error);
             }
         }
@@ -418,6 +435,11 @@ impl Cache {
         Ok(())
     }
 
+    /// The row of the cache that has this number among them.
+    pub(crate) fn row_at(&self, at: usize) -> Option<Rc<Row>> {
+        self.segments.borrow().get(at).map(|segment| Rc::clone(&segment.row))
+    }
+
     fn place(&self, at: usize, block: u32) -> Place {
         let segments = self.segments.borrow();
         let row = segments.get(at).map(|segment| &segment.row);
@@ -479,17 +501,16 @@ impl Cache {
     }
 
     /// Writes parity, or what else lines become, together with the record that they are about to be written in place, to
-    /// blocks that `body` names: it is given the first of them.
+    /// blocks that `body` names: it is given the first of them. The number of the record.
     pub(crate) async fn put_redo(
         &self,
         content: &Bytes_,
         body: impl FnOnce(Place) -> Vec<u8>,
-    ) -> Result<(), SpaceError> {
+    ) -> Result<Lsn, SpaceError> {
         let blocks = u32::try_from(content.len() / BLOCK).unwrap_or(0);
         let (at, first, _) = self.take(Filling::Parity, blocks).ok_or_else(|| self.full_up())?;
         let body = body(self.place(at, first));
-        self.write((at, first), content, Beside::Redo(&body)).await?;
-        Ok(())
+        Ok(self.write((at, first), content, Beside::Redo(&body)).await?.lsn)
     }
 
     fn full_up(&self) -> SpaceError {
@@ -757,71 +778,6 @@ impl Cache {
         }
     }
 
-    /// What the log says of cached blocks before `cut` and not since.
-    pub(crate) fn said_below(&self, cut: Lsn) -> Vec<CachedBlock> {
-        let mut found = Vec::new();
-        for row in self.rows.borrow().values() {
-            let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
-            found.extend(old.map(|(block, Version { since, said, .. })| CachedBlock {
-                row: Rc::clone(row),
-                block,
-                since,
-                said,
-            }));
-        }
-        found
-    }
-
-    /// Says some of that again, as far as it counts still. The caller holds the turn.
-    pub(crate) async fn say_again(
-        &self,
-        blocks: impl Iterator<Item = &CachedBlock>,
-    ) -> Result<(), SpaceError> {
-        let mut body: Vec<u8> = Vec::new();
-        let mut said: Vec<(Rc<Row>, u32, Lsn)> = Vec::new();
-        for CachedBlock { row, block, since, .. } in blocks {
-            let versions = row.mappings.versions(*block);
-            let Some(version) = versions.iter().find(|version| version.since == *since) else { continue };
-            let covered = self.is_covered(version);
-            // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
-            let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
-            push_version(&mut body, (row, *block), version, (covered && !is_decided_now, !covered));
-            said.push((Rc::clone(row), *block, version.since));
-            if body.len() > RECORD_BYTES_MAX - 128 {
-                self.say(&mut body, &mut said).await?;
-            }
-        }
-        if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
-    }
-
-    /// Says again what lines are that may be half in place; whether there are any. The caller holds the turn.
-    pub(crate) async fn say_unfinished(&self) -> Result<bool, SpaceError> {
-        let mut bodies: Vec<Vec<u8>> = vec![Vec::new()];
-        for redo in &*self.unfinished.borrow() {
-            if bodies.last().is_some_and(|body| body.len() > RECORD_BYTES_MAX / 2) {
-                bodies.push(Vec::new());
-            }
-            if let Some(body) = bodies.last_mut() {
-                push_redo(body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
-            }
-        }
-        let mut has_said = false;
-        for body in bodies.iter().filter(|body| !body.is_empty()) {
-            self.shared().record_carried(body).await?;
-            has_said = true;
-        }
-        Ok(has_said)
-    }
-
-    async fn say(&self, body: &mut Vec<u8>, said: &mut Vec<(Rc<Row>, u32, Lsn)>) -> Result<(), SpaceError> {
-        let lsn = self.shared().record_carried(body).await?;
-        body.clear();
-        for (row, block, since) in said.drain(..) {
-            row.mappings.note_said(block, since, lsn);
-        }
-        Ok(())
-    }
-
     /// Reads a block of the cache, verified by what the table of its row says of it.
     pub(crate) async fn read(&self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
         let row = self.decided_row(u64::from(place.index), place.block).await?;
@@ -872,40 +828,6 @@ impl Cache {
         }
         self.forget_if_empty(row);
         Ok(())
-    }
-
-    /// As [`leave_undecided`](Self::leave_undecided), for what was left before the blocks were known to be written.
-    async fn leave_what_left(&self, at: usize, (first, count): (u32, u32)) -> Result<(), SpaceError> {
-        let row = self.segments.borrow().get(at).map(|segment| Rc::clone(&segment.row));
-        let Some(row) = row.filter(|row| self.shared().is_unresolved(row)) else { return Ok(()) };
-        let blocks = (first..first + count).filter(|block| self.shared().is_undecided(&row, 0, *block));
-        self.leave_undecided(&row, &blocks.map(|block| (0, block)).collect()).await
-    }
-
-    /// Notes that blocks of a row of the cache are left undecided: what lies there is not covered by the flush that passes over
-    /// them, and the log is told so.
-    pub(crate) async fn leave_undecided(
-        &self,
-        at: &Row,
-        blocks: &BTreeSet<(usize, u32)>,
-    ) -> Result<(), SpaceError> {
-        let is_there = |place: Place| place.row == at.id && blocks.contains(&(0, place.block));
-        let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
-        let mut body: Vec<u8> = Vec::new();
-        let mut said: Vec<(Rc<Row>, u32, Lsn)> = Vec::new();
-        for row in rows {
-            for (block, version) in row.mappings.all() {
-                if version.content.place().is_some_and(is_there) {
-                    row.mappings.note_undecided(block, version.since);
-                    push_version(&mut body, (&row, block), &version, (false, true));
-                    said.push((Rc::clone(&row), block, version.since));
-                }
-                if body.len() > RECORD_BYTES_MAX - 128 {
-                    self.say(&mut body, &mut said).await?;
-                }
-            }
-        }
-        if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
     }
 
     /// What a block of a row holds, if it is in the cache. The caller holds its lock, or looks again if it is not that.
@@ -967,14 +889,23 @@ impl Cache {
     /// # Errors
     /// [`SpaceError`], but not for want of disks.
     pub(crate) async fn decide_all_of(&self, space: SpaceId) -> Result<(), SpaceError> {
-        for (row, blocks) in self.undecided_of(space) {
+        let undecided = self.undecided_of(space);
+        let versions = undecided
+            .iter()
+            .flat_map(|(row, blocks)| blocks.iter().flat_map(|block| row.mappings.versions(*block)));
+        let places = versions.filter_map(|version| version.content.place());
+        // Each row of the cache once: all that it waits for is read to decide it.
+        let indices: BTreeSet<u32> =
+            places.filter(|place| self.is_out_of_reach(*place)).map(|place| place.index).collect();
+        for index in indices {
+            match self.space.row(u64::from(index)).await {
+                Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for (row, blocks) in undecided {
             for block in blocks {
                 let range = Range { first: block, count: 1 };
-                match self.decide(&row, range).await {
-                    Ok(()) => {}
-                    Err(SpaceError::Unreadable { .. }) => continue,
-                    Err(error) => return Err(error),
-                }
                 let _guard = row.locks.lock(range).await;
                 if !row.gone.get() {
                     self.settle_undecided(&row, block).await?;
@@ -1006,6 +937,12 @@ pub(crate) struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
+    /// Whether what was promised is there still: a row of the cache that was being filled may have been closed since, because a
+    /// disk of it left, or to be emptied.
+    pub(crate) fn stands(&self) -> bool {
+        self.cache.free() >= self.cache.reserved.get() + self.cache.free_for_parity()
+    }
+
     fn give_back(&mut self, blocks: u64, versions: u64) {
         let (blocks, versions) = (blocks.min(self.blocks), versions.min(self.versions));
         self.blocks -= blocks;
@@ -1019,7 +956,7 @@ impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         let is_left = self.versions > 0;
         self.give_back(self.blocks, self.versions);
-        if is_left {
+        if self.cache.waits_for_others.replace(false) || is_left {
             self.cache.bell.notify_all();
         }
     }
@@ -1034,22 +971,7 @@ pub(crate) fn may_hold(state: BlockState, checksum: u32) -> bool {
     matches!(state, BlockState::Damaged) || state == BlockState::Valid(checksum)
 }
 
-/// Adds to a record what was said of a version before: whether a flush has covered that, and whether it is undecided.
-fn push_version(
-    body: &mut Vec<u8>,
-    (row, block): (&Row, u32),
-    version: &Version,
-    (covered, undecided): (bool, bool),
-) {
-    let mapping = mapping_of(row, block, 1, version.content.place());
-    let mapping = Mapping { since: Some(version.since), covered, undecided, ..mapping };
-    body.extend_from_slice(&mapping.head());
-    if let Content::Cached { checksum, .. } = version.content {
-        body.extend_from_slice(&checksum.to_le_bytes());
-    }
-}
-
-fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>) -> Mapping {
+pub(crate) fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>) -> Mapping {
     Mapping {
         space: row.space,
         row_index: row.index,

@@ -8,16 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_units::{Lsn, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
 use smallvec::smallvec;
 
-use crate::cache::{Cache, CachedBlock, SAYING_BYTES};
+use crate::cache::Cache;
 use crate::error::SpaceError;
 use crate::format::PAGE_ENTRIES;
 use crate::locks::{Range, RangeGuard};
 use crate::record::stretches;
 use crate::recovery::{Claim, Covered, Restating, RowClaims, RowKey, encode_claims};
 use crate::row::Row;
+use crate::said::Cached;
 use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
 
 /// What is said again at once: one of so many parts of the log, and what one record more makes of it; or half of the room
@@ -38,8 +39,8 @@ struct Named {
     range: Range,
 }
 
-/// What is cached of a block, and where.
-type OfCache<'a> = (&'a Rc<Cache>, CachedBlock);
+/// Something that the log says of a cache.
+type OfCache<'a> = (&'a Rc<Cache>, Cached);
 
 /// Rows with columns whose tables have no home but the log, and those columns.
 #[derive(Default)]
@@ -175,11 +176,7 @@ impl Shared {
             .iter()
             .flat_map(|cache| cache.said_below(cut).into_iter().map(move |one| (cache, one)))
             .collect();
-        cached.sort_by_key(|(_, one)| one.said);
-        let mut has_said = false;
-        for cache in caches {
-            has_said |= cache.say_unfinished().await?;
-        }
+        cached.sort_by_cached_key(|(_, one)| one.order());
         let mut said = Said::default();
         let (mut named, mut cached) = (named.as_slice(), cached.as_slice());
         while !named.is_empty() || !cached.is_empty() {
@@ -194,13 +191,11 @@ impl Shared {
             }
             // What was flushed is settled again, or else a damaged block would be taken for one in flight.
             self.force_flush().await?;
-            (named, cached, has_said) = (named_behind, cached_behind, false);
+            self.carried.set(self.carried.get() + BLOCK_BYTES);
+            (named, cached) = (named_behind, cached_behind);
             if let Some(next) = first_named(named, cached) {
                 self.pool.trim_log(next, cut).await?;
             }
-        }
-        if has_said {
-            self.force_flush().await?;
         }
         Ok(self.carried.get())
     }
@@ -250,7 +245,7 @@ impl Shared {
             let (versions, cached_behind) =
                 cached.split_at(cached.partition_point(|(_, one)| one.said == lsn));
             bytes += stretches.iter().map(|one| bytes_to_say(one, homeless, undecided, said)).sum::<u64>();
-            bytes += versions.len() as u64 * SAYING_BYTES;
+            bytes += versions.iter().map(|(_, one)| one.bytes()).sum::<u64>();
             if length != (0, 0) && bytes > most {
                 break;
             }

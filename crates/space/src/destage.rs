@@ -49,6 +49,8 @@ pub(crate) struct Redo {
     pub(crate) blocks: Vec<RedoBlock>,
     /// The versions of data blocks that end with it, by block of the row.
     pub(crate) ends: Vec<(u32, Lsn)>,
+    /// The record that said so last.
+    pub(crate) said: Lsn,
     /// Whether it keeps all of its content in the cache, or only that of parity, because what is cached of data lives anyway
     /// while it is put in place.
     pub(crate) owns_all: bool,
@@ -59,6 +61,11 @@ impl Redo {
     pub(crate) fn head(&self) -> RedoHead {
         let Row { space, index: row_index, id: row, .. } = *self.row;
         RedoHead { space, row_index, row, line: self.line, covered: false, void: false }
+    }
+
+    /// Whether it is this line.
+    pub(crate) fn is_of(&self, row: &Row, line: u32) -> bool {
+        self.row.id == row.id && self.line == line
     }
 
     /// Blocks of the cache that are there for it alone.
@@ -90,26 +97,36 @@ impl Cache {
         if self.is_running.replace(true) {
             return;
         }
-        // What stood in the way of an earlier try may be gone.
-        self.stuck.take();
         let this = Rc::clone(self);
         self.shared().pool.seams().spawner.spawn("destage", Box::pin(async move { this.empty().await }));
     }
 
     async fn empty(self: Rc<Self>) {
         loop {
+            let has_promised = self.has_promised();
+            self.tries.set(self.tries.get() + 1);
             let stuck = match self.round().await {
                 Ok(true) => None,
                 Ok(false) => Some(SpaceError::CacheFull { name: self.space().name() }),
                 Err(error) => Some(error),
             };
             let is_stuck = stuck.is_some();
+            if is_stuck && has_promised {
+                if !self.has_promised() {
+                    // What they have written meanwhile may be put in place.
+                    continue;
+                }
+                // They ring when they are done, and then it is tried again.
+                self.waits_for_others.set(true);
+                break;
+            }
             if let Some(error) = &stuck {
                 tracing::warn!(pool = %self.shared().pool.name(), error = %in_one_line(error), "the write cache cannot be emptied now");
             }
-            *self.stuck.borrow_mut() = stuck;
+            *self.stuck.borrow_mut() = stuck.map(|error| (self.tries.get(), error));
             self.bell.notify_all();
-            if is_stuck || !self.wants_room() {
+            // Whoever waits looks first whether it has room now, and asks again if not.
+            if is_stuck || !self.is_crowded() {
                 break;
             }
         }
@@ -298,7 +315,7 @@ impl Cache {
         }
         let content = buffer.freeze();
         let mut redos = Vec::new();
-        self.put_redo(&content, |first| {
+        let put = self.put_redo(&content, |first| {
             let mut body = Vec::new();
             for one in &computed {
                 let redo = one.redo(first);
@@ -306,8 +323,9 @@ impl Cache {
                 redos.push(redo);
             }
             body
-        })
-        .await?;
+        });
+        let said = put.await?;
+        redos.iter_mut().for_each(|redo| redo.said = said);
         redos.iter().flat_map(Redo::own_places).for_each(|place| self.count_live(place));
         Ok(redos.into_iter().zip(computed).map(|(redo, one)| one.prepared(redo, &content)).collect())
     }
@@ -466,6 +484,7 @@ impl Computed<'_> {
             line: self.line,
             blocks: data.chain(parity).collect(),
             ends: self.dirty.iter().map(|dirty| (dirty.block, dirty.version.since)).collect(),
+            said: Lsn::default(),
             owns_all: false,
         }
     }

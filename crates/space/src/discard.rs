@@ -25,6 +25,8 @@ pub struct Extent {
     pub is_data: bool,
 }
 
+/// Blocks for which a discard has room in the log kept, at most: what follows each other is said in one piece.
+const DISCARDED_TOGETHER: u32 = 256;
 /// Bytes that are discarded in one go where a write cache has to remember each block of them.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
 
@@ -41,19 +43,13 @@ impl Space {
         while from < end {
             let index = from / self.row_bytes();
             let to = end.min((index + 1) * self.row_bytes());
-            let is_whole_row = to - from == self.row_bytes();
-            let to = if self.has_cache() { to.min(from + DISCARD_BYTES_MAX) } else { to };
-            let gated = async {
-                self.shared.gate().await?;
-                self.shared.room_for(blocks_of(from, to).count).await
-            };
-            let _log_room = match gated.await {
+            match self.shared.gate().await {
                 // Rows that go give the map room, for which a part of the log is kept. Nothing else may use that up.
-                Err(SpaceError::Pool(PoolError::MetadataFull { .. })) if self.is_thin() && is_whole_row => {
-                    None
-                }
-                gated => Some(gated?),
-            };
+                Err(SpaceError::Pool(PoolError::MetadataFull { .. }))
+                    if self.is_thin() && to - from == self.row_bytes() => {}
+                gated => gated?,
+            }
+            let to = if self.has_cache() { to.min(from + DISCARD_BYTES_MAX) } else { to };
             self.discard_in_row(index, from % self.row_bytes(), to - index * self.row_bytes()).await?;
             from = to;
         }
@@ -88,6 +84,15 @@ impl Space {
             let _room = match cache.as_ref().filter(|_| row.has_parity()) {
                 Some(cache) => Some(cache.reserve_discards(range.count.into()).await?),
                 None => None,
+            };
+            // Not before there is room in the cache: what makes room there needs room in the log.
+            let _log_room = match self.shared.room_for(range.count.min(DISCARDED_TOGETHER)).await {
+                Err(SpaceError::Pool(PoolError::MetadataFull { .. }))
+                    if self.is_thin() && range.count == row.shape.row_blocks() =>
+                {
+                    None
+                }
+                room => Some(room?),
             };
             self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;

@@ -276,6 +276,11 @@ pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]
     }
 }
 
+/// Bytes of the record of a line of which so many columns change.
+pub(crate) const fn redo_bytes(columns: usize) -> u64 {
+    (size_of::<RawStretch>() + columns * size_of::<RawRedo>()) as u64
+}
+
 /// The same redos, each of which came to nothing.
 pub(crate) fn void_redos(body: &[u8]) -> Vec<u8> {
     let mut void = Vec::with_capacity(body.len());

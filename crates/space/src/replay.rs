@@ -173,11 +173,12 @@ impl OfRow {
         let unfinished: Vec<Redo> = self
             .end_what_is_in_place(&row.shape)
             .into_iter()
-            .map(|(RecordedRedo { line, blocks, .. }, ends)| Redo {
+            .map(|(RecordedRedo { lsn: said, line, blocks }, ends)| Redo {
                 row: Rc::clone(row),
                 line,
                 blocks,
                 ends,
+                said,
                 owns_all: false,
             })
             .collect();
@@ -241,8 +242,7 @@ impl Cache {
                 Ok(done) => has_done |= done,
                 Err(error) => {
                     let mut unfinished = self.unfinished.borrow_mut();
-                    if !unfinished.iter().any(|other| other.row.id == redo.row.id && other.line == redo.line)
-                    {
+                    if !unfinished.iter().any(|other| other.is_of(&redo.row, redo.line)) {
                         unfinished.push(redo);
                     }
                     unfinished.extend(waiting);
@@ -337,14 +337,16 @@ impl Cache {
         }
         let mut moved = redo.clone();
         moved.owns_all = true;
-        self.put_redo(&buffer.freeze(), |first| {
+        let content = buffer.freeze();
+        let put = self.put_redo(&content, |first| {
             let valid = moved.blocks.iter_mut().filter(|block| matches!(block.state, BlockState::Valid(_)));
             (0..).zip(valid).for_each(|(nth, block)| block.place = first.plus(nth));
             let mut body = Vec::new();
             push_redo(&mut body, moved.head(), &moved.blocks);
             body
-        })
-        .await?;
+        });
+        let said = put.await?;
+        moved.said = said;
         moved.own_places().for_each(|place| self.count_live(place));
         self.shared().force_flush().await?;
         self.forget_redo(&redo);

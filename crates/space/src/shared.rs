@@ -28,9 +28,9 @@ use crate::tickets::{Held, Ticket, Tickets};
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
 /// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
 const UNSETTLED_BLOCKS_MAX: u64 = 64 * 1024;
-/// Bytes of the log that a block takes which is written beside others: its checksum, in the cache also that of its mapping, and
-/// its share of their heads.
-const RECORDED_BYTES: u64 = 16;
+/// Bytes of the log that a block takes at most which is written beside others: its checksum, in the cache also that of its
+/// mapping; and if a disk leaves meanwhile, a stretch of its own.
+const RECORDED_BYTES: u64 = 64;
 /// The part of the log that recording all unflushed blocks again may take; twice that, where the states below them are said
 /// as well.
 const RESTAMP_SHARE: u64 = 16;
@@ -411,7 +411,8 @@ impl Shared {
 
     /// Records what was said before, so that the log can be trimmed behind that.
     pub(crate) async fn record_carried(&self, body: &[u8]) -> Result<Lsn, PoolError> {
-        let bytes = (body.len() as u64).next_multiple_of(BLOCK_BYTES);
+        // Heads of batches, and what is left at their ends.
+        let bytes = (body.len() as u64 * 17 / 16).next_multiple_of(BLOCK_BYTES);
         self.carried.set(self.carried.get() + bytes);
         self.record(body, Wait::Written).await
     }

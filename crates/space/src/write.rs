@@ -143,7 +143,10 @@ impl Space {
                 Err(error) => return Err(error),
             }
             let _guard = row.locks.lock(range).await;
-            if row.gone.get() || self.shared.is_unresolved(&row) {
+            if row.gone.get()
+                || self.shared.is_unresolved(&row)
+                || room.as_ref().is_some_and(|room| !room.stands())
+            {
                 continue;
             }
             // The space may have been made smaller while this waited for the lock.

@@ -111,3 +111,32 @@ fn openings_that_die_one_after_another_do_not_fill_the_log() {
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
+
+/// More is written at once, and discarded at once, than an empty write cache may have said of it: those who find no room wait for
+/// the others, and nobody is refused.
+#[test]
+fn whoever_waits_for_what_others_are_about_to_cache_is_not_refused() {
+    let dial = Dial::default();
+    let bench = small(2, &dial);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let made = spaces_of(&spaces, &KINDS[..1]).await?;
+            let space = &made[0];
+            let mut buffer = lab.seams.data.take(1 << 20).await;
+            buffer.fill(7);
+            let content = buffer.freeze();
+            dial.write.set(5);
+            let writes = (0..40).map(|number| space.write(number << 20, &content, Durability::Cached));
+            for outcome in join_all(writes).await {
+                outcome?;
+            }
+            spaces.flush().await?;
+            for outcome in join_all((0..40).map(|number| space.discard(number << 20, 1 << 20))).await {
+                outcome?;
+            }
+            drop(made);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}

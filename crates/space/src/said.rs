@@ -1,0 +1,177 @@
+//! What the log says of the write cache is said again before the log is trimmed (docs/design/0004).
+//!
+//! Invariants:
+//! - A redo stands behind all that the log says of the versions that end with it, wherever the log begins.
+//! - What is left undecided is said to be that behind whatever was said of it before.
+//!
+//! Left to others: when, and how much at a time (`carry`).
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_units::Lsn;
+
+use crate::cache::{Cache, SAYING_BYTES, mapping_of};
+use crate::error::SpaceError;
+use crate::mapping::{Content, Version};
+use crate::record::{Mapping, Place, RedoHead, push_redo, redo_bytes};
+use crate::row::Row;
+use crate::shared::RECORD_BYTES_MAX;
+
+/// More than the longest of what is said again takes.
+const SAID_AT_ONCE_BYTES: usize = 2048;
+
+/// Something that the log says of the cache and nothing else does, and the record that said so last.
+pub(crate) struct Cached {
+    row: Rc<Row>,
+    what: What,
+    pub(crate) said: Lsn,
+}
+
+/// In the order in which they are said if one record had both: a redo stands behind the versions that end with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// The version of a block of the row that was said first by this record.
+    Version { block: u32, since: Lsn },
+    /// A line of the row that may be half in place.
+    Redo { line: u32 },
+}
+
+impl Cached {
+    /// Orders them as the log has them.
+    pub(crate) fn order(&self) -> impl Ord + use<> {
+        (self.said, matches!(self.what, What::Redo { .. }), self.row.space, self.row.index, self.what)
+    }
+
+    /// Bytes that saying it again takes, at most.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.what {
+            What::Version { .. } => SAYING_BYTES,
+            What::Redo { .. } => redo_bytes(self.row.shape.columns()),
+        }
+    }
+}
+
+impl Cache {
+    /// What the log says of the cache before `cut` and not since.
+    pub(crate) fn said_below(&self, cut: Lsn) -> Vec<Cached> {
+        let mut found = Vec::new();
+        for row in self.rows.borrow().values() {
+            let old = row.mappings.all().into_iter().filter(|(_, version)| version.said < cut);
+            found.extend(old.map(|(block, Version { since, said, .. })| Cached {
+                row: Rc::clone(row),
+                what: What::Version { block, since },
+                said,
+            }));
+        }
+        let unfinished = self.unfinished.borrow();
+        let old = unfinished.iter().filter(|redo| redo.said < cut);
+        found.extend(old.map(|redo| Cached {
+            row: Rc::clone(&redo.row),
+            what: What::Redo { line: redo.line },
+            said: redo.said,
+        }));
+        found
+    }
+
+    /// Says some of that again in its order, as far as it counts still. The caller holds the turn.
+    pub(crate) async fn say_again(&self, some: impl Iterator<Item = &Cached>) -> Result<(), SpaceError> {
+        let mut body: Vec<u8> = Vec::new();
+        let mut said: Vec<(Rc<Row>, What)> = Vec::new();
+        for Cached { row, what, .. } in some {
+            match what {
+                What::Version { block, since } => {
+                    let versions = row.mappings.versions(*block);
+                    let Some(version) = versions.iter().find(|version| version.since == *since) else {
+                        continue;
+                    };
+                    let covered = self.is_covered(version);
+                    // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
+                    let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
+                    push_version(&mut body, (row, *block), version, (covered && !is_decided_now, !covered));
+                }
+                What::Redo { line } => {
+                    let unfinished = self.unfinished.borrow();
+                    let Some(redo) = unfinished.iter().find(|redo| redo.is_of(row, *line)) else { continue };
+                    push_redo(&mut body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
+                }
+            }
+            said.push((Rc::clone(row), *what));
+            if body.len() > RECORD_BYTES_MAX - SAID_AT_ONCE_BYTES {
+                self.say(&mut body, &mut said).await?;
+            }
+        }
+        if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
+    }
+
+    async fn say(&self, body: &mut Vec<u8>, said: &mut Vec<(Rc<Row>, What)>) -> Result<(), SpaceError> {
+        let lsn = self.shared().record_carried(body).await?;
+        body.clear();
+        for (row, what) in said.drain(..) {
+            match what {
+                What::Version { block, since } => row.mappings.note_said(block, since, lsn),
+                What::Redo { line } => {
+                    let mut unfinished = self.unfinished.borrow_mut();
+                    unfinished
+                        .iter_mut()
+                        .filter(|redo| redo.is_of(&row, line))
+                        .for_each(|redo| redo.said = lsn);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`leave_undecided`](Self::leave_undecided), for what was left before the blocks were known to be written.
+    pub(crate) async fn leave_what_left(
+        &self,
+        at: usize,
+        (first, count): (u32, u32),
+    ) -> Result<(), SpaceError> {
+        let row = self.row_at(at);
+        let Some(row) = row.filter(|row| self.shared().is_unresolved(row)) else { return Ok(()) };
+        let blocks = (first..first + count).filter(|block| self.shared().is_undecided(&row, 0, *block));
+        self.leave_undecided(&row, &blocks.map(|block| (0, block)).collect()).await
+    }
+
+    /// Notes that blocks of a row of the cache are left undecided: what lies there is not covered by the flush that passes over
+    /// them, and the log is told so.
+    pub(crate) async fn leave_undecided(
+        &self,
+        at: &Row,
+        blocks: &BTreeSet<(usize, u32)>,
+    ) -> Result<(), SpaceError> {
+        let is_there = |place: Place| place.row == at.id && blocks.contains(&(0, place.block));
+        let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
+        let mut body: Vec<u8> = Vec::new();
+        let mut said: Vec<(Rc<Row>, What)> = Vec::new();
+        for row in rows {
+            for (block, version) in row.mappings.all() {
+                if version.content.place().is_some_and(is_there) {
+                    row.mappings.note_undecided(block, version.since);
+                    push_version(&mut body, (&row, block), &version, (false, true));
+                    said.push((Rc::clone(&row), What::Version { block, since: version.since }));
+                }
+                if body.len() > RECORD_BYTES_MAX - SAID_AT_ONCE_BYTES {
+                    self.say(&mut body, &mut said).await?;
+                }
+            }
+        }
+        if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
+    }
+}
+
+/// Adds to a record what was said of a version before: whether a flush has covered that, and whether it is undecided.
+fn push_version(
+    body: &mut Vec<u8>,
+    (row, block): (&Row, u32),
+    version: &Version,
+    (covered, undecided): (bool, bool),
+) {
+    let mapping = mapping_of(row, block, 1, version.content.place());
+    let mapping = Mapping { since: Some(version.since), covered, undecided, ..mapping };
+    body.extend_from_slice(&mapping.head());
+    if let Content::Cached { checksum, .. } = version.content {
+        body.extend_from_slice(&checksum.to_le_bytes());
+    }
+}
