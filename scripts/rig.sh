@@ -25,9 +25,20 @@ step() {
     printf '\n== %d. %s (%d s)\n' "$steps" "$1" $(($(now) - started))
 }
 
+# What the logs of this script end with, the daemon's at most length.
+last_words() {
+    for words_log in "$logs"/*.log; do
+        [ "$words_log" != "$logs/daemon.log" ] && [ -s "$words_log" ] || continue
+        warn "$(basename "$words_log") ends with:"
+        tail -n 6 "$words_log" >&2
+    done
+    [ ! -s "$logs/daemon.log" ] || { warn 'the daemon said last:'; tail -n 20 "$logs/daemon.log" >&2; }
+    warn "at that time: $(free -m | sed -n 's/^Mem: *\([0-9]*\).* \([0-9]*\)$/\2 of \1 MiB of memory available/p'), $(df -Pm "$state" | awk 'NR == 2 { print $4 }') MiB of room in $state"
+}
+
 fail() {
     warn "FAILED in step $steps: $*"
-    [ ! -s "$logs/daemon.log" ] || { warn 'the daemon said last:'; tail -n 20 "$logs/daemon.log" >&2; }
+    last_words
     exit 1
 }
 
