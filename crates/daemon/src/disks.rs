@@ -297,7 +297,7 @@ impl Engine {
             return Ok(put_off(owner, old, new));
         }
         match pool.strike(old).await {
-            Err(PoolError::NotReplaced { .. }) => return called_off(),
+            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return called_off(),
             struck => struck.map_err(|error| fault::pool(&error))?,
         }
         let mut text = format!("{} has taken the place of {name}", new.name());

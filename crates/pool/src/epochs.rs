@@ -19,6 +19,7 @@ use crate::change::Purpose;
 use crate::create::metadata_needed;
 use crate::disk::Disk;
 use crate::error::PoolError;
+use crate::free::FreeMap;
 use crate::keys;
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
@@ -29,8 +30,8 @@ pub(crate) const VOTERS_WANTED: usize = 4;
 /// Stretches of the log that an open pool leaves in its labels for openings: were all taken, it could never be opened again.
 const SPANS_FOR_OPENINGS: usize = 3;
 
-/// Free runs whose keys are removed by one change.
-const FREE_RUNS_STEP: usize = 1024;
+/// Why a disk that was retired is none any more.
+const CALLED_OFF: &str = "its replacement was called off";
 
 /// What a device is to the pool that takes it in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,15 +157,14 @@ impl Pool {
         self.disk(disk.slot()).is_some_and(|other| other.id() == disk.id())
     }
 
-    /// Strikes a disk that holds nothing any more from the members, if it still is one. Its label is wiped by the caller.
+    /// Strikes a retired disk that holds nothing any more from the members, if it still is one. Its label is wiped by the caller.
     ///
     /// # Errors
-    /// When the pool cannot be written; [`PoolError::Full`] when the disk alone carries the metadata, and none that stays has
-    /// room for it.
+    /// When the pool cannot be written; [`PoolError::NotReplaced`] when the disk is not retired any more, or something lies on it;
+    /// [`PoolError::Full`] when it alone carries the metadata, and none that stays has room for it.
     pub async fn strike(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<(), PoolError> {
         // Its number may be another one's by now.
         let is_member = || self.is_member(disk);
-        let was_retired = disk.member().state == MemberState::Retired;
         let votes_alone = || self.voters() == [disk.id()];
         if !is_member() {
             return Ok(());
@@ -185,12 +185,11 @@ impl Pool {
         if votes_alone() {
             return Err(last());
         }
-        if was_retired && disk.member().state != MemberState::Retired {
-            // Its replacement was called off in between, and all of its room is its own again.
+        if disk.member().state != MemberState::Retired {
+            // All of its room is its own again.
             drop(turn);
             self.give_room(disk).await?;
-            let why = "its replacement was called off";
-            return Err(PoolError::NotReplaced { name: self.name.clone(), disk: disk.name(), why });
+            return Err(self.not_replaced(disk, CALLED_OFF));
         }
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);
@@ -207,6 +206,10 @@ impl Pool {
         if self.free.borrow().contains_key(&disk.slot()) { self.forget_room(disk).await } else { Ok(()) }
     }
 
+    fn not_replaced(&self, disk: &Disk, why: &'static str) -> PoolError {
+        PoolError::NotReplaced { name: self.name.clone(), disk: disk.name(), why }
+    }
+
     /// Turns a replacement round, by one epoch: `old` takes data again, and `new` is retired in its place. What lies on
     /// `new` goes to `old` from then on as in any replacement, and so does what lies on others that `new` was to stand for.
     ///
@@ -216,7 +219,7 @@ impl Pool {
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
-        let refused = |why| PoolError::NotReplaced { name: self.name.clone(), disk: old.name(), why };
+        let refused = |why| self.not_replaced(old, why);
         let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
         if !self.replacements().iter().any(is_so) {
             return Err(refused("no replacement of it is under way"));
@@ -245,30 +248,27 @@ impl Pool {
         Ok(())
     }
 
-    /// Forgets what is free on a disk that holds nothing any more: whoever gets its slot next has grains of its own. A crash
-    /// behind this finds a member without a record of its room, all of which is free.
+    /// Forgets what is free on a retired disk that holds nothing any more: whoever gets its slot next has grains of its own. A
+    /// crash behind this finds a member without a record of its room, all of which is free.
     async fn forget_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
         let slot = disk.slot();
-        let is_another = || self.disk(slot).is_some_and(|other| other.id() != disk.id());
-        if !is_another() {
-            self.free.borrow_mut().remove(&slot);
+        if self.disk(slot).is_some_and(|other| other.id() != disk.id()) {
+            return Ok(());
         }
-        loop {
-            if is_another() {
-                return Ok(());
-            }
-            let found = self.scan(keys::free_from(slot, 0), FREE_RUNS_STEP).await?;
-            let last = found.len() < FREE_RUNS_STEP;
-            found.into_iter().for_each(|(key, _)| change.delete(key));
-            if last {
-                change.delete(keys::free_total(slot));
-                return change.commit().await;
-            }
-            // A record of the log has room for so many.
-            change.commit().await?;
-            change = self.change(Purpose::Release).await;
+        // With the change in hand, so that nobody takes any of it meanwhile.
+        if self.is_member(disk) && disk.member().state != MemberState::Retired {
+            return Err(self.not_replaced(disk, CALLED_OFF));
         }
+        let known = self.free.borrow().get(&slot).map(FreeMap::total);
+        if known.is_some_and(|free| free < grain_count(disk)) {
+            return Err(self.not_replaced(disk, "something lies on it still"));
+        }
+        self.free.borrow_mut().remove(&slot);
+        // What is all free is one run.
+        change.delete(keys::free(slot, 0));
+        change.delete(keys::free_total(slot));
+        change.commit().await
     }
 
     /// Gives the pool up, so that any host may open it: the host's record is withdrawn first, then the disks say so.
@@ -656,6 +656,12 @@ fn plan_of(generation: &Generation) -> Plan {
         members: generation.members.clone(),
         owner: generation.epoch.owner(),
     }
+}
+
+/// Grains of a disk, whether it is here or not.
+fn grain_count(disk: &Disk) -> u64 {
+    let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
+    extent.map_or(0, |extent| extent.grain_count())
 }
 
 fn retire(members: &mut [Member], disk: Option<DiskId>, successor: DiskSlot) {

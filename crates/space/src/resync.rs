@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
+use dolmen_disk::MemberState;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
@@ -272,8 +273,7 @@ impl Space {
         }
         change.put(keys::row(row.space, row.index), record.encode());
         for RefilledSlab { slab: done, .. } in &refilled.slabs {
-            let of_disk = |slab: &&Slab| slab.disk == done.disk && slab.stale.is_some();
-            if !record.columns.iter().flatten().any(|slab| of_disk(&slab)) {
+            if !record.is_stale_on(done.disk) {
                 change.delete(keys::stale(done.disk, row.space, row.index));
             }
         }
@@ -289,12 +289,16 @@ impl Space {
         from: DiskSlot,
         to: DiskSlot,
     ) -> Result<bool, SpaceError> {
-        let mut change = self.shared.pool.change(Purpose::Move).await;
-        if row.gone.get() {
+        let pool = &self.shared.pool;
+        let mut change = pool.change(Purpose::Move).await;
+        // A move that was called off leaves nothing behind what was looked at to move it back.
+        let is_target = || pool.disk(to).is_some_and(|disk| disk.member().state == MemberState::Active);
+        if row.gone.get() || !is_target() {
             return Ok(false);
         }
         let mut record = row.record();
         let mut added = Vec::new();
+        let mut has_removed = false;
         for (column, slabs) in record.columns.iter_mut().enumerate() {
             let leaves = slabs.iter().any(|slab| slab.disk == from);
             if !leaves || slabs.iter().any(|slab| slab.disk == to) {
@@ -307,7 +311,7 @@ impl Space {
                 };
                 let useless = slabs.remove(at);
                 change.release(from, &useless.runs);
-                change.delete(keys::stale(from, row.space, row.index));
+                has_removed = true;
             }
             let grains = row.map(column).grains();
             let claim = change.take(to, grains)?;
@@ -324,6 +328,9 @@ impl Space {
             drop(change);
             self.shared.pool.exclude(to, ExcludeReason::MissedWrite).await?;
             return Ok(false);
+        }
+        if has_removed && !record.is_stale_on(from) {
+            change.delete(keys::stale(from, row.space, row.index));
         }
         change.put(keys::row(row.space, row.index), record.encode());
         change.commit().await?;
@@ -358,8 +365,10 @@ impl Space {
             changed = true;
         }
         if changed {
+            if !record.is_stale_on(from) {
+                change.delete(keys::stale(from, row.space, row.index));
+            }
             change.put(keys::row(row.space, row.index), record.encode());
-            change.delete(keys::stale(from, row.space, row.index));
             change.commit().await?;
             row.adopt(record);
         }

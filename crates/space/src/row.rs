@@ -121,6 +121,11 @@ pub(crate) struct RowRecord {
 }
 
 impl RowRecord {
+    /// Whether any slab on a disk misses something: then the row is on record among those of that disk.
+    pub(crate) fn is_stale_on(&self, disk: DiskSlot) -> bool {
+        self.columns.iter().flatten().any(|slab| slab.disk == disk && slab.stale.is_some())
+    }
+
     /// The value of the row's key.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let raw = RawRow {

@@ -618,6 +618,8 @@ impl Spaces {
         let target = || self.pool().disk(from).and_then(|disk| disk.member().successor);
         let wanted = target();
         let goes_on = || wanted.is_none() || target() == wanted;
+        // Whoever chose the disk before it was retired has put that on record then.
+        drop(self.pool().change(Purpose::Release).await);
         let rows = self.rows_on(from).await?;
         for (space, index) in rows.iter().take_while(|_| goes_on()) {
             if let Some(row) = space.undecided_row(*index).await? {

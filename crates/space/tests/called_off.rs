@@ -6,10 +6,10 @@ mod harness;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use dolmen_pool::{DiskState, ExcludeReason};
+use dolmen_pool::{DiskState, ExcludeReason, PoolError, Purpose};
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::Bytes;
-use harness::pace::{CAPACITY, Slow, beside, pause, text};
+use harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
 use harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -156,6 +156,129 @@ fn a_disk_that_is_struck_while_its_replacement_is_called_off_has_all_of_its_room
         ends[usize::from(stays.take().unwrap())] += 1;
     }
     assert!(ends[0] > 5 && ends[1] > 5, "both ends were to be seen: {ends:?}");
+}
+
+/// Scenario: a replacement begins, or is called off before anything lies on the new disk, and in that moment a client writes to
+/// rows that nobody has claimed yet. Wherever these land, what was written is there, on members, and the map is sound.
+#[test]
+fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
+    let mut wrong = Vec::new();
+    for (offset, is_called_off) in (0..80).flat_map(|offset| [(offset, false), (offset, true)]) {
+        let bench = Bench::with_profile(4700 + offset, 2, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let device = spare.attach(&bench.world);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(32), Resiliency::Simple).await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            let change = async {
+                if !is_called_off {
+                    pause(&lab, 300).await;
+                }
+                let new = pool.add_instead_of(&old, device, &[]).await.map_err(text)?;
+                let mut ends = (Rc::clone(&old), new);
+                if is_called_off {
+                    pause(&lab, 300).await;
+                    spaces.call_off(&ends.0, &ends.1).await.map_err(text)?;
+                    ends = (ends.1, ends.0);
+                }
+                let (goes, stays) = ends;
+                assert!(spaces.finish_replacing(&goes, &stays, &Progress::default()).await.map_err(text)?);
+                assert!(pool.is_member(&stays) && !pool.is_member(&goes));
+                Ok(())
+            };
+            let write = async {
+                pause(&lab, 12 * offset).await;
+                for row in 0..4 {
+                    lab.write(&space, row << 20, 4096, 1).await.map_err(text)?;
+                }
+                Ok(())
+            };
+            beside(vec![Box::pin(change), Box::pin(write)]).await?;
+            for row in 0..4 {
+                lab.expect(&space, row << 20, 4096, 1).await?;
+            }
+            lab.check_and_close(spaces).await
+        });
+        if let Err(error) = judged {
+            wrong.push(format!("called off: {is_called_off}, written after {} ms: {error}", 12 * offset));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Scenario: the pool is busy with a change while a client's claim, the strike of an empty disk and the call that it stays wait
+/// in this order. The claim may get room on the disk that stays, which nobody takes for free afterwards.
+#[test]
+fn a_disk_that_is_kept_in_the_last_moment_keeps_what_was_claimed_on_it() {
+    let bench = Bench::with_profile(4900, 2, || Slow::WRITES.profile());
+    let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+    let device = spare.attach(&bench.world);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(32), MIRROR).await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let busy = async {
+                let change = pool.change(Purpose::Release).await;
+                pause(&lab, 1000).await;
+                drop(change);
+                Ok(())
+            };
+            let write = async |row: u64| {
+                pause(&lab, 10).await;
+                lab.write(&space, row << 20, 4096, 1).await.map_err(text)
+            };
+            let strike = async {
+                pause(&lab, 20).await;
+                assert!(pool.strike(&old).await.is_err(), "it is kept");
+                Ok(())
+            };
+            let call_off = async {
+                pause(&lab, 30).await;
+                spaces.call_off(&old, &new).await.map_err(text)
+            };
+            let writes = (0..4).map(|row| Box::pin(write(row)) as Task<'_>);
+            let others: [Task<'_>; 3] = [Box::pin(busy), Box::pin(strike), Box::pin(call_off)];
+            beside(writes.chain(others).collect()).await?;
+            assert!(pool.is_member(&old));
+            for row in 4..12 {
+                lab.write(&space, row << 20, 4096, 1).await?;
+            }
+            for row in 0..12 {
+                lab.expect(&space, row << 20, 4096, 1).await?;
+            }
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: somebody wants to strike a disk on which something lies, or one that is not being replaced. It is refused, and
+/// the disk stays with what it has.
+#[test]
+fn a_disk_on_which_something_lies_is_not_struck() {
+    let bench = Bench::new(4901, 2, CAPACITY);
+    let spare = bench.world.add_disk("spare", harness::file(CAPACITY));
+    let device = spare.attach(&bench.world);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            assert!(matches!(pool.strike(&old).await, Err(PoolError::NotReplaced { .. })));
+            let new = pool.add_instead_of(&old, device, &[]).await?;
+            assert!(matches!(pool.strike(&old).await, Err(PoolError::NotReplaced { .. })));
+            assert!(pool.is_member(&old));
+            assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
+            lab.expect(&space, 0, 1 << 20, 1).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
 }
 
 /// Scenario: a replacement is called off, and the pool is closed before anything was moved back. The next opening knows where
