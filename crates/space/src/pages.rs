@@ -271,7 +271,8 @@ impl Shared {
 
     fn keep(&self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {
         let (page, added) = row.keep_page(column, index, page);
-        if added {
+        // Those of a row that is gone end with whoever holds it.
+        if added && !row.gone.get() {
             self.page_count.set(self.page_count.get() + 1);
         }
         page
@@ -583,6 +584,11 @@ impl Shared {
     pub(crate) fn trim_pages<'a>(&self, rows: impl Iterator<Item = &'a Rc<Row>>) {
         let dropped: usize = rows.map(|row| row.drop_pages()).sum();
         self.page_count.set(self.page_count.get().saturating_sub(dropped));
+    }
+
+    /// Notes that the pages of a row that is gone are none any more.
+    pub(crate) fn forget_pages(&self, row: &Row) {
+        self.page_count.set(self.page_count.get().saturating_sub(row.page_count()));
     }
 
     /// Whether pages should be dropped.

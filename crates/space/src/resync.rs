@@ -110,7 +110,7 @@ impl Space {
         cache.as_ref().is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.id == row.id))
     }
 
-    /// Gives one slab what it misses; whether it has its tables' room.
+    /// Gives one slab what it misses; whether that could be done now.
     async fn fill_slab(
         &self,
         row: &Rc<Row>,
@@ -121,8 +121,7 @@ impl Space {
         if slab.stale == Some(Epoch(0)) && !self.make_table_room(row, column, slab).await? {
             return Ok(false);
         }
-        Refill { space: self, row, column, slab, result, unreadable: Vec::new() }.all().await?;
-        Ok(true)
+        Refill { space: self, row, column, slab, result, unreadable: Vec::new() }.all().await
     }
 
     /// Takes the room for the tables of a slab that was claimed while its disk was absent; whether there is any.
@@ -259,10 +258,12 @@ impl Space {
         }
         let mut record = row.record();
         for done in &refilled.slabs {
-            // A slab whose disk left on the way, or that missed something else, is another one by now.
+            // A slab whose disk left on the way, or that missed something else, is another one by now; and what it was given of
+            // a line that is half in place is nothing.
             let disk = done.slab.present(&self.shared.pool);
             let stayed = disk.is_some_and(|disk| disk.seating() == done.seating);
-            let Some(slabs) = record.columns.get_mut(done.column).filter(|_| stayed) else {
+            let is_good = stayed && !self.has_unfinished(row);
+            let Some(slabs) = record.columns.get_mut(done.column).filter(|_| is_good) else {
                 result.waiting += 1;
                 continue;
             };
@@ -388,11 +389,13 @@ struct Refill<'a> {
 }
 
 impl Refill<'_> {
-    async fn all(mut self) -> Result<(), SpaceError> {
+    async fn all(mut self) -> Result<bool, SpaceError> {
         let shared = &self.space.shared;
         // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
         shared.tickets.wait_below(shared.tickets.next()).await;
-        self.lines_end().await;
+        if !self.lines_end().await {
+            return Ok(false);
+        }
         let now = shared.pool.epoch().number;
         let since = self.slab.stale.unwrap_or_default();
         let mut run = Range { first: 0, count: 0 };
@@ -414,21 +417,28 @@ impl Refill<'_> {
             }
         }
         self.run(run).await?;
+        if self.space.has_unfinished(self.row) {
+            // What was read beside them may be of no line that there is.
+            return Ok(false);
+        }
         self.result.lost_blocks += self.unreadable.len() as u64;
         self.result.unreadable += self.unreadable.len() as u64;
         if self.column < self.row.shape.data_columns() {
             self.unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
         }
         self.space.pair_slots(self.row, self.column, self.slab).await?;
-        self.space.announce_pages(self.row, self.column).await
+        self.space.announce_pages(self.row, self.column).await?;
+        Ok(true)
     }
 
     /// Waits until lines that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
-    async fn lines_end(&self) {
+    /// Whether none of the row was left half in place.
+    async fn lines_end(&self) -> bool {
         let cache = self.space.cache.borrow().clone();
         if let Some(cache) = cache {
             drop(cache.turn.take().await);
         }
+        !self.space.has_unfinished(self.row)
     }
 
     /// Copies blocks that follow each other, under their lock, from one verified copy; block by block where that fails.

@@ -333,6 +333,11 @@ impl Row {
         self.pages.get(column)?.borrow().get(index)?.clone()
     }
 
+    /// Pages of its tables that are in memory.
+    pub(crate) fn page_count(&self) -> usize {
+        self.pages.iter().map(|pages| pages.borrow().iter().flatten().count()).sum()
+    }
+
     /// Puts a page into memory, unless somebody else has meanwhile; the one that is there.
     pub(crate) fn keep_page(&self, column: usize, index: usize, page: Page) -> (Rc<Page>, bool) {
         let fresh = Rc::new(page);

@@ -362,6 +362,7 @@ impl Space {
             return Err(error.into());
         }
         self.rows.borrow_mut().insert(row.index, None);
+        self.shared.forget_pages(row);
         if let Some(cache) = &*self.cache.borrow() {
             cache.forget_row(row);
         }

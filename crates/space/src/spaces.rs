@@ -225,11 +225,19 @@ impl Spaces {
     /// [`SpaceError`]; nothing is left of it then.
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
+        let Resiliency::Parity { parity } = spec.resiliency else { return self.make_space(spec).await };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
-        let turn = match spec.resiliency {
-            Resiliency::Parity { parity } => Some(self.make_cache(parity).await?),
-            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => None,
-        };
+        let turn = self.make_cache(parity).await?;
+        let made = self.make_space(spec).await;
+        drop(turn);
+        if made.is_err() {
+            // Where that fails, the next opening does it.
+            let _ = self.drop_cache(parity).await;
+        }
+        made
+    }
+
+    async fn make_space(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
@@ -241,15 +249,22 @@ impl Spaces {
         };
         change.put(keys::space(id), spec.encode(standing));
         change.commit().await?;
+        // Nobody changes what it is before it is whole.
+        let turn = space.spec_turn.take().await;
         self.adopt(&space);
-        drop(turn);
-        if standing == Standing::Unfinished
-            && let Err(error) = self.claim_and_finish(&space, spec).await
-        {
-            self.delete(&space).await?;
-            return Err(error);
+        if standing == Standing::Whole {
+            drop(turn);
+            return Ok(space);
         }
-        Ok(space)
+        let claimed = self.claim_and_finish(&space, spec).await;
+        drop(turn);
+        match claimed {
+            Ok(()) => Ok(space),
+            Err(error) => {
+                self.delete_but_for_its_cache(&space).await?;
+                Err(error)
+            }
+        }
     }
 
     /// Makes a space known, and gives it its write cache if it has parity.
@@ -275,7 +290,7 @@ impl Spaces {
         change.commit().await?;
         self.spaces.borrow_mut().insert(id, Rc::clone(&space));
         if let Err(error) = self.claim_and_finish(&space, spec).await {
-            self.delete(&space).await?;
+            self.delete_but_for_its_cache(&space).await?;
             return Err(error);
         }
         let cache = Cache::start(space).await?;
@@ -350,10 +365,20 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        self.delete_but_for_its_cache(space).await?;
+        self.drop_cache(space.spec().resiliency.parity_columns()).await
+    }
+
+    async fn delete_but_for_its_cache(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         // Before anything else: a space that stays must stay usable.
         self.pool().check_writable()?;
         space.gone.set(true);
         space.claims_end().await;
+        let _turn = space.spec_turn.take().await;
+        if !self.spaces.borrow().contains_key(&space.id()) {
+            // Somebody else was at it.
+            return Ok(());
+        }
         let mut change = self.pool().change(Purpose::Release).await;
         change.put(keys::space(space.id()), space.spec().encode(Standing::Unfinished));
         change.commit().await?;
@@ -373,7 +398,7 @@ impl Spaces {
         change.delete(keys::row_count(space.id()));
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
-        self.drop_cache(space.spec().resiliency.parity_columns()).await
+        Ok(())
     }
 
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
@@ -392,10 +417,14 @@ impl Spaces {
             None => None,
         };
         let hidden = self.spaces.borrow().get(&cache_id(redundancy)).cloned();
-        match hidden {
-            Some(hidden) => Box::pin(self.delete(&hidden)).await,
-            None => Ok(()),
+        if let Some(hidden) = hidden {
+            self.delete_but_for_its_cache(&hidden).await?;
         }
+        // Whoever holds a deleted space holds its cache too.
+        let is_gone =
+            |other: &Weak<Cache>| cache.as_ref().is_some_and(|cache| other.as_ptr() == Rc::as_ptr(cache));
+        self.shared.caches.borrow_mut().retain(|other| !is_gone(other));
+        Ok(())
     }
 
     /// Changes the size of a space: larger always, smaller where nothing is in the way.

@@ -9,13 +9,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_pool::OpenMode;
+use dolmen_pool::{OpenMode, keys};
 use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
-use dolmen_units::Bytes;
+use dolmen_units::{Bytes, SpaceId};
+use harness::pace::{Slow, pause};
 use harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 
 /// What the daemon does in a test of changes that are cut short: a fixed space is made, grown, shrunk and deleted.
 async fn change_a_fixed_space(lab: Lab) -> Outcome {
@@ -155,6 +157,79 @@ fn a_refused_shrink_is_not_stored_by_who_renames_the_space() {
             lab.check_and_close(spaces).await
         })
         .unwrap();
+}
+
+/// The last space with parity is deleted while somebody holds it still, and another one is made: there is one write cache, the
+/// new one's.
+#[test]
+fn a_deleted_space_that_is_held_keeps_no_write_cache_among_the_others() {
+    let bench = Bench::new(13, 4, Bytes::mib(256));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let held = lab.space(&spaces, "held", Bytes::mib(16), PARITY).await?;
+            lab.write(&held, 0, 1 << 20, 1).await?;
+            spaces.delete(&held).await?;
+            assert!(spaces.write_caches().await?.is_empty());
+            let other = lab.space(&spaces, "other", Bytes::mib(16), PARITY).await?;
+            lab.write(&other, 0, 4096, 2).await?;
+            let caches = spaces.write_caches().await?;
+            assert_eq!(caches.iter().map(|cache| cache.waiting).collect::<Vec<_>>(), [Bytes::kib(4)]);
+            lab.expect(&other, 0, 4096, 2).await?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Somebody else takes the name of a space while the write cache that it needs is made: it is not made, and leaves no cache.
+#[test]
+fn a_space_that_cannot_be_made_leaves_no_write_cache() {
+    let bench = Bench::new(14, 4, Bytes::mib(256));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let make = async |resiliency| {
+                lab.space(&spaces, "data", Bytes::mib(16), resiliency).await?;
+                Outcome::Ok(())
+            };
+            let [first, second] = together([Box::pin(make(PARITY)), Box::pin(make(MIRROR))]).await;
+            second?;
+            let refused = first.unwrap_err().to_string();
+            assert!(refused.contains("data"), "{refused}");
+            assert!(spaces.write_caches().await?.is_empty());
+            let used: u64 = spaces.pool().room().iter().map(|room| room.data.0 - room.free.0).sum();
+            assert_eq!(used, 0);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// A space is deleted by two, the second of whom begins while the first is at it: it is gone, once, and nothing is on record.
+#[test]
+fn a_space_that_is_deleted_twice_is_gone() {
+    for offset in 0..40 {
+        let bench = Bench::with_profile(15 + offset, 2, || Slow::WRITES.profile());
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                for row in 0..8 {
+                    lab.write(&space, row << 20, 4096, 1).await?;
+                }
+                let delete = async |millis| {
+                    pause(&lab, millis).await;
+                    Ok(spaces.delete(&space).await?)
+                };
+                let [first, second] = together([Box::pin(delete(0)), Box::pin(delete(10 * offset))]).await;
+                first?;
+                second?;
+                let (from, to) = (keys::space(SpaceId(0)), keys::space(SpaceId(u64::MAX)));
+                let left = spaces.pool().scan(from..to, 1).await?;
+                assert!(left.is_empty(), "deleted again after {} ms, it is on record", 10 * offset);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
 }
 
 /// What each of them says, all under way beside each other.
