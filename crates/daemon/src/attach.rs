@@ -348,7 +348,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let spec = space.spec();
         let name = format!("{}/{}", pool.name(), spec.name);
@@ -390,7 +390,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = format!("{}/{}", pool.name(), space.name());
         let key = key_of(&pool, &space);

@@ -56,7 +56,7 @@ pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
 
 impl Engine {
     /// Opens what is to become a disk, for this process alone.
-    pub(crate) fn open_for_pool(&self, path: &Path) -> Answer<Rc<dyn BlockDevice>> {
+    pub(crate) fn open_for_pool(&self, path: &Path, pool: PoolId) -> Answer<Rc<dyn BlockDevice>> {
         if let Some(pool) = self.pool_with(path) {
             let message = format!(
                 "{} is a disk of pool {pool}, which is open here; nothing was written",
@@ -83,13 +83,15 @@ impl Engine {
             Ok(Some(by)) => Err(fault::open_device(&OpenError::InUse { path: path.to_path_buf(), by })),
             Ok(None) | Err(_) => {
                 let device = LinuxDevice::open(&self.handle, path, OpenOptions::default());
-                device.map(|device| self.members.give(device)).map_err(|error| fault::open_device(&error))
+                device
+                    .map(|device| self.members.give(device, pool))
+                    .map_err(|error| fault::open_device(&error))
             }
         }
     }
 
     /// Opens several; none of them twice.
-    pub(crate) fn open_all(&self, paths: &[PathBuf]) -> Answer<Vec<Rc<dyn BlockDevice>>> {
+    pub(crate) fn open_all(&self, paths: &[PathBuf], pool: PoolId) -> Answer<Vec<Rc<dyn BlockDevice>>> {
         if paths.len() > DISKS_MAX {
             let message = format!("{} disks are more than the {DISKS_MAX} that a pool can have", paths.len());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message));
@@ -102,7 +104,7 @@ impl Engine {
                 return Err(ErrorBody::new(ErrorCode::UnfitDevice, message).on(name));
             }
         }
-        paths.iter().map(|path| self.open_for_pool(path)).collect()
+        paths.iter().map(|path| self.open_for_pool(path, pool)).collect()
     }
 
     /// The name of the open pool that has the device at this path.
@@ -184,7 +186,7 @@ impl Engine {
         let mut refused = Vec::new();
         for path in paths {
             match LinuxDevice::open(&self.handle, path, OpenOptions::default()) {
-                Ok(device) => devices.push(self.members.give(device)),
+                Ok(device) => devices.push(self.members.give(device, pool)),
                 Err(error) => refused.push(error),
             }
         }

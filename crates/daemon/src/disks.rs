@@ -40,7 +40,7 @@ impl Engine {
         request: ReplaceDisk,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
         let old = Self::find_disk(&pool, &what)?;
         // One whose new disk is gone may be begun again with another.
@@ -74,7 +74,7 @@ impl Engine {
                 .hint("`dolmen jobs` shows how far it is"));
         }
         let disks = NamedDisks::of(std::slice::from_ref(&request.with), &request.destroy)?;
-        let devices = self.open_all(&disks.paths)?;
+        let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
         let moved = self.bytes_on(&pool, &old);
@@ -154,7 +154,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         let (old, new) = replacement_of(&pool, &disk)?;
@@ -310,7 +310,7 @@ impl Engine {
             if let Err(error) = wiped {
                 text.push_str(&format!("; its labels could not be wiped: {error}"));
             }
-            self.members.release(&[name]);
+            self.members.release(&device);
         }
         Ok(Outcome::Done(text))
     }
@@ -336,7 +336,7 @@ impl Engine {
         request: OnlineDisk,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         // No command takes a disk out that is there.
@@ -349,7 +349,7 @@ impl Engine {
             Some(path) => canonical(path)?,
             None => self.find_absent(&pool, &disk).await?,
         };
-        let device = self.open_for_pool(&path)?;
+        let device = self.open_for_pool(&path, pool.id())?;
         let label = match look(&self.seams, device.as_ref()).await {
             Ok(Contents::Member { label, .. }) => label,
             Ok(_) => return Err(not_the_disk(&path, &disk)),

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
-use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::sync::{Notify, Permit, Turn};
 use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
 use dolmen_pool::{Arbiter, DiskCounters};
@@ -202,13 +202,26 @@ impl Engine {
 
     /// A pool that takes changes.
     pub(crate) fn pool_to_change(&self, name: &str) -> Answer<Rc<OpenPool>> {
-        self.check_running()?;
         let pool = self.pool(name)?;
+        self.check_changing(&pool)?;
+        Ok(pool)
+    }
+
+    /// The turn to change a pool, which takes changes still when that comes.
+    pub(crate) async fn turn_to_change<'a>(&self, pool: &'a OpenPool) -> Answer<Permit<'a>> {
+        let turn = pool.turn.take().await;
+        self.check_changing(pool)?;
+        Ok(turn)
+    }
+
+    fn check_changing(&self, pool: &OpenPool) -> Answer<()> {
+        self.check_running()?;
         if pool.is_closing.get() {
+            let name = pool.name();
             let message = format!("pool {name} is being closed; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name));
         }
-        Ok(pool)
+        Ok(())
     }
 
     /// All open pools, by name.

@@ -12,11 +12,13 @@ use dolmen_block_io::{
     Submission,
 };
 use dolmen_block_linux::LinuxDevice;
-use dolmen_units::Epoch;
+use dolmen_units::{Epoch, PoolId};
 
 /// A disk that can be taken away.
 pub(crate) struct MemberDevice {
     device: RefCell<Option<Rc<LinuxDevice>>>,
+    /// The pool that it was opened for. By its name alone it could be another's by now.
+    pool: PoolId,
     name: String,
     geometry: Geometry,
     /// What was asked of the device, kept when it is gone.
@@ -25,11 +27,12 @@ pub(crate) struct MemberDevice {
 }
 
 impl MemberDevice {
-    pub(crate) fn new(device: Rc<LinuxDevice>) -> Rc<Self> {
+    fn new(device: Rc<LinuxDevice>, pool: PoolId) -> Rc<Self> {
         let (name, geometry) = (device.name(), device.geometry());
         let refused = Completions::new();
         Rc::new(Self {
             device: RefCell::new(Some(device)),
+            pool,
             name,
             geometry,
             counters: Cell::default(),
@@ -89,18 +92,27 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Hands a device out.
-    pub(crate) fn give(&self, device: Rc<LinuxDevice>) -> Rc<dyn BlockDevice> {
-        let member = MemberDevice::new(device);
+    /// Hands a device out to a pool.
+    pub(crate) fn give(&self, device: Rc<LinuxDevice>, pool: PoolId) -> Rc<dyn BlockDevice> {
+        let member = MemberDevice::new(device, pool);
         let mut given = self.given.borrow_mut();
         given.retain(|weak| weak.strong_count() > 0);
         given.push(Rc::downgrade(&member));
         member
     }
 
-    /// Takes back the devices with these names.
-    pub(crate) fn release(&self, names: &[String]) {
+    /// Takes back all devices of a pool, those that it misses by now among them.
+    pub(crate) fn release_all_of(&self, pool: PoolId) {
+        self.release_those(|member| member.pool == pool);
+    }
+
+    /// Takes a device back.
+    pub(crate) fn release(&self, device: &Rc<dyn BlockDevice>) {
+        self.release_those(|member| std::ptr::addr_eq(member, Rc::as_ptr(device)));
+    }
+
+    fn release_those(&self, is_meant: impl Fn(&MemberDevice) -> bool) {
         let given: Vec<Rc<MemberDevice>> = self.given.borrow().iter().filter_map(Weak::upgrade).collect();
-        given.iter().filter(|member| names.contains(&member.name)).for_each(|member| member.release());
+        given.iter().filter(|member| is_meant(member)).for_each(|member| member.release());
     }
 }

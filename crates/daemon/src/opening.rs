@@ -174,8 +174,7 @@ impl Engine {
             Err(error) => Err(fault::open(&error)),
         };
         if pool.is_err() {
-            let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-            self.members.release(&names);
+            self.members.release_all_of(id);
         }
         pool
     }
@@ -199,6 +198,10 @@ impl Engine {
 
     /// Records where the pool's disks are and what of it is served, so that the next daemon takes it up.
     pub(crate) async fn remember(&self, pool: &OpenPool) {
+        if !self.pools.borrow().contains_key(&pool.id()) {
+            // It was given up while whoever calls this was at it.
+            return;
+        }
         if let Err(error) = self.try_remember(pool).await {
             tracing::warn!(pool = pool.name(), %error, "the pool is open but not on record; import it by hand after a restart");
         }

@@ -64,7 +64,8 @@ impl Engine {
             return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()));
         }
         let disks = NamedDisks::of(&request.disks, &request.destroy)?;
-        let devices = self.open_all(&disks.paths)?;
+        let id = PoolId(self.seams.entropy.next_id());
+        let devices = self.open_all(&disks.paths, id)?;
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
         let extents = checked.map_err(|error| fault::create(&error))?;
         let domain = |slot: u16| request.fault_domains.get(usize::from(slot)).copied().unwrap_or(0);
@@ -83,7 +84,7 @@ impl Engine {
             overwrite: disks.overwrite,
             fault_domains: request.fault_domains,
         };
-        let id = self.note_making(name.as_str(), &disks.paths).await?;
+        self.note_making(id, name.as_str(), &disks.paths).await?;
         let opened = create_as(&self.seams, Rc::clone(&self.arbiter), &devices, &options, id).await;
         let opened = match opened {
             Ok(opened) => opened,
@@ -101,16 +102,14 @@ impl Engine {
     }
 
     /// Puts on record that a pool is being made, before anything of it is written: half a pool is nobody's wish.
-    async fn note_making(&self, name: &str, paths: &[PathBuf]) -> Answer<PoolId> {
-        let id = PoolId(self.seams.entropy.next_id());
+    async fn note_making(&self, id: PoolId, name: &str, paths: &[PathBuf]) -> Answer<()> {
         let mut making = Remembered::new(id, name, ImportMode::Write, paths.to_vec());
         making.is_being_made = true;
         self.ledger.put(id, &making).await.map_err(|error| {
             let message =
                 format!("pool {name} cannot be put on record as being made: {error}; nothing was changed");
             ErrorBody::new(ErrorCode::Io, message).on(name)
-        })?;
-        Ok(id)
+        })
     }
 
     /// Wipes the labels of a pool that was begun and does not have all of them, and forgets it. One that has them is a pool,
@@ -205,12 +204,6 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::Busy, message).on(pool.name()).hint(hint))
     }
 
-    /// Lets go of the disks of a pool that was closed.
-    pub(crate) fn release_disks(&self, pool: &OpenPool) {
-        let names: Vec<String> = pool.spaces.pool().disks().iter().map(|disk| disk.name()).collect();
-        self.members.release(&names);
-    }
-
     /// Takes a pool out of the list. Requests for it fail from now on.
     fn retire(&self, pool: &OpenPool) {
         pool.is_closing.set(true);
@@ -228,7 +221,7 @@ impl Engine {
             return Ok(forgotten);
         }
         let pool = self.pool_to_change(&name)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         self.check_unused(&pool, "exported").await?;
         let before = usual_room(&pool.offers());
         let steps = vec![
@@ -245,7 +238,7 @@ impl Engine {
             ImportMode::Read => pool.spaces.close().await,
             ImportMode::Write | ImportMode::Confirmed => pool.spaces.export().await,
         };
-        self.release_disks(&pool);
+        self.members.release_all_of(pool.id());
         // Also when it failed: the pool was closed on the way, and its disks say which step was reached.
         let forgotten = self.ledger.remove(pool.id()).await;
         exported.map_err(|error| {
@@ -259,7 +252,7 @@ impl Engine {
     pub(crate) async fn destroy_pool(self: Rc<Self>, name: String, request: Destroy) -> Answer<Change> {
         let _changes = self.changes.take().await;
         let pool = self.pool_to_change(&name)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         check_not_read_only(&pool)?;
         if !request.dry_run {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
@@ -295,7 +288,7 @@ impl Engine {
         let mut warnings = Vec::new();
         warnings.extend(pool.spaces.close().await.err().map(|error| error.to_string()));
         warnings.extend(self.wipe_and_forget(pool.id(), &devices).await);
-        self.release_disks(&pool);
+        self.members.release_all_of(pool.id());
         let absent = disks.iter().filter(|disk| disk.device().is_none());
         warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
         let mut change = made(plan, format!("pool {name} is destroyed"));
@@ -345,9 +338,9 @@ impl Engine {
 
     pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let disks = NamedDisks::of(&request.disks, &request.destroy)?;
-        let devices = self.open_all(&disks.paths)?;
+        let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut offers = pool.offers();
         let before = usual_room(&offers);

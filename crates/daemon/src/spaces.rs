@@ -70,7 +70,7 @@ fn full_name(pool: &OpenPool, space: &Space) -> String {
 impl Engine {
     pub(crate) async fn create_space(self: Rc<Self>, pool: String, request: CreateSpace) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let spec = spec_of(&request)?;
         pool.spaces.check_create(&spec).map_err(|error| fault::space(&error))?;
         let full = pool.full_size(&spec)?;
@@ -137,7 +137,7 @@ impl Engine {
         request: ResizeSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let (before, after) = (space.size(), Bytes(request.size_bytes));
         let name = full_name(&pool, &space);
@@ -180,7 +180,7 @@ impl Engine {
         request: RenameSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = parse_name(&request.name)?;
         if pool.spaces.find(name.as_str()).is_ok() {
@@ -208,7 +208,7 @@ impl Engine {
         request: Destroy,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         if !request.dry_run {
@@ -268,7 +268,7 @@ impl Engine {
         request: ServeSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         // Clients are told at once what the first write would tell them.
@@ -341,7 +341,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = pool.turn.take().await;
+        let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         let found = self.nbd.find(pool.id(), space.id());

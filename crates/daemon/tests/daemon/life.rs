@@ -356,6 +356,33 @@ fn an_exported_pool_is_let_go_of_and_imported_again() {
 }
 
 #[test]
+fn what_waits_behind_an_export_changes_nothing() {
+    // Scenario: a pool is exported while others ask to serve a space of it, some of them before and some behind. Whatever they
+    // were told, a pool that was given up is given up: the next daemon does not open it.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    let folder = world.folder.path().join("disks");
+    let mut refused = 0;
+    for _ in 0..8 {
+        std::thread::scope(|scope| {
+            let serve = || world.try_ask("POST", "/v1/pools/tank/spaces/m/serve", b"{}").unwrap();
+            let exported = scope.spawn(|| world.try_ask("POST", "/v1/pools/tank/export", b"{}").unwrap());
+            let served: Vec<_> = (0..4).map(|_| scope.spawn(serve)).collect();
+            let (status, answer) = exported.join().unwrap();
+            assert_eq!(status, 200, "{answer}");
+            let answers = served.into_iter().map(|served| served.join().unwrap());
+            refused += answers.filter(|(_, answer)| answer["error"]["code"] == "busy").count();
+        });
+        world.kill();
+        world.start();
+        assert_eq!(world.get("/v1/pools")["pools"], json!([]), "the pool is on record here again");
+        world.post("/v1/pools/import", &json!({"pool": "tank", "paths": [folder]}));
+    }
+    assert!(refused > 0, "nobody waited behind an export");
+}
+
+#[test]
 fn a_pool_whose_making_was_cut_short_is_there_or_can_be_made_again() {
     // Scenario: killed as soon as the first of many labels is there, and then after each further one. The next daemon has
     // opened the pool, or the same command makes it, without a word about what the disks hold.
