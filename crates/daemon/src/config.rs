@@ -19,7 +19,7 @@ pub const KEEPER_COMMAND: &str = "keeper";
 /// Memory for payloads: 8 MiB of blocks, 16 MiB of middling pieces, 96 MiB of large ones. Bounded, and locked.
 const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 };
 /// Memory for metadata, beside the payloads so that neither waits for the other.
-const METADATA_ARENA: ArenaConfig = ArenaConfig { small_count: 4096, medium_count: 64, large_count: 8 };
+const METADATA_ARENA: ArenaConfig = ArenaConfig { small_count: 8192, medium_count: 64, large_count: 8 };
 
 /// How the daemon runs.
 #[derive(Debug, Clone)]

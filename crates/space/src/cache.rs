@@ -279,6 +279,13 @@ impl Cache {
         live * DESTAGE_SHARE > self.capacity() || self.versions.get() * 2 > self.versions_max()
     }
 
+    /// Whether it is crowded, and not least by what lies in the row that is being filled.
+    pub(crate) fn is_crowded_by_open(&self) -> bool {
+        let segments = self.segments.borrow();
+        let open = self.open[0].get().and_then(|at| segments.get(at));
+        self.is_crowded() && open.is_some_and(|open| u64::from(open.live) * 4 > self.versions.get())
+    }
+
     /// Whether somebody is about to write what was reserved.
     pub(crate) fn has_promised(&self) -> bool {
         self.reserved.get() > 0 || self.promised.get() > 0

@@ -163,7 +163,7 @@ impl Cache {
             Err(error @ (SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. })) => Some(error),
             Err(error) => return Err(error),
         };
-        if self.has_waiting() && self.full_count() == 0 {
+        if self.full_count() == 0 && (self.has_waiting() || self.is_crowded_by_open()) {
             self.close_open();
         }
         // What is in one row of the cache may wait for disks, and what is in another not.
@@ -197,30 +197,40 @@ impl Cache {
         let arena = &self.shared().pool.seams().metadata;
         let lines_max =
             LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
-        let (mut left, mut frames) = (lines_max, self.shared().lines.all());
+        let oldest = self.oldest();
+        let widest = oldest.values().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
+        let all = self.shared().lines.all();
+        let (mut count, mut frames) = (0, 0);
         let mut chosen = Vec::new();
-        for (row, blocks) in self.oldest().into_values() {
-            let each = frames_of_line(&row);
-            let room =
-                usize::try_from(frames / each).unwrap_or(0).min(left).max(usize::from(chosen.is_empty()));
+        for (row, blocks) in oldest.into_values() {
             let unfinished = self.unfinished.borrow();
             let is_busy =
                 |line: &u32| unfinished.iter().any(|redo| redo.row.id == row.id && redo.line == *line);
             let lines = blocks.into_iter().map(|block| row.shape.locate(block).block);
             // In the order of lines, each once: neighbours go out together.
             let lines: BTreeSet<u32> = lines.filter(|line| !is_busy(line)).collect();
-            let lines: BTreeSet<u32> = lines.into_iter().take(room).collect();
+            let lines = lines.into_iter().take_while(|_| {
+                let more = self.frames_of_line(&row, count, widest);
+                let fits = count == 0 || (count < lines_max && frames + more <= all);
+                count += usize::from(fits);
+                frames += if fits { more } else { 0 };
+                fits
+            });
+            let lines: BTreeSet<u32> = lines.collect();
             drop(unfinished);
-            left -= lines.len().min(left);
-            frames -= (each * lines.len() as u64).min(frames);
-            if !lines.is_empty() {
-                chosen.push((row, lines));
+            if lines.is_empty() {
+                continue;
             }
-            if left == 0 || frames == 0 {
-                break;
-            }
+            chosen.push((row, lines));
         }
         chosen
+    }
+
+    /// Small frames for a line that is put in place behind so many others, at most: its blocks that change are kept until all
+    /// are in place; those that one record brings are computed beside each other, and take as much again for each column.
+    fn frames_of_line(&self, row: &Row, nth: usize, widest: usize) -> u64 {
+        let to_compute = if nth < self.lines_of_record() { widest * 2 } else { 0 };
+        (row.shape.data_columns() + to_compute) as u64
     }
 
     /// Lines whose parity one record brings.
@@ -233,7 +243,9 @@ impl Cache {
     async fn put_in_place_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         // What no flush has covered stays.
         self.shared().flush().await?;
-        let frames = chosen.iter().map(|(row, lines)| frames_of_line(row) * lines.len() as u64).sum();
+        let widest = chosen.iter().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
+        let rows = chosen.iter().flat_map(|(row, lines)| lines.iter().map(move |_| row));
+        let frames = rows.enumerate().map(|(nth, row)| self.frames_of_line(row, nth, widest)).sum();
         let _frames = self.shared().lines.take(frames).await;
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
@@ -289,27 +301,27 @@ impl Cache {
         }
     }
 
-    /// Computes what lines will be, and records it together with their parity.
+    /// Computes what lines will be, beside each other, and records it together with their parity.
     async fn prepare(&self, lines: &[(Rc<Row>, u32)]) -> Result<Vec<Prepared>, SpaceError> {
         let parity = REDO_BYTES_MAX / BLOCK / self.lines_of_record();
         let mut buffer = self.shared().pool.seams().metadata.take(lines.len() * parity * BLOCK).await;
         buffer.fill(0);
-        let mut computed: Vec<Computed> = Vec::new();
-        for ((nth, (row, line)), into) in
-            lines.iter().enumerate().zip(buffer.chunks_exact_mut(parity * BLOCK))
-        {
-            let Some(space) = self.owner(row.space) else { continue };
+        let places = buffer.chunks_exact_mut(parity * BLOCK);
+        let found = join_all(lines.iter().zip(places).enumerate().map(async |(nth, ((row, line), into))| {
+            let Some(space) = self.owner(row.space) else { return Ok(None) };
             let dirty = self.dirty_of(row, *line).await?;
             if dirty.is_empty() {
-                continue;
+                return Ok(None);
             }
             match compute(&space, row, *line, &dirty, into).await {
-                Ok(after) => computed.push(Computed { at: nth * parity, row, line: *line, dirty, after }),
+                Ok(after) => Ok(Some(Computed { at: nth * parity, row, line: *line, dirty, after })),
                 // It stays cached until its disks are back.
-                Err(SpaceError::Unreadable { .. }) => {}
-                Err(error) => return Err(error),
+                Err(SpaceError::Unreadable { .. }) => Ok(None),
+                Err(error) => Err(error),
             }
-        }
+        }));
+        let found: Result<Vec<Option<Computed<'_>>>, SpaceError> = found.await.into_iter().collect();
+        let computed: Vec<Computed<'_>> = found?.into_iter().flatten().collect();
         if computed.is_empty() {
             return Ok(Vec::new());
         }
@@ -331,30 +343,41 @@ impl Cache {
     }
 
     /// The blocks of a line that are cached, as a flush has covered them, with their content.
-    async fn dirty_of(&self, row: &Rc<Row>, line: u32) -> Result<Vec<Dirty>, SpaceError> {
-        let mut found = Vec::new();
-        for column in (0..row.shape.data_columns()).filter(|column| line < row.shape.column_blocks(*column)) {
-            let block = row.shape.row_block(column, line);
-            self.settle_undecided(row, block).await?;
-            let versions = row.mappings.versions(block);
-            let Some(version) = versions.iter().rfind(|version| self.is_covered(version)).copied() else {
-                continue;
-            };
-            let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
-            if let Content::Cached { place, checksum } = version.content {
-                let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
-                match self.read(place, &mut buffer).await {
-                    Ok(()) if crc32c(&buffer) == checksum => dirty.content = Some(buffer),
-                    Ok(()) => dirty.is_lost = true,
-                    Err(SpaceError::Unreadable { why, .. }) if why.is_final() => dirty.is_lost = true,
-                    // It waits for the disks that have it.
-                    Err(SpaceError::Unreadable { .. }) => continue,
-                    Err(error) => return Err(error),
-                }
+    async fn dirty_of(&self, row: &Rc<Row>, line: u32) -> Result<SmallVec<[Dirty; 4]>, SpaceError> {
+        let columns = (0..row.shape.data_columns()).filter(|column| line < row.shape.column_blocks(*column));
+        let cached: SmallVec<[usize; 8]> = columns
+            .filter(|column| !row.mappings.versions(row.shape.row_block(*column, line)).is_empty())
+            .collect();
+        let found = join_all(cached.into_iter().map(|column| self.dirty_block(row, column, line))).await;
+        let found: Result<SmallVec<[Option<Dirty>; 8]>, SpaceError> = found.into_iter().collect();
+        Ok(found?.into_iter().flatten().collect())
+    }
+
+    async fn dirty_block(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        line: u32,
+    ) -> Result<Option<Dirty>, SpaceError> {
+        let block = row.shape.row_block(column, line);
+        self.settle_undecided(row, block).await?;
+        let versions = row.mappings.versions(block);
+        let Some(version) = versions.iter().rfind(|version| self.is_covered(version)).copied() else {
+            return Ok(None);
+        };
+        let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
+        if let Content::Cached { place, checksum } = version.content {
+            let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
+            match self.read(place, &mut buffer).await {
+                Ok(()) if crc32c(&buffer) == checksum => dirty.content = Some(buffer),
+                Ok(()) => dirty.is_lost = true,
+                Err(SpaceError::Unreadable { why, .. }) if why.is_final() => dirty.is_lost = true,
+                // It waits for the disks that have it.
+                Err(SpaceError::Unreadable { .. }) => return Ok(None),
+                Err(error) => return Err(error),
             }
-            found.push(dirty);
         }
-        Ok(found)
+        Ok(Some(dirty))
     }
 
     /// Writes lines in place, flushes, and says so. Lines of rows that lack too many columns for it are left to be finished.
@@ -407,6 +430,7 @@ impl Cache {
         };
         let (done, unfinished): (Vec<Redo>, Vec<Redo>) =
             prepared.into_iter().map(|one| one.redo).partition(is_held);
+        tracing::debug!(lines = done.len(), unfinished = unfinished.len(), "put in place");
         unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo));
         self.say_done(&done).await?;
         Ok(!done.is_empty())
@@ -458,7 +482,7 @@ struct Computed<'a> {
     at: usize,
     row: &'a Rc<Row>,
     line: u32,
-    dirty: Vec<Dirty>,
+    dirty: SmallVec<[Dirty; 4]>,
     after: LineStates,
 }
 
@@ -507,11 +531,6 @@ impl Computed<'_> {
         let contents = contents.collect();
         Prepared { redo, contents }
     }
-}
-
-/// Small frames that a line holds while it is put in place, at most.
-fn frames_of_line(row: &Row) -> u64 {
-    row.shape.columns() as u64 * 2
 }
 
 /// Computes the parity of a line into `into`; what its blocks will be.
