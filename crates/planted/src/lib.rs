@@ -69,11 +69,23 @@ pub enum Bug {
     StaleDiskWins,
     /// Some of the disks can be written on a host that does not own them.
     ForeignHalfWrites,
+    /// A line that was left half in place is finished without the parity that it had recorded.
+    RedoOfNewDataOnly,
+    /// The difference of parity is applied twice.
+    DifferenceTwice,
+    /// Parity is computed from whatever the disks have.
+    InputsNotVerified,
+    /// A discarded block becomes *never* and the parity of its line stays as it was.
+    NeverOnOneColumn,
+    /// A flush that marks the record of lines about to be written in place counts as their end.
+    RedoEndsWithMark,
+    /// Lines are written in place before a flush has covered their record.
+    RedoNotFlushed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 37] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -105,6 +117,12 @@ impl Bug {
         Self::ExportRecordLast,
         Self::StaleDiskWins,
         Self::ForeignHalfWrites,
+        Self::RedoOfNewDataOnly,
+        Self::DifferenceTwice,
+        Self::InputsNotVerified,
+        Self::NeverOnOneColumn,
+        Self::RedoEndsWithMark,
+        Self::RedoNotFlushed,
     ];
 
     /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
@@ -142,6 +160,12 @@ impl Bug {
             Self::ExportRecordLast => "export-record-last",
             Self::StaleDiskWins => "stale-disk-wins",
             Self::ForeignHalfWrites => "foreign-half-writes",
+            Self::RedoOfNewDataOnly => "redo-of-new-data-only",
+            Self::DifferenceTwice => "difference-twice",
+            Self::InputsNotVerified => "inputs-not-verified",
+            Self::NeverOnOneColumn => "never-on-one-column",
+            Self::RedoEndsWithMark => "redo-ends-with-mark",
+            Self::RedoNotFlushed => "redo-not-flushed",
         }
     }
 }

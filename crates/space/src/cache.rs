@@ -6,7 +6,8 @@
 //!   was put in place, or was superseded.
 //! - So many blocks are kept back from writes that the oldest row can always be emptied.
 //!
-//! Left to others: what is put in place, and how (`destage`); copies, tables and checksums of cache rows, which are mirror rows.
+//! Left to others: who gets room (`promise`); what is put in place, and how (`destage`); copies, tables and checksums of cache
+//! rows, which are mirror rows.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,6 +24,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::mapping::{Content, UNDECIDED, Version, Versions};
+use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, Place};
 use crate::row::Row;
 use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
@@ -130,10 +132,10 @@ pub(crate) struct Cache {
     /// The one that is being filled by writes, and the one with parity that is being put in place.
     open: [Cell<Option<usize>>; 2],
     /// Blocks promised to writes that are about to begin, and versions promised to these and to discards.
-    reserved: Cell<u64>,
-    promised: Cell<u64>,
+    pub(crate) reserved: Cell<u64>,
+    pub(crate) promised: Cell<u64>,
     /// Versions in memory.
-    versions: Cell<u64>,
+    pub(crate) versions: Cell<u64>,
     /// The spaces with parity that it is for.
     owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
     /// Rows with blocks in the cache.
@@ -144,7 +146,7 @@ pub(crate) struct Cache {
     /// Held while lines are put in place, and while a checkpoint says again what is cached.
     pub(crate) turn: Turn,
     pub(crate) is_running: Cell<bool>,
-    waiting: Cell<u64>,
+    pub(crate) waiting: Cell<u64>,
     /// How many tries to empty it have begun.
     pub(crate) tries: Cell<u64>,
     /// Why the last of them came to nothing, and which it was.
@@ -233,12 +235,12 @@ impl Cache {
     }
 
     /// Blocks kept back: what it takes to put the oldest row in place, each block of it in a line of its own.
-    fn kept(&self) -> u64 {
+    pub(crate) fn kept(&self) -> u64 {
         u64::from(self.space.spec().resiliency.copies()) * u64::from(self.segment_blocks())
     }
 
     /// Blocks that can be filled.
-    fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         let whole = u64::from(self.segment_blocks());
         let of = |segment: &Segment| match segment.state {
             // What the log says of it waits for disks.
@@ -251,9 +253,9 @@ impl Cache {
     }
 
     /// Of them, those in the row that is being filled with parity, which writes do not get.
-    fn free_for_parity(&self) -> u64 {
+    pub(crate) fn free_for_parity(&self) -> u64 {
         let segments = self.segments.borrow();
-        let open = self.open[1].get().and_then(|at| segments.get(at));
+        let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
         let open = open.filter(|segment| !self.shared().is_unresolved(&segment.row));
         open.map_or(0, |segment| u64::from(self.segment_blocks() - segment.filled))
     }
@@ -263,7 +265,7 @@ impl Cache {
     }
 
     /// Versions that there may be: so that the log can say all of them again, with those of other caches.
-    fn versions_max(&self) -> u64 {
+    pub(crate) fn versions_max(&self) -> u64 {
         let (log, _) = self.shared().pool.metadata_bytes();
         log.0 / SAYING_SHARE / SAYING_BYTES / self.shared().cache_count().max(1)
     }
@@ -282,13 +284,8 @@ impl Cache {
     /// Whether it is crowded, and not least by what lies in the row that is being filled.
     pub(crate) fn is_crowded_by_open(&self) -> bool {
         let segments = self.segments.borrow();
-        let open = self.open[0].get().and_then(|at| segments.get(at));
+        let open = self.open_for(Filling::Writes).get().and_then(|at| segments.get(at));
         self.is_crowded() && open.is_some_and(|open| u64::from(open.live) * 4 > self.versions.get())
-    }
-
-    /// Whether somebody is about to write what was reserved.
-    pub(crate) fn has_promised(&self) -> bool {
-        self.reserved.get() > 0 || self.promised.get() > 0
     }
 
     /// Whether somebody waits for room.
@@ -296,50 +293,9 @@ impl Cache {
         self.waiting.get() > 0
     }
 
-    /// Waits until so many blocks can be cached. Called without any lock or ticket.
-    ///
-    /// # Errors
-    /// When it is full of what cannot be put in place.
-    pub(crate) async fn reserve(self: &Rc<Self>, blocks: u64) -> Result<Reserved<'_>, SpaceError> {
-        self.reserve_both(blocks, blocks).await
-    }
-
-    /// The same for blocks that are discarded: the log has to say so of each, and they take no room else.
-    pub(crate) async fn reserve_discards(self: &Rc<Self>, blocks: u64) -> Result<Reserved<'_>, SpaceError> {
-        self.reserve_both(0, blocks).await
-    }
-
-    async fn reserve_both(self: &Rc<Self>, blocks: u64, versions: u64) -> Result<Reserved<'_>, SpaceError> {
-        let has_room = || {
-            let free = self.free().saturating_sub(self.reserved.get());
-            let promised = self.versions.get() + self.promised.get();
-            (blocks == 0 || free >= self.kept() + blocks) && promised + versions <= self.versions_max()
-        };
-        while !has_room() {
-            self.waiting.set(self.waiting.get() + 1);
-            let (bell, tries) = (self.bell.wait(), self.tries.get());
-            if !self.waits_for_others.get() {
-                self.empty_soon();
-            }
-            bell.await;
-            self.waiting.set(self.waiting.get() - 1);
-            // A try that had begun before this waited, or before what it has freed was taken by others, says nothing.
-            let stuck = self.stuck.borrow().clone().filter(|(nth, _)| *nth > tries);
-            if let Some((_, error)) = stuck.filter(|_| !has_room()) {
-                return Err(error);
-            }
-        }
-        self.reserved.set(self.reserved.get() + blocks);
-        self.promised.set(self.promised.get() + versions);
-        Ok(Reserved { cache: self, blocks, versions })
-    }
-
     /// Blocks of a row that follow each other and can be written: their segment, the first, and how many.
     fn take(&self, filling: Filling, wanted: u32) -> Option<(usize, u32, u32)> {
-        let open = match filling {
-            Filling::Writes => &self.open[0],
-            Filling::Parity => &self.open[1],
-        };
+        let open = self.open_for(filling);
         let mut segments = self.segments.borrow_mut();
         let whole = self.segment_blocks();
         let is_good = |segment: &Segment| self.has_all_copies(&segment.row);
@@ -352,11 +308,8 @@ impl Cache {
                 Filling::Parity => whole - segment.filled >= wanted,
             };
             if !fits || self.shared().is_unresolved(&segment.row) || (!is_good(segment) && others) {
-                segment.filled = whole;
-                segment.state = State::Full;
-                self.full.borrow_mut().push_back(at);
                 open.set(None);
-                self.note_drained(at, segment);
+                self.note_full(at, segment);
             }
         }
         let at = match open.get() {
@@ -707,6 +660,10 @@ impl Cache {
     /// any row was freed.
     pub(crate) async fn make_ready(&self) -> Result<bool, SpaceError> {
         let mut has_freed = self.recycle().await?;
+        if !self.has_room_for_parity() {
+            // What is left of the row is too little for anybody; closed, it may be one that holds nothing any more.
+            self.close(Filling::Parity);
+        }
         for _ in 0..FLUSHES_TO_FREE {
             if self.has_room_for_parity() || !self.has_recyclable() {
                 break;
@@ -721,7 +678,7 @@ impl Cache {
     fn has_room_for_parity(&self) -> bool {
         let segments = self.segments.borrow();
         let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
-        let open = self.open[1].get().and_then(|at| segments.get(at));
+        let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
         let is_decided = |segment: &Segment| !self.shared().is_unresolved(&segment.row);
         open.is_some_and(|segment| is_decided(segment) && self.segment_blocks() - segment.filled >= wanted)
             || segments.iter().any(|one| one.state == State::Free && is_decided(one))
@@ -734,14 +691,26 @@ impl Cache {
     }
 
     /// Closes the row that is being filled, so that it can be emptied: when there is no other.
-    pub(crate) fn close_open(&self) {
-        let Some(at) = self.open[0].take() else { return };
+    pub(crate) fn close(&self, filling: Filling) {
+        let Some(at) = self.open_for(filling).take() else { return };
         if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
-            segment.state = State::Full;
-            segment.filled = self.segment_blocks();
-            self.full.borrow_mut().push_back(at);
-            self.note_drained(at, segment);
+            self.note_full(at, segment);
         }
+    }
+
+    fn open_for(&self, filling: Filling) -> &Cell<Option<usize>> {
+        let [writes, parity] = &self.open;
+        match filling {
+            Filling::Writes => writes,
+            Filling::Parity => parity,
+        }
+    }
+
+    fn note_full(&self, at: usize, segment: &mut Segment) {
+        segment.filled = self.segment_blocks();
+        segment.state = State::Full;
+        self.full.borrow_mut().push_back(at);
+        self.note_drained(at, segment);
     }
 
     /// Blocks in the oldest full row, by row; if there is none, all blocks that were only discarded.
@@ -932,40 +901,6 @@ impl fmt::Debug for Cache {
             self.capacity(),
             self.versions.get()
         )
-    }
-}
-
-/// Blocks of the cache that are promised to somebody; what was not used is given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Reserved<'a> {
-    cache: &'a Cache,
-    blocks: u64,
-    versions: u64,
-}
-
-impl Reserved<'_> {
-    /// Whether what was promised is there still: a row of the cache that was being filled may have been closed since, because a
-    /// disk of it left, or to be emptied.
-    pub(crate) fn stands(&self) -> bool {
-        self.cache.free() >= self.cache.reserved.get() + self.cache.free_for_parity()
-    }
-
-    fn give_back(&mut self, blocks: u64, versions: u64) {
-        let (blocks, versions) = (blocks.min(self.blocks), versions.min(self.versions));
-        self.blocks -= blocks;
-        self.versions -= versions;
-        self.cache.reserved.set(self.cache.reserved.get() - blocks);
-        self.cache.promised.set(self.cache.promised.get() - versions);
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        let is_left = self.versions > 0;
-        self.give_back(self.blocks, self.versions);
-        if self.cache.waits_for_others.replace(false) || is_left {
-            self.cache.bell.notify_all();
-        }
     }
 }
 

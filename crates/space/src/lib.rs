@@ -33,6 +33,7 @@ mod locks;
 mod mapping;
 mod mention;
 mod pages;
+mod promise;
 mod reach;
 mod read;
 mod record;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 use dolmen_erasure::{Code, Shape as CodeShape};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
@@ -91,7 +92,9 @@ impl Space {
         let copies = self.read_copies(row, column, line).await;
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
         let is_away = is_away(row, column, &copies);
-        match copies.into_iter().find(is_good) {
+        let is_there =
+            |copy: &Copy| is_good(copy) || (is_planted(Bug::InputsNotVerified) && copy.result.is_ok());
+        match copies.into_iter().find(is_there) {
             Some(good) => Found::Good(good.bytes),
             None if is_away => Found::Away,
             None => Found::Bad,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_checksum::crc32c;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
@@ -152,7 +153,8 @@ impl OfRow {
     fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(RecordedRedo, Ends)> {
         let mut unfinished = Vec::new();
         for redo in std::mem::take(&mut self.redos) {
-            let is_done = self.done.get(&redo.line).is_some_and(|done| *done >= redo.lsn);
+            let is_done = self.done.get(&redo.line).is_some_and(|done| *done >= redo.lsn)
+                || is_planted(Bug::RedoEndsWithMark);
             let data = redo.blocks.iter().filter(|block| block.column < shape.data_columns());
             let ends =
                 data.filter_map(|block| Some((shape.row_block(block.column, redo.line), block.since?)));
@@ -278,7 +280,8 @@ impl Cache {
         let mut found: Vec<Option<dolmen_buffer::Shared>> = Vec::new();
         let mut is_lost = false;
         for block in &mut redo.blocks {
-            let BlockState::Valid(checksum) = block.state else {
+            let is_left_out = block.column >= parity && is_planted(Bug::RedoOfNewDataOnly);
+            let (BlockState::Valid(checksum), false) = (block.state, is_left_out) else {
                 found.push(None);
                 continue;
             };

@@ -11,10 +11,11 @@ use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
-use crate::cache::{CACHED_BYTES_MAX, Reserved};
+use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::locks::Range;
+use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
 use crate::row::Row;
 use crate::shared::{by_page, place_in_page, push_stretch};

@@ -223,6 +223,48 @@ fn discarded_blocks_read_as_zeros_and_rows_go_back() {
     }
 }
 
+/// A block of a line is discarded and the others are not: whichever disk is gone afterwards, they are made of what is left.
+#[test]
+fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
+    for (parity, disks) in [(1u8, 5), (2, 7)] {
+        let bench = Rc::new(Bench::new(9, disks, Bytes::mib(192)));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mut spec =
+                    SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity });
+                (spec.columns, spec.interleave) = (Some(4), Bytes::kib(16));
+                let space = spaces.create(spec).await?;
+                for at in 0..4 {
+                    lab.write(&space, at << 18, 1 << 18, 3).await?;
+                }
+                spaces.destage().await?;
+                for at in 0..4 {
+                    space.discard(at * (1 << 18) + 8192, 4096).await?;
+                }
+                spaces.destage().await?;
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+        for gone in 0..disks {
+            bench
+                .run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+                    let spaces = lab.open().await?;
+                    let space = spaces.find("data")?;
+                    for at in 0..4 {
+                        lab.expect(&space, at << 18, 8192, 3).await?;
+                        lab.expect(&space, (at << 18) + 8192, 4096, 0).await?;
+                        lab.expect(&space, (at << 18) + 12288, (1 << 18) - 12288, 3).await?;
+                    }
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("{parity} of {disks}, disk {gone} gone: {error}"));
+        }
+    }
+}
+
 /// Many writers at once to spaces of both kinds, as attached file systems are, until what is cached comes to what the log can
 /// say again: all of them come to an end, and what they wrote is there.
 #[test]
