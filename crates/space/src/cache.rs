@@ -759,7 +759,7 @@ impl Cache {
         let row = self.decided_row(u64::from(place.index), place.block).await?;
         let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
         self.check_decided(&row, place.block)?;
-        self.space.read_copied_block(&row, place.block, into).await
+        self.space.read_one_copy(&row, place.block, into).await
     }
 
     /// What the cache's own table says of a block.

@@ -402,6 +402,31 @@ impl Space {
         Ok(state)
     }
 
+    /// Reads one block of a row of copies from the least busy, and only if that does not verify from all. The caller holds its
+    /// lock.
+    pub(crate) async fn read_one_copy(
+        &self,
+        row: &Rc<Row>,
+        row_block: u32,
+        into: &mut [u8],
+    ) -> Result<(), SpaceError> {
+        let spot = row.shape.locate(row_block);
+        let state = self.state_to_read(row, row_block).await?;
+        let range = Range { first: spot.block, count: 1 };
+        let chosen = self.choose_copy(row, spot.column, range).filter(|_| state != BlockState::Never);
+        if let Some((disk, places)) = chosen
+            && let Some((at, _)) = places.first()
+        {
+            let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+            let (bytes, result) = disk.read(*at, buffer).await;
+            if result.is_ok() && matches_state(&bytes, state) {
+                into.copy_from_slice(&bytes);
+                return Ok(());
+            }
+        }
+        self.read_copied_block(row, row_block, into).await
+    }
+
     /// Reads one block of a row of copies from whichever verifies, and heals the others. The caller holds its lock.
     pub(crate) async fn read_copied_block(
         &self,
