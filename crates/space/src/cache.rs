@@ -21,6 +21,8 @@ use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, Name, SpaceId};
 
 use crate::destage::{REDO_BYTES_MAX, Redo};
 use crate::error::{SpaceError, UnreadableReason};
+use crate::gather::Gathering;
+use crate::kept::Kept;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::mapping::{Content, UNDECIDED, Version, Versions};
@@ -147,6 +149,8 @@ pub(crate) struct Cache {
     pub(crate) turn: Turn,
     pub(crate) is_running: Cell<bool>,
     pub(crate) waiting: Cell<u64>,
+    pub(crate) gathering: Gathering,
+    pub(crate) kept: Kept,
     /// How many tries to empty it have begun.
     pub(crate) tries: Cell<u64>,
     /// Why the last of them came to nothing, and which it was.
@@ -168,6 +172,8 @@ impl Cache {
     /// The cache in the rows of a space, once these were recovered. What they hold is noted afterwards.
     pub(crate) async fn start(space: Rc<Space>) -> Result<Rc<Self>, SpaceError> {
         let count = space.size().0 / space.row_bytes();
+        // As much memory as there is for small pieces of metadata, beside that.
+        let kept = space.shared.pool.seams().metadata.frame_count(BLOCK);
         let mut segments = Vec::new();
         for index in 0..count {
             let Some(row) = space.undecided_row(index).await? else { continue };
@@ -189,6 +195,8 @@ impl Cache {
             turn: Turn::default(),
             is_running: Cell::new(false),
             waiting: Cell::new(0),
+            gathering: Gathering::default(),
+            kept: Kept::new(kept),
             tries: Cell::new(0),
             stuck: RefCell::default(),
             waits_for_others: Cell::new(false),
@@ -349,7 +357,7 @@ impl Cache {
     }
 
     /// Writes to a row of the cache.
-    async fn write(
+    pub(crate) async fn write(
         &self,
         (at, first): (usize, u32),
         data: &Bytes_,
@@ -427,8 +435,9 @@ impl Cache {
             let place = self.place(at, block);
             let piece = data.slice(done..done + count as usize * BLOCK);
             let mapping = mapping_of(row, from, count, Some(place));
-            let wrote = self.write((at, block), &piece, Beside::Mapping(mapping)).await?;
+            let wrote = self.write_mapped((at, block), piece.clone(), mapping).await?;
             self.note_written(at, row, Range { first: from, count });
+            self.kept.put(place, &piece);
             for (number, state) in (0..).zip(&wrote.states) {
                 let BlockState::Valid(checksum) = *state else { continue };
                 let content = Content::Cached { place: place.plus(number), checksum };
@@ -527,6 +536,7 @@ impl Cache {
 
     /// Notes that a block of the cache is not needed any more, once a flush has covered what was recorded until now.
     pub(crate) fn count_dead(&self, place: Place) {
+        self.kept.forget(place);
         let Some(at) = self.segment_of(place) else { return };
         if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
             segment.live = segment.live.saturating_sub(1);

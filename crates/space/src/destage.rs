@@ -38,6 +38,8 @@ use crate::space::Space;
 
 /// Lines that are put in place between two flushes, at most.
 const LINES_MAX: usize = 128;
+/// Lines that go to a disk as one piece, at most: a frame.
+const PIECE_LINES: usize = 16;
 /// Bytes of parity that one record brings, at most: a frame.
 pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 
@@ -81,6 +83,22 @@ impl Redo {
 pub(crate) struct Prepared {
     pub(crate) redo: Redo,
     pub(crate) contents: Vec<Option<Bytes_>>,
+}
+
+/// Content on its way to its place: blocks of a column from a line on.
+#[derive(Clone)]
+struct Outgoing<'a> {
+    row: &'a Rc<Row>,
+    column: usize,
+    line: u32,
+    content: Bytes_,
+}
+
+impl Outgoing<'_> {
+    /// Whether another block comes next in the same column.
+    fn goes_on_with(&self, other: &Self) -> bool {
+        self.row.id == other.row.id && self.column == other.column && self.line + 1 == other.line
+    }
 }
 
 /// A block of the line that is cached.
@@ -161,7 +179,7 @@ impl Cache {
                 has_done |= done;
                 None
             }
-            Err(error @ (SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. })) => Some(error),
+            Err(error) if error.may_pass() => Some(error),
             Err(error) => return Err(error),
         };
         if self.full_count() == 0 && (self.has_waiting() || self.is_crowded_by_open()) {
@@ -257,14 +275,25 @@ impl Cache {
                 lines.extend(of_row.iter().map(|line| (Rc::clone(row), *line)));
             }
         }
-        let mut prepared = Vec::new();
+        let mut records = Vec::new();
         for some in lines.chunks(self.lines_of_record()) {
-            match self.prepare(some).await {
-                Ok(more) => prepared.extend(more),
-                Err(error) if prepared.is_empty() => return Err(error),
-                // What is recorded goes in place; whatever is the matter is met again by the next round.
+            match self.compute_all(some).await {
+                Ok((computed, content)) => records.push(self.record(computed, content)),
+                Err(error) if records.is_empty() => return Err(error),
+                // What is computed goes in place; whatever is the matter is met again by the next round.
                 Err(_) => break,
             }
+        }
+        let mut prepared = Vec::new();
+        let mut failed = None;
+        for recorded in join_all(records).await {
+            match recorded {
+                Ok(more) => prepared.extend(more),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed.filter(|_| prepared.is_empty()) {
+            return Err(error);
         }
         if prepared.is_empty() {
             self.pass_over_oldest();
@@ -304,8 +333,11 @@ impl Cache {
         }
     }
 
-    /// Computes what lines will be, beside each other, and records it together with their parity.
-    async fn prepare(&self, lines: &[(Rc<Row>, u32)]) -> Result<Vec<Prepared>, SpaceError> {
+    /// Computes what lines will be, beside each other; their parity.
+    async fn compute_all<'a>(
+        &self,
+        lines: &'a [(Rc<Row>, u32)],
+    ) -> Result<(Vec<Computed<'a>>, Bytes_), SpaceError> {
         let parity = REDO_BYTES_MAX / BLOCK / self.lines_of_record();
         let mut buffer = self.shared().pool.seams().metadata.take(lines.len() * parity * BLOCK).await;
         buffer.fill(0);
@@ -324,11 +356,18 @@ impl Cache {
             }
         }));
         let found: Result<Vec<Option<Computed<'_>>>, SpaceError> = found.await.into_iter().collect();
-        let computed: Vec<Computed<'_>> = found?.into_iter().flatten().collect();
+        Ok((found?.into_iter().flatten().collect(), buffer.freeze()))
+    }
+
+    /// Records what lines will be together with their parity.
+    async fn record(
+        &self,
+        computed: Vec<Computed<'_>>,
+        content: Bytes_,
+    ) -> Result<Vec<Prepared>, SpaceError> {
         if computed.is_empty() {
             return Ok(Vec::new());
         }
-        let content = buffer.freeze();
         let mut redos = Vec::new();
         let put = self.put_redo(&content, |first| {
             let mut body = Vec::new();
@@ -371,6 +410,10 @@ impl Cache {
         let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
         if let Content::Cached { place, checksum } = version.content {
             let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
+            if self.kept.copy(place, checksum, &mut buffer) {
+                dirty.content = Some(buffer);
+                return Ok(Some(dirty));
+            }
             match self.read(place, &mut buffer).await {
                 Ok(()) if crc32c(&buffer) == checksum => dirty.content = Some(buffer),
                 Ok(()) => dirty.is_lost = true,
@@ -396,19 +439,16 @@ impl Cache {
         shared.settle_absences_of(rows.iter()).await?;
         let seats = pool.seats();
         let mut writes = Vec::new();
-        for one in &prepared {
-            for (block, content) in one.redo.blocks.iter().zip(&one.contents) {
-                let Some(content) = content else { continue };
-                one.redo.row.with_slabs(block.column, |slabs| {
-                    for slab in slabs {
-                        let Some(disk) = slab.present(pool) else { continue };
-                        for piece in slab.pieces(u64::from(one.redo.line) * BLOCK_BYTES, content.len()) {
-                            let part = content.slice(piece.offset..piece.offset + piece.length);
-                            writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
-                        }
+        for Outgoing { row, column, line, content } in self.pieces_of(&prepared) {
+            row.with_slabs(column, |slabs| {
+                for slab in slabs {
+                    let Some(disk) = slab.present(pool) else { continue };
+                    for piece in slab.pieces(u64::from(line) * BLOCK_BYTES, content.len()) {
+                        let part = content.slice(piece.offset..piece.offset + piece.length);
+                        writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
                     }
-                });
-            }
+                }
+            });
         }
         let mut failed: SmallVec<[DiskSlot; 4]> = SmallVec::new();
         for (slot, write) in writes {
@@ -437,6 +477,36 @@ impl Cache {
         unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo));
         self.say_done(&done).await?;
         Ok(!done.is_empty())
+    }
+
+    /// What goes to disks of these lines. Lines of a column that follow each other are one piece, where there is memory for it.
+    fn pieces_of<'a>(&self, prepared: &'a [Prepared]) -> Vec<Outgoing<'a>> {
+        let blocks_of = |one: &'a Prepared| {
+            let Redo { row, line, blocks, .. } = &one.redo;
+            let contents = blocks.iter().zip(&one.contents);
+            contents.filter_map(|(block, content)| {
+                Some(Outgoing { row, column: block.column, line: *line, content: content.clone()? })
+            })
+        };
+        let mut blocks: Vec<Outgoing<'a>> = prepared.iter().flat_map(blocks_of).collect();
+        blocks.sort_by_key(|one| (one.row.space, one.row.index, one.column, one.line));
+        let mut pieces = Vec::new();
+        for run in blocks.chunk_by(Outgoing::goes_on_with).flat_map(|run| run.chunks(PIECE_LINES)) {
+            let memory = match run {
+                [_] => None,
+                _ => self.shared().pool.seams().metadata.try_take(run.len() * BLOCK),
+            };
+            match (memory, run) {
+                (Some(mut memory), [first, ..]) => {
+                    for (to, from) in memory.chunks_exact_mut(BLOCK).zip(run) {
+                        to.copy_from_slice(&from.content);
+                    }
+                    pieces.push(Outgoing { content: memory.freeze(), ..*first });
+                }
+                _ => pieces.extend_from_slice(run),
+            }
+        }
+        pieces
     }
 
     /// Says that lines are in place, and ends what was cached of them.

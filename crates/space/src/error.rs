@@ -177,6 +177,13 @@ impl UnreadableReason {
     }
 }
 
+impl SpaceError {
+    /// Whether what it keeps from being put in place lies safe and may be put there later: with disks that come back, or room.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreadable { .. } | Self::CacheFull { .. } | Self::NoSpaceBelow { .. })
+    }
+}
+
 /// The interleaves that rows of this length can have, as people write them.
 fn interleaves_of(row: Bytes) -> String {
     let (min, max) = INTERLEAVE_RANGE;

@@ -27,6 +27,8 @@ mod error;
 mod finish;
 mod forecast;
 mod format;
+mod gather;
+mod kept;
 mod layout;
 mod line;
 mod locks;

@@ -310,8 +310,8 @@ impl Spaces {
                 cache.make_ready().await?;
                 match cache.finish_lines().await {
                     // They wait, and no pool stays closed for it.
-                    Ok(_) | Err(SpaceError::Unreadable { .. } | SpaceError::CacheFull { .. }) => {}
-                    Err(error) => return Err(error),
+                    Err(error) if !error.may_pass() => return Err(error),
+                    Ok(_) | Err(_) => {}
                 }
                 left = left.saturating_sub(FINISHED_TOGETHER);
             }

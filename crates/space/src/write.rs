@@ -56,8 +56,8 @@ struct Written {
 pub(crate) enum Beside<'a> {
     /// Nothing.
     Nothing,
-    /// Whose blocks these are, with their checksums.
-    Mapping(Mapping),
+    /// Whose blocks these are, one after another, with their checksums.
+    Mappings(&'a [Mapping]),
     /// That lines are about to be written in place.
     Redo(&'a [u8]),
 }
@@ -469,10 +469,13 @@ impl Beside<'_> {
     fn add_to(self, body: &mut Body, parts: &Parts) {
         match self {
             Self::Nothing => {}
-            Self::Mapping(mapping) => {
-                body.extend_from_slice(&mapping.head());
-                for state in parts.iter().flat_map(|part| &part.states) {
-                    body.extend_from_slice(&state.parts().1.to_le_bytes());
+            Self::Mappings(mappings) => {
+                let mut states = parts.iter().flat_map(|part| &part.states);
+                for mapping in mappings {
+                    body.extend_from_slice(&mapping.head());
+                    for state in states.by_ref().take(mapping.count as usize) {
+                        body.extend_from_slice(&state.parts().1.to_le_bytes());
+                    }
                 }
             }
             Self::Redo(redo) => body.extend_from_slice(redo),
@@ -484,9 +487,10 @@ impl Beside<'_> {
         let mut body = Body::new();
         match self {
             Self::Nothing => {}
-            Self::Mapping(mapping) => {
-                let void = Mapping { since: Some(lsn), void: true, ..mapping };
-                Self::Mapping(void).add_to(&mut body, parts);
+            Self::Mappings(mappings) => {
+                let void = |mapping: &Mapping| Mapping { since: Some(lsn), void: true, ..*mapping };
+                let void: SmallVec<[Mapping; 16]> = mappings.iter().map(void).collect();
+                Beside::Mappings(&void).add_to(&mut body, parts);
             }
             Self::Redo(redo) => body.extend_from_slice(&void_redos(redo)),
         }

@@ -1,8 +1,11 @@
 //! What client writes cost at the disks: reads, writes, flushes and bytes for each class of write, everything included until
 //! it is in place and the log is empty. `cargo test --release -p dolmen-space --test figures -- --nocapture` prints the table.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
+
 mod harness;
 
+use std::error::Error;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
@@ -16,9 +19,9 @@ use harness::{Bench, Lab, Outcome};
 const CAPACITY: Bytes = Bytes::gib(64);
 const SIZE: u64 = 192 << 20;
 /// Requests that are under way together.
-const DEPTH: u64 = 32;
-/// Random writes of a class.
-const RANDOM: u64 = 16 * 1024;
+const DEPTH: usize = 32;
+/// What lies in one column before the next has its turn.
+const INTERLEAVE: u64 = 64 << 10;
 const SMALL: usize = 4096;
 const LARGE: usize = 1 << 20;
 
@@ -37,7 +40,8 @@ enum Class {
     Fresh,
     /// The same over flushed content.
     Whole,
-    /// Blocks all over it, over flushed content, with a flush for every thousand.
+    /// A block of each line, all over it, over flushed content, with a flush for every thousand. As in a space so large that
+    /// no two of them meet in a line.
     Small,
 }
 
@@ -70,61 +74,75 @@ impl Asked {
     }
 }
 
+/// The first bytes of requests of a class, in the order in which they are made, and their length.
+fn requests(class: Class, columns: u64) -> (Vec<u64>, usize) {
+    if class != Class::Small {
+        return ((0..SIZE / LARGE as u64).map(|nth| nth * LARGE as u64).collect(), LARGE);
+    }
+    let small = SMALL as u64;
+    let of_column = INTERLEAVE / small;
+    let mut random = Random::new(7);
+    let mut places: Vec<u64> = (0..SIZE / columns / small)
+        .map(|line| {
+            let stripe = line / of_column * columns * INTERLEAVE;
+            stripe + line % columns * INTERLEAVE + line % of_column * small
+        })
+        .collect();
+    for last in (1..places.len()).rev() {
+        let other = usize::try_from(random.below(last as u64 + 1)).unwrap();
+        places.swap(last, other);
+    }
+    (places, SMALL)
+}
+
 /// Writes a class from its beginning to its end; how many requests, and of how many bytes.
 async fn write_class(
     lab: &Lab,
     spaces: &Spaces,
     space: &Rc<Space>,
-    class: Class,
-) -> Result<(u64, usize), String> {
-    let (count, length) = match class {
-        Class::Fresh | Class::Whole => (SIZE / LARGE as u64, LARGE),
-        Class::Small => (RANDOM, SMALL),
-    };
-    let mut random = Random::new(7);
-    let mut at = 0;
-    while at < count {
-        let some = (at..(at + DEPTH).min(count)).map(|nth| match class {
-            Class::Fresh | Class::Whole => nth * LARGE as u64,
-            Class::Small => random.below(SIZE / SMALL as u64) * SMALL as u64,
-        });
-        let written =
-            join_all(some.collect::<Vec<_>>().into_iter().map(|at| lab.write(space, at, length, 1))).await;
-        written.into_iter().collect::<Outcome>().map_err(|error| error.to_string())?;
-        at += DEPTH;
-        if class == Class::Small && at % 1024 == 0 {
-            spaces.flush().await.map_err(|error| error.to_string())?;
+    (class, columns): (Class, u8),
+) -> Result<(u64, usize), Box<dyn Error>> {
+    let (places, length) = requests(class, columns.into());
+    for (turn, some) in places.chunks(DEPTH).enumerate() {
+        let written = join_all(some.iter().map(|at| lab.write(space, *at, length, 1))).await;
+        written.into_iter().collect::<Outcome>()?;
+        if class == Class::Small && turn % 32 == 31 {
+            spaces.flush().await?;
         }
     }
-    Ok((count, length))
+    Ok((places.len() as u64, length))
 }
 
 async fn measure(lab: Lab, resiliency: Resiliency, columns: u8) -> Outcome {
     let spaces = lab.create().await?;
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(SIZE), resiliency);
     (spec.columns, spec.provisioning) = (Some(columns), Provisioning::Fixed);
+    spec.interleave = Bytes(INTERLEAVE);
     let space = spaces.create(spec).await?;
     spaces.flush().await?;
     spaces.pool().checkpoint().await?;
     for class in [Class::Fresh, Class::Whole, Class::Small] {
         let before = Asked::of(&lab);
-        let (count, length) = write_class(&lab, &spaces, &space, class).await?;
+        let (count, length) = write_class(&lab, &spaces, &space, (class, columns)).await?;
         spaces.flush().await?;
         spaces.destage().await?;
         spaces.pool().checkpoint().await?;
         let asked = Asked::of(&lab).since(before);
-        #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-        let (per, bytes) =
-            (|sum: u64| sum as f64 / count as f64, asked.written as f64 / (count * length as u64) as f64);
+        let per_request = |sum: u64| sum as f64 / count as f64;
+        let bytes = asked.written as f64 / (count * length as u64) as f64;
         println!(
             "{:22} {:8} {:>8.2} {:>8.2} {:>8.3} {:>8.2}",
             format!("{resiliency}, {columns} columns"),
             format!("{class:?}"),
-            per(asked.reads),
-            per(asked.writes),
-            per(asked.flushes),
+            per_request(asked.reads),
+            per_request(asked.writes),
+            per_request(asked.flushes),
             bytes
         );
+        if class == Class::Small && resiliency == (Resiliency::Parity { parity: 1 }) {
+            let commands = per_request(asked.reads + asked.writes + asked.flushes);
+            assert!(commands <= 5.5, "{commands} commands for each small write");
+        }
     }
     drop(space);
     lab.check_and_close(spaces).await
