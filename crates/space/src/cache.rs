@@ -144,6 +144,8 @@ pub(crate) struct Cache {
     pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
     /// Lines that may be half in place, for want of columns.
     pub(crate) unfinished: RefCell<Vec<Redo>>,
+    /// Lines that are recorded and not in place yet, but for those that were given up meanwhile.
+    pub(crate) recorded: RefCell<Vec<Redo>>,
     pub(crate) bell: Notify,
     /// Held while lines are put in place, and while a checkpoint says again what is cached.
     pub(crate) turn: Turn,
@@ -191,6 +193,7 @@ impl Cache {
             owners: RefCell::default(),
             rows: RefCell::default(),
             unfinished: RefCell::default(),
+            recorded: RefCell::default(),
             bell: Notify::new(),
             turn: Turn::default(),
             is_running: Cell::new(false),

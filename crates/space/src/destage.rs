@@ -275,6 +275,7 @@ impl Cache {
                 lines.extend(of_row.iter().map(|line| (Rc::clone(row), *line)));
             }
         }
+        self.recorded.borrow_mut().clear();
         let mut records = Vec::new();
         for some in lines.chunks(self.lines_of_record()) {
             match self.compute_all(some).await {
@@ -302,7 +303,7 @@ impl Cache {
         if !is_planted(Bug::RedoNotFlushed) {
             self.shared().flush().await?;
         }
-        let prepared = self.without_undecided(prepared).await?;
+        let prepared = self.without_given_up(prepared);
         let has_done = self.put_in_place(prepared).await?;
         drop(guards);
         for (row, _) in &chosen {
@@ -311,19 +312,13 @@ impl Cache {
         Ok(has_done)
     }
 
-    /// Gives up lines whose parity has left with its only copies, before the flush that should have covered it.
-    async fn without_undecided(&self, prepared: Vec<Prepared>) -> Result<Vec<Prepared>, SpaceError> {
-        let is_here = |one: &Prepared| !one.redo.own_places().any(|place| self.is_out_of_reach(place));
-        let (here, left): (Vec<Prepared>, Vec<Prepared>) = prepared.into_iter().partition(is_here);
-        if !left.is_empty() {
-            let mut body = Vec::new();
-            for one in &left {
-                push_redo(&mut body, RedoHead { void: true, ..one.redo.head() }, &one.redo.blocks);
-            }
-            self.shared().record(&body, Wait::Written).await?;
-            left.iter().for_each(|one| self.forget_redo(&one.redo));
-        }
-        Ok(here)
+    /// Those whose parity has not left with its only copies, before the flush that should have covered it.
+    fn without_given_up(&self, prepared: Vec<Prepared>) -> Vec<Prepared> {
+        let stand = self.recorded.take();
+        let stands = |one: &Prepared| stand.iter().any(|redo| redo.is_of(&one.redo.row, one.redo.line));
+        let (stand, left): (Vec<Prepared>, Vec<Prepared>) = prepared.into_iter().partition(stands);
+        left.iter().for_each(|one| self.forget_redo(&one.redo));
+        stand
     }
 
     async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
@@ -368,6 +363,8 @@ impl Cache {
         if computed.is_empty() {
             return Ok(Vec::new());
         }
+        // No flush marks them before it is known whether they stand.
+        let held = self.shared().tickets.begin();
         let mut redos = Vec::new();
         let put = self.put_redo(&content, |first| {
             let mut body = Vec::new();
@@ -381,6 +378,10 @@ impl Cache {
         let said = put.await?;
         redos.iter_mut().for_each(|redo| redo.said = said);
         redos.iter().flat_map(Redo::own_places).for_each(|place| self.count_live(place));
+        self.recorded.borrow_mut().extend_from_slice(&redos);
+        // They may have left before anybody knew of these lines.
+        self.give_up_recorded(|place| self.is_out_of_reach(place)).await?;
+        drop(held);
         Ok(redos.into_iter().zip(computed).map(|(redo, one)| one.prepared(redo, &content)).collect())
     }
 

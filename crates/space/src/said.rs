@@ -9,9 +9,11 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_journal::Wait;
 use dolmen_units::Lsn;
 
 use crate::cache::{Cache, SAYING_BYTES, mapping_of};
+use crate::destage::Redo;
 use crate::error::SpaceError;
 use crate::mapping::{Content, Version};
 use crate::record::{Mapping, Place, RedoHead, push_redo, redo_bytes};
@@ -143,6 +145,7 @@ impl Cache {
     ) -> Result<(), SpaceError> {
         let is_there = |place: Place| place.row == at.id && blocks.contains(&(0, place.block));
         let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
+        self.give_up_recorded(is_there).await?;
         let mut body: Vec<u8> = Vec::new();
         let mut said: Vec<(Rc<Row>, What)> = Vec::new();
         for row in rows {
@@ -158,6 +161,24 @@ impl Cache {
             }
         }
         if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
+    }
+
+    /// Gives up lines that are recorded and that need what is at these places, and says that their records are void: before a
+    /// flush marks these.
+    pub(crate) async fn give_up_recorded(&self, is_there: impl Fn(Place) -> bool) -> Result<(), SpaceError> {
+        let is_left = |redo: &Redo| redo.own_places().any(&is_there);
+        let (left, stand) = self.recorded.take().into_iter().partition(is_left);
+        *self.recorded.borrow_mut() = stand;
+        let left: Vec<Redo> = left;
+        let mut body: Vec<u8> = Vec::new();
+        for (nth, redo) in (1..).zip(&left) {
+            push_redo(&mut body, RedoHead { void: true, ..redo.head() }, &redo.blocks);
+            if nth == left.len() || body.len() > RECORD_BYTES_MAX - SAID_AT_ONCE_BYTES {
+                self.shared().record(&body, Wait::Written).await?;
+                body.clear();
+            }
+        }
+        Ok(())
     }
 }
 

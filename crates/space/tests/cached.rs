@@ -3,10 +3,12 @@
 
 mod harness;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, SimpleLatency};
+use dolmen_block_io::Moment;
+use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
 use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::pace::{Dial, beside, pause, text};
@@ -191,4 +193,96 @@ fn a_newer_write_stands_for_one_that_left_with_its_copies() {
         .unwrap();
     bench.world.kill();
     bench.run(async move |lab| expect_one(&lab, lab.open().await?).await).unwrap();
+}
+
+/// Disks that left, and when.
+type Left = Rc<RefCell<Option<(Vec<usize>, Moment)>>>;
+
+/// A block is put in place, and the disks with both copies of the parity that it will have leave before a flush has covered
+/// them. Who left, and when.
+async fn destage_while_parity_leaves((bench, dial): (Rc<Bench>, Dial), lab: Lab, left: Left) -> Outcome {
+    let spaces = lab.create().await?;
+    let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+    lab.write(&space, 0, 4096, 1).await?;
+    spaces.destage().await?;
+    lab.write(&space, 0, 4096, 2).await?;
+    space.flush().await?;
+    // The line has no other block, so its parity is the same as the block.
+    let places =
+        || -> Vec<usize> { bench.disks.iter().map(|disk| harness::places_of(disk, 0..1, 2).len()).collect() };
+    let before = places();
+    dial.flush.set(50);
+    let destaging = async {
+        drop(spaces.destage().await);
+        Ok(())
+    };
+    let leaving = async {
+        while places() == before {
+            pause(&lab, 1).await;
+        }
+        let now = places();
+        let leaving: Vec<usize> = (0..now.len()).filter(|disk| now[*disk] > before[*disk]).collect();
+        leaving.iter().for_each(|disk| bench.disks[*disk].vanish());
+        dial.flush.set(5);
+        dial.write.set(5);
+        *left.borrow_mut() = Some((leaving, bench.world.now()));
+        Ok(())
+    };
+    beside(vec![Box::pin(destaging), Box::pin(leaving)]).await?;
+    Ok(())
+}
+
+/// Scenario: the disks with both copies of parity that is on its way leave before its flush, and the daemon is killed at some
+/// time behind that. They come back without it. The line is what it was, whichever of its disks is gone then.
+#[test]
+fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
+    let run = |millis: Option<u64>| {
+        let dial = Dial::default();
+        let bench = Rc::new(Bench::with_profile(24, 5, || dial.profile()));
+        let left = Rc::new(RefCell::new(None));
+        let body =
+            destage_while_parity_leaves((Rc::clone(&bench), dial.clone()), bench.lab(), Rc::clone(&left));
+        let stop = StopAt::Time(millis.map_or(Moment(u64::MAX), |millis| Moment(millis * 1_000_000)));
+        let ended = match bench.world.run_to(stop, body).unwrap() {
+            Ran::Finished(outcome) => outcome.map(|()| true).unwrap(),
+            Ran::Stopped => false,
+        };
+        dial.flush.set(0);
+        dial.write.set(0);
+        let found = left.borrow().clone();
+        (bench, found, ended)
+    };
+    let (bench, left, _) = run(None);
+    let (disks, at) = left.unwrap();
+    assert_eq!(disks.len(), 2);
+    let end = bench.world.now();
+    let times = at.0 / 1_000_000 + 1..end.0 / 1_000_000;
+    assert!(times.end - times.start > 20, "{times:?}");
+    for millis in times.step_by(4) {
+        let (bench, ..) = run(Some(millis));
+        bench.world.kill();
+        for disk in bench.disks.iter().filter(|disk| disk.is_absent()) {
+            disk.come_back();
+            assert!(disk.return_to(0));
+        }
+        for gone in 0..5 {
+            let judged = bench.run(async move |lab| {
+                let spaces = lab.open().await?;
+                spaces.resync(&Progress::default()).await?;
+                assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+                Ok(spaces.close().await?)
+            });
+            judged.unwrap_or_else(|error| panic!("killed at {millis} ms: {error}"));
+            let judged = bench.run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, 4096, 2).await?;
+                spaces.destage().await?;
+                lab.expect(&space, 0, 4096, 2).await?;
+                spaces.close().await?;
+                Ok(())
+            });
+            judged.unwrap_or_else(|error| panic!("killed at {millis} ms, {gone} gone: {error}"));
+        }
+    }
 }
