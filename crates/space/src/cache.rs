@@ -42,6 +42,8 @@ pub(crate) const CACHED_BYTES_MAX: usize = 1 << 20;
 const SAYING_SHARE: u64 = 8;
 /// Bytes that saying one mapping again takes, at most.
 pub(crate) const SAYING_BYTES: u64 = 68;
+/// Rows that are discarded in one turn, at most: a checkpoint waits for that, and each takes some of the log.
+const DISCARDED_TOGETHER: usize = 16;
 /// The part of the cache from which on it is emptied.
 const DESTAGE_SHARE: u64 = 4;
 
@@ -160,6 +162,9 @@ pub(crate) struct Cache {
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
 }
+
+/// Blocks of rows with parity, by row.
+pub(crate) type BlocksOfRows = BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)>;
 
 /// Which of the rows that are being filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -631,9 +636,12 @@ impl Cache {
 
     /// Discards rows that hold nothing any more, and frees those whose discard a flush has covered; whether any.
     pub(crate) async fn recycle(&self) -> Result<bool, SpaceError> {
-        let mut has_freed = false;
+        let (mut has_freed, mut discarded) = (false, 0);
         let count = self.segments.borrow().len();
         for at in 0..count {
+            if discarded == DISCARDED_TOGETHER {
+                break;
+            }
             let found =
                 self.segments.borrow().get(at).map(|segment| (segment.state, Rc::clone(&segment.row)));
             let Some((state, row)) = found else { continue };
@@ -644,7 +652,10 @@ impl Cache {
                     }
                     match self.space.discard_row(&row).await {
                         Ok(0) => State::Free,
-                        Ok(_) => State::Discarded(self.shared().moment()),
+                        Ok(_) => {
+                            discarded += 1;
+                            State::Discarded(self.shared().moment())
+                        }
                         // Its disks are away: it waits for them.
                         Err(SpaceError::Unreadable { .. }) => continue,
                         Err(error) => return Err(error),
@@ -697,6 +708,18 @@ impl Cache {
             || segments.iter().any(|one| one.state == State::Free && is_decided(one))
     }
 
+    /// Whether so many blocks of parity have a place with all of its copies.
+    pub(crate) fn has_whole_room_for_parity(&self, blocks: usize) -> bool {
+        let wanted = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let segments = self.segments.borrow();
+        let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
+        let mut good = segments.iter().filter(|one| self.has_all_copies(&one.row));
+        let is_open =
+            |one: &Segment| one.state == State::Open && self.segment_blocks() - one.filled >= wanted;
+        open.is_some_and(|open| is_open(open) && self.has_all_copies(&open.row))
+            || good.any(|one| one.state == State::Free)
+    }
+
     /// Whether rows wait for a flush to be filled again.
     pub(crate) fn has_recyclable(&self) -> bool {
         let segments = self.segments.borrow();
@@ -704,11 +727,13 @@ impl Cache {
     }
 
     /// Closes the row that is being filled, so that it can be emptied: when there is no other.
-    pub(crate) fn close(&self, filling: Filling) {
-        let Some(at) = self.open_for(filling).take() else { return };
+    /// Whether there was one.
+    pub(crate) fn close(&self, filling: Filling) -> bool {
+        let Some(at) = self.open_for(filling).take() else { return false };
         if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
             self.note_full(at, segment);
         }
+        true
     }
 
     fn open_for(&self, filling: Filling) -> &Cell<Option<usize>> {
@@ -726,30 +751,46 @@ impl Cache {
         self.note_drained(at, segment);
     }
 
-    /// Blocks in the oldest full row, by row; if there is none, all blocks that were only discarded.
-    pub(crate) fn oldest(&self) -> BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)> {
-        let mut found: BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)> = BTreeMap::new();
+    /// Blocks in the oldest full row.
+    pub(crate) fn oldest(&self) -> BlocksOfRows {
         let oldest = self.full.borrow().front().copied();
+        oldest.map(|at| self.blocks_in(at)).unwrap_or_default()
+    }
+
+    /// Blocks in the row that was closed last.
+    pub(crate) fn newest(&self) -> BlocksOfRows {
+        let newest = self.full.borrow().back().copied();
+        newest.map(|at| self.blocks_in(at)).unwrap_or_default()
+    }
+
+    fn blocks_in(&self, at: usize) -> BlocksOfRows {
+        let mut found = BlocksOfRows::new();
         let segments = self.segments.borrow();
-        if let Some(segment) = oldest.and_then(|at| segments.get(at)) {
-            for (row, range) in segment.contents.iter().filter(|(row, _)| !row.gone.get()) {
-                let entry =
-                    found.entry((row.space, row.index)).or_insert_with(|| (Rc::clone(row), Vec::new()));
-                let is_here = |block: &u32| {
-                    let versions = row.mappings.versions(*block);
-                    versions
-                        .iter()
-                        .filter_map(|version| version.content.place())
-                        .any(|place| place.row == segment.row.id)
-                };
-                entry.1.extend((range.first..range.first + range.count).filter(is_here));
-            }
-            return found;
+        let Some(segment) = segments.get(at) else { return found };
+        for (row, range) in segment.contents.iter().filter(|(row, _)| !row.gone.get()) {
+            let entry = found.entry((row.space, row.index)).or_insert_with(|| (Rc::clone(row), Vec::new()));
+            let is_here = |block: &u32| {
+                let versions = row.mappings.versions(*block);
+                let mut places = versions.iter().filter_map(|version| version.content.place());
+                places.any(|place| place.row == segment.row.id)
+            };
+            entry.1.extend((range.first..range.first + range.count).filter(is_here));
         }
+        found
+    }
+
+    /// Blocks that were discarded.
+    pub(crate) fn discarded(&self) -> BlocksOfRows {
+        let mut found = BlocksOfRows::new();
         for (key, row) in &*self.rows.borrow() {
-            let blocks =
-                row.mappings.all().into_iter().filter(|(_, version)| version.content.place().is_none());
-            found.insert(*key, (Rc::clone(row), blocks.map(|(block, _)| block).collect()));
+            let all = row.mappings.all().into_iter();
+            let blocks: Vec<u32> = all
+                .filter(|(_, version)| version.content.place().is_none())
+                .map(|(block, _)| block)
+                .collect();
+            if !blocks.is_empty() {
+                found.insert(*key, (Rc::clone(row), blocks));
+            }
         }
         found
     }

@@ -194,7 +194,7 @@ impl Shared {
             self.carried.set(self.carried.get() + BLOCK_BYTES);
             (named, cached) = (named_behind, cached_behind);
             if let Some(next) = first_named(named, cached) {
-                self.pool.trim_log(next, cut).await?;
+                self.pool.trim_log(next.min(cut), cut).await?;
             }
         }
         Ok(self.carried.get())

@@ -25,7 +25,7 @@ use dolmen_pool::ExcludeReason;
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::{Cache, Filling};
+use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::line::{Found, LineStates, code_of};
@@ -182,22 +182,7 @@ impl Cache {
             Err(error) if error.may_pass() => Some(error),
             Err(error) => return Err(error),
         };
-        if self.full_count() == 0 && (self.has_waiting() || self.is_crowded_by_open()) {
-            self.close(Filling::Writes);
-        }
-        // What is in one row of the cache may wait for disks, and what is in another not.
-        for _ in 0..self.full_count().max(1) {
-            let lines = self.choose();
-            if lines.is_empty() {
-                self.pass_over_oldest();
-                continue;
-            }
-            has_done |= self.make_ready().await?;
-            if self.put_in_place_all(lines).await? {
-                has_done = true;
-                break;
-            }
-        }
+        has_done |= self.put_some_in_place(has_done).await?;
         if !has_done && self.has_recyclable() {
             // What was given up is not covered yet, then its discard.
             self.shared().force_flush().await?;
@@ -211,17 +196,42 @@ impl Cache {
         }
     }
 
-    /// The lines of the oldest row of the cache, by row, as many as there is memory for.
-    fn choose(&self) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
+    /// Puts lines in place: of the oldest row of the cache of which any can be; else of the row that is being filled, if room is
+    /// wanted; else of those that were only discarded. What is in one row may wait for disks, and the rest not. Whether any was.
+    async fn put_some_in_place(&self, has_freed: bool) -> Result<bool, SpaceError> {
+        for _ in 0..self.full_count() {
+            if self.put_in_place_of(self.oldest()).await? {
+                return Ok(true);
+            }
+            self.pass_over_oldest();
+        }
+        let wants_open = !has_freed && (self.has_waiting() || self.is_crowded_by_open());
+        if wants_open && self.close(Filling::Writes) && self.put_in_place_of(self.newest()).await? {
+            return Ok(true);
+        }
+        self.put_in_place_of(self.discarded()).await
+    }
+
+    /// Puts some of these blocks in place with their lines; whether any was.
+    async fn put_in_place_of(&self, blocks: BlocksOfRows) -> Result<bool, SpaceError> {
+        let lines = self.choose(blocks);
+        if lines.is_empty() {
+            return Ok(false);
+        }
+        let has_freed = self.make_ready().await?;
+        Ok(self.put_in_place_all(lines).await? || has_freed)
+    }
+
+    /// The lines of these blocks, by row, as many as there is memory for.
+    fn choose(&self, blocks: BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
         let arena = &self.shared().pool.seams().metadata;
         let lines_max =
             LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
-        let oldest = self.oldest();
-        let widest = oldest.values().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
+        let widest = blocks.values().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
         let all = self.shared().lines.all();
         let (mut count, mut frames) = (0, 0);
         let mut chosen = Vec::new();
-        for (row, blocks) in oldest.into_values() {
+        for (row, blocks) in blocks.into_values() {
             let unfinished = self.unfinished.borrow();
             let is_busy =
                 |line: &u32| unfinished.iter().any(|redo| redo.row.id == row.id && redo.line == *line);
@@ -297,7 +307,6 @@ impl Cache {
             return Err(error);
         }
         if prepared.is_empty() {
-            self.pass_over_oldest();
             return Ok(false);
         }
         if !is_planted(Bug::RedoNotFlushed) {

@@ -1,7 +1,7 @@
 //! What a crash leaves of the write cache: mappings are found in the log, and lines that may be half in place are finished from
 //! the content that the cache has of them (docs/design/0004, under recovery).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_checksum::crc32c;
@@ -16,7 +16,7 @@ use crate::layout::{BLOCK, Shape};
 use crate::line::Found;
 use crate::locks::Range;
 use crate::mapping::{Content, UNDECIDED, Version};
-use crate::record::{BlockState, Entry, RedoBlock, entries, push_redo};
+use crate::record::{BlockState, Entry, Place, RedoBlock, entries, push_redo};
 use crate::recovery::RowKey;
 use crate::row::Row;
 use crate::shared::Shared;
@@ -151,7 +151,7 @@ type Ends = Vec<(u32, Lsn)>;
 impl OfRow {
     /// Ends the versions of blocks that are in place; lines that may be half in place, and what ends with them.
     fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(RecordedRedo, Ends)> {
-        let mut unfinished = Vec::new();
+        let mut unfinished: Vec<(RecordedRedo, Ends)> = Vec::new();
         for redo in std::mem::take(&mut self.redos) {
             let is_done = self.done.get(&redo.line).is_some_and(|done| *done >= redo.lsn)
                 || is_planted(Bug::RedoEndsWithMark);
@@ -160,6 +160,8 @@ impl OfRow {
                 data.filter_map(|block| Some((shape.row_block(block.column, redo.line), block.since?)));
             let ends: Ends = ends.collect();
             if !is_done {
+                // Of a line that was moved within the cache, the last record has what it is.
+                unfinished.retain(|(other, _)| other.line != redo.line);
                 unfinished.push((redo, ends));
                 continue;
             }
@@ -172,16 +174,17 @@ impl OfRow {
     }
 
     async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
-        let unfinished: Vec<Redo> = self
-            .end_what_is_in_place(&row.shape)
+        let unfinished = self.end_what_is_in_place(&row.shape);
+        let unfinished: Vec<Redo> = unfinished
             .into_iter()
-            .map(|(RecordedRedo { lsn: said, line, blocks }, ends)| Redo {
-                row: Rc::clone(row),
-                line,
-                blocks,
-                ends,
-                said,
-                owns_all: false,
+            .map(|(RecordedRedo { lsn, line, blocks }, ends)| {
+                // Whatever of it was said again behind it, it is said again behind that.
+                let said = ends.iter().filter_map(|(block, since)| {
+                    let versions = self.versions.get(block)?;
+                    versions.range(..=*since).map(|(_, version)| version.said).max()
+                });
+                let said = said.fold(lsn, Lsn::max);
+                Redo { row: Rc::clone(row), line, blocks, ends, said, owns_all: false }
             })
             .collect();
         for (block, versions) in self.versions {
@@ -255,7 +258,7 @@ impl Cache {
         Ok(has_done)
     }
 
-    async fn finish_line(&self, mut redo: Redo) -> Result<bool, SpaceError> {
+    async fn finish_line(&self, redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
         let Some(space) = self.owner(row.space).filter(|_| !row.gone.get()) else {
             self.forget_redo(&redo);
@@ -279,7 +282,8 @@ impl Cache {
         let parity = row.shape.data_columns();
         let mut found: Vec<Option<dolmen_buffer::Shared>> = Vec::new();
         let mut is_lost = false;
-        for block in &mut redo.blocks {
+        let mut blocks = redo.blocks.clone();
+        for block in &mut blocks {
             let is_left_out = block.column >= parity && is_planted(Bug::RedoOfNewDataOnly);
             let (BlockState::Valid(checksum), false) = (block.state, is_left_out) else {
                 found.push(None);
@@ -310,36 +314,48 @@ impl Cache {
         }
         if is_lost {
             // Nobody knows what parity should be of.
-            for (block, content) in redo.blocks.iter_mut().zip(&mut found) {
+            for (block, content) in blocks.iter_mut().zip(&mut found) {
                 if block.column >= parity {
                     (block.state, *content) = (BlockState::Damaged, None);
                 }
             }
         }
-        let redo = self.with_all_copies(redo, &found).await?;
-        self.put_in_place(vec![Prepared { redo, contents: found }]).await
+        // Places of what is lost are nobody's from here on.
+        let finished = Redo { blocks, ..redo.clone() };
+        let is_kept = |place: &Place| finished.own_places().any(|other| other == *place);
+        redo.own_places().filter(|place| !is_kept(place)).for_each(|place| self.count_dead(place));
+        match self.with_all_copies(finished, &found).await? {
+            Some(redo) => self.put_in_place(vec![Prepared { redo, contents: found }]).await,
+            None => Ok(false),
+        }
     }
 
     /// The redo with its content in rows of the cache that have all copies: what is written in place must not be there against
-    /// the one copy that is left of it.
+    /// the one copy that is left of it. `None` where that could not be had; it waits then, as it was.
     async fn with_all_copies(
         &self,
         redo: Redo,
         contents: &[Option<dolmen_buffer::Shared>],
-    ) -> Result<Redo, SpaceError> {
-        let places = redo.blocks.iter().filter(|block| matches!(block.state, BlockState::Valid(_)));
-        let indices: BTreeSet<u32> = places.map(|block| block.place.index).collect();
-        if indices.is_empty() || indices.iter().all(|index| self.is_whole(*index)) {
-            return Ok(redo);
+    ) -> Result<Option<Redo>, SpaceError> {
+        let is_whole = |redo: &Redo| {
+            let valid = redo.blocks.iter().filter(|block| matches!(block.state, BlockState::Valid(_)));
+            valid.into_iter().all(|block| self.is_whole(block.place.index))
+        };
+        if is_whole(&redo) {
+            return Ok(Some(redo));
         }
-        let pool = &self.shared().pool;
         let bytes: Vec<&dolmen_buffer::Shared> = contents.iter().flatten().collect();
-        let mut buffer = pool.seams().metadata.take(bytes.len() * BLOCK).await;
+        if !self.has_whole_room_for_parity(bytes.len()) {
+            self.leave_unfinished(redo);
+            return Ok(None);
+        }
+        let mut buffer = self.shared().pool.seams().metadata.take(bytes.len() * BLOCK).await;
         for (to, from) in buffer.chunks_exact_mut(BLOCK).zip(bytes) {
             to.copy_from_slice(from);
         }
-        let mut moved = redo.clone();
-        moved.owns_all = true;
+        let mut moved = Redo { owns_all: true, ..redo.clone() };
+        // No flush marks it before it is known whether it stands.
+        let held = self.shared().tickets.begin();
         let content = buffer.freeze();
         let put = self.put_redo(&content, |first| {
             let valid = moved.blocks.iter_mut().filter(|block| matches!(block.state, BlockState::Valid(_)));
@@ -348,12 +364,27 @@ impl Cache {
             push_redo(&mut body, moved.head(), &moved.blocks);
             body
         });
-        let said = put.await?;
+        let said = match put.await {
+            Ok(said) => said,
+            Err(error) => {
+                self.leave_unfinished(redo);
+                return Err(error);
+            }
+        };
         moved.said = said;
         moved.own_places().for_each(|place| self.count_live(place));
+        *self.recorded.borrow_mut() = vec![moved.clone()];
+        let is_poor = !is_whole(&moved);
+        self.give_up_recorded(|place| is_poor || self.is_out_of_reach(place)).await?;
+        drop(held);
         self.shared().force_flush().await?;
+        if self.recorded.take().is_empty() {
+            self.forget_redo(&moved);
+            self.leave_unfinished(redo);
+            return Ok(None);
+        }
         self.forget_redo(&redo);
-        Ok(moved)
+        Ok(Some(moved))
     }
 }
 
@@ -434,5 +465,18 @@ mod tests {
             assert_eq!(left(&records[..4]), (vec![10, 105], 1));
             assert_eq!(left(&records[2..4]), (vec![10], 1));
         }
+    }
+
+    /// A line that was moved within the cache while it waited: its last record is what it is, whatever the flush has marked.
+    #[test]
+    fn of_a_line_that_was_moved_the_last_record_counts() {
+        let records = [
+            (10, mapping(0, Some(6), None)),
+            (20, redo(BlockState::Valid(0), Some(6), 10)),
+            (30, redo(BlockState::Valid(0), Some(9), 10)),
+        ];
+        assert_eq!(left(&records), (vec![10], 1));
+        let ended = [&records[..], &[(40, done(head(0)).to_vec())]].concat();
+        assert_eq!(left(&ended), (vec![], 0));
     }
 }

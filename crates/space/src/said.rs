@@ -67,7 +67,16 @@ impl Cache {
             }));
         }
         let unfinished = self.unfinished.borrow();
-        let old = unfinished.iter().filter(|redo| redo.said < cut);
+        // It goes behind what ends with it also where that alone is said again.
+        let is_old = |redo: &&Redo| {
+            let versions = |block: u32| redo.row.mappings.versions(block);
+            let mut ends = redo.ends.iter();
+            redo.said < cut
+                || ends.any(|(block, since)| {
+                    versions(*block).iter().any(|version| version.since <= *since && version.said < cut)
+                })
+        };
+        let old = unfinished.iter().filter(is_old);
         found.extend(old.map(|redo| Cached {
             row: Rc::clone(&redo.row),
             what: What::Redo { line: redo.line },

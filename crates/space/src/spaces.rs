@@ -305,7 +305,11 @@ impl Spaces {
             // Those that cannot be finished come again behind the others; once each of them was tried is enough.
             let mut left = cache.unfinished.borrow().len();
             while left > 0 {
-                self.pool().wait_for_log().await?;
+                match self.pool().wait_for_log().await {
+                    // They wait for room there as well.
+                    Err(PoolError::LogOccupied { .. } | PoolError::MetadataFull { .. }) => return Ok(()),
+                    other => other?,
+                }
                 let _turn = cache.turn.take().await;
                 cache.make_ready().await?;
                 match cache.finish_lines().await {
@@ -412,10 +416,10 @@ impl Spaces {
             return Ok(());
         }
         let cache = self.caches.borrow_mut().remove(&redundancy);
-        let _turn = match &cache {
-            Some(cache) => Some(cache.turn.take().await),
-            None => None,
-        };
+        if let Some(cache) = &cache {
+            // Whoever was at it is done then. A checkpoint may want the turn while the rows are given back.
+            drop(cache.turn.take().await);
+        }
         let hidden = self.spaces.borrow().get(&cache_id(redundancy)).cloned();
         if let Some(hidden) = hidden {
             self.delete_but_for_its_cache(&hidden).await?;
