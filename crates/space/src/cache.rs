@@ -708,18 +708,6 @@ impl Cache {
             || segments.iter().any(|one| one.state == State::Free && is_decided(one))
     }
 
-    /// Whether so many blocks of parity have a place with all of its copies.
-    pub(crate) fn has_whole_room_for_parity(&self, blocks: usize) -> bool {
-        let wanted = u32::try_from(blocks).unwrap_or(u32::MAX);
-        let segments = self.segments.borrow();
-        let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let mut good = segments.iter().filter(|one| self.has_all_copies(&one.row));
-        let is_open =
-            |one: &Segment| one.state == State::Open && self.segment_blocks() - one.filled >= wanted;
-        open.is_some_and(|open| is_open(open) && self.has_all_copies(&open.row))
-            || good.any(|one| one.state == State::Free)
-    }
-
     /// Whether rows wait for a flush to be filled again.
     pub(crate) fn has_recyclable(&self) -> bool {
         let segments = self.segments.borrow();

@@ -345,10 +345,6 @@ impl Cache {
             return Ok(Some(redo));
         }
         let bytes: Vec<&dolmen_buffer::Shared> = contents.iter().flatten().collect();
-        if !self.has_whole_room_for_parity(bytes.len()) {
-            self.leave_unfinished(redo);
-            return Ok(None);
-        }
         let mut buffer = self.shared().pool.seams().metadata.take(bytes.len() * BLOCK).await;
         for (to, from) in buffer.chunks_exact_mut(BLOCK).zip(bytes) {
             to.copy_from_slice(from);
@@ -374,8 +370,7 @@ impl Cache {
         moved.said = said;
         moved.own_places().for_each(|place| self.count_live(place));
         *self.recorded.borrow_mut() = vec![moved.clone()];
-        let is_poor = !is_whole(&moved);
-        self.give_up_recorded(|place| is_poor || self.is_out_of_reach(place)).await?;
+        self.give_up_recorded(|place| self.is_out_of_reach(place)).await?;
         drop(held);
         self.shared().force_flush().await?;
         if self.recorded.take().is_empty() {
