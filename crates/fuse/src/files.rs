@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dolmen_units::{Bytes, Name, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags};
 
-use crate::holders::{Holder, holders, list};
+use crate::holders::{Holder, holders, lasting_holders, list};
 use crate::host::SpaceKey;
 use crate::keeper::{Keeper, KeeperError, KeeperProgram};
 use crate::ledger::{Access, Attachment, Ledger, LedgerError, Made};
-use crate::loop_device::{self, Cleared, LoopDevice, LoopError, Plan, Tag};
+use crate::links;
+use crate::loop_device::{Cleared, LoopDevice, LoopError, Plan, Tag};
 use crate::mount::{self, MountError};
 use crate::nodes::File;
 use crate::session::{Readers, SessionCounters, Shared};
@@ -442,7 +443,7 @@ impl Files {
             inner.record(&attachment).map_err(AttachError::from)
         })?;
         let link = link_of(&self.links, &attachment);
-        loop_device::link(&link, &device.path()).map_err(|source| {
+        links::link(&link, &device.path()).map_err(|source| {
             let (name, link) = (name.to_owned(), link.clone());
             AttachError::Link { name, link, source }
         })?;
@@ -504,7 +505,7 @@ impl Files {
                 return Err(attached.busy(attached.holders()));
             }
         }
-        loop_device::unlink(&attached.link, &attached.device);
+        links::unlink(&attached.link, &attached.device);
         self.shared.nodes.remove(attachment.node);
         inner.forget(space)?;
         Ok(())
@@ -590,16 +591,7 @@ impl Attached {
     }
 
     fn refuse_if_used(&self) -> Result<(), DetachError> {
-        let by = self.holders();
-        let lasting = |holder: &Holder| !matches!(holder, Holder::Process { .. });
-        if by.is_empty() || !by.iter().any(lasting) && self.settles() { Ok(()) } else { Err(self.busy(by)) }
-    }
-
-    /// Whether processes that have the device open let go of it in a moment, as udev does.
-    fn settles(&self) -> bool {
-        (0..loop_device::CLEAR_LOOKS_MAX).any(|_| {
-            loop_device::pause(loop_device::CLEAR_PAUSE);
-            self.holders().is_empty()
-        })
+        let by = lasting_holders(&self.device);
+        if by.is_empty() { Ok(()) } else { Err(self.busy(by)) }
     }
 }

@@ -4,12 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use dolmen_block_linux::Use;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 /// Processes that are named, at most; who has more needs no complete list to begin with.
 const PROCESSES_MAX: usize = 16;
+/// How often a change of a device is looked for, and the pause between: who looks at a new device, as udev does, has it
+/// open for a moment.
+pub(crate) const LOOKS_MAX: usize = 20;
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// One user of a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +40,8 @@ impl fmt::Display for Holder {
 }
 
 /// All of them, in one line.
-pub(crate) fn list(by: &[Holder]) -> String {
+#[must_use]
+pub fn list(by: &[Holder]) -> String {
     let texts: Vec<String> = by.iter().map(ToString::to_string).collect();
     if texts.is_empty() {
         "in use by somebody who cannot be seen from here".to_owned()
@@ -45,7 +51,8 @@ pub(crate) fn list(by: &[Holder]) -> String {
 }
 
 /// Who uses the device, except this process.
-pub(crate) fn holders(device: &Path) -> Vec<Holder> {
+#[must_use]
+pub fn holders(device: &Path) -> Vec<Holder> {
     let kernel = dolmen_block_linux::in_use(device).ok().flatten();
     let mut by: Vec<Holder> = kernel.into_iter().flat_map(|found| found.by).map(Holder::Kernel).collect();
     let Some(numbers) = with_partitions(device) else { return by };
@@ -55,6 +62,29 @@ pub(crate) fn holders(device: &Path) -> Vec<Holder> {
     let open = others.filter(|pid| has_open(*pid, &numbers)).take(PROCESSES_MAX);
     by.extend(open.map(|pid| Holder::Process { pid, name: name_of(pid) }));
     by
+}
+
+/// Who uses the device and goes on to: nobody, where all were processes that let go of it in a moment, as udev does.
+#[must_use]
+pub fn lasting_holders(device: &Path) -> Vec<Holder> {
+    let lasts = |holder: &Holder| !matches!(holder, Holder::Process { .. });
+    let mut by = holders(device);
+    for _ in 0..LOOKS_MAX {
+        if by.is_empty() || by.iter().any(lasts) {
+            break;
+        }
+        pause(PAUSE);
+        by = holders(device);
+    }
+    by
+}
+
+/// Waits; these waits are for the kernel and udev, not for anything with a clock of its own.
+pub fn pause(span: Duration) {
+    let nanoseconds = i64::from(span.subsec_nanos());
+    let seconds = i64::try_from(span.as_secs()).unwrap_or(0);
+    // A signal that cuts it short costs one more look.
+    let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: seconds, tv_nsec: nanoseconds });
 }
 
 /// The numbers of a device and its partitions.

@@ -35,7 +35,9 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn errno(self) -> i32 {
+    /// The error number.
+    #[must_use]
+    pub fn errno(self) -> i32 {
         match self {
             Self::Io => libc::EIO,
             Self::NoRoom => libc::ENOSPC,

@@ -49,6 +49,7 @@ mod holders;
 mod host;
 mod keeper;
 mod ledger;
+mod links;
 mod loop_device;
 mod mount;
 mod nodes;
@@ -61,10 +62,11 @@ mod wire;
 pub use files::{
     AttachError, Attached, CloseError, DetachError, Files, KeeperHealth, Survival, Unanswered, Wanted,
 };
-pub use holders::Holder;
+pub use holders::{Holder, holders, lasting_holders, list, pause};
 pub use host::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SpaceKey, WriteRequest};
 pub use keeper::{KeeperError, KeeperProgram, keep};
 pub use ledger::{Access, Attachment, Ledger, LedgerError, LedgerFile, Made};
+pub use links::{link, unlink};
 pub use loop_device::LoopError;
 pub use mount::MountError;
 pub use region::{PAYLOAD_BYTES_MAX, RegionError, SLOTS_MAX};

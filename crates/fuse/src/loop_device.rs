@@ -9,12 +9,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::holders::{LOOKS_MAX, PAUSE, pause};
 use crate::ledger::{Access, Attachment};
 
 const CONTROL: &str = "/dev/loop-control";
@@ -31,10 +31,6 @@ const FLAG_DIRECT_IO: u32 = 16;
 
 /// How often a free device is looked for when others take it first.
 const TRIES_MAX: usize = 64;
-/// How often the end of a device is looked for, and the pause between: who looks at a new device, as udev does, has it
-/// open for a moment.
-pub(crate) const CLEAR_LOOKS_MAX: usize = 20;
-pub(crate) const CLEAR_PAUSE: Duration = Duration::from_millis(50);
 /// The largest request that a loop device makes, in KiB: what one FUSE request carries at most.
 const REQUEST_KIB_MAX: u64 = 1024;
 
@@ -350,11 +346,11 @@ impl LoopDevice {
             Err(error) => return Err(self.error("clearing", error)),
         }
         drop(open);
-        for _ in 0..CLEAR_LOOKS_MAX {
+        for _ in 0..LOOKS_MAX {
             if !self.is_configured() {
                 return Ok(Cleared::Done);
             }
-            pause(CLEAR_PAUSE);
+            pause(PAUSE);
         }
         self.keep_configured()
     }
@@ -368,45 +364,5 @@ impl LoopDevice {
         info.flags &= !FLAG_AUTOCLEAR;
         ioctl(open.as_fd(), SET_STATUS, address(&mut info)).map_err(|error| self.error("keeping", error))?;
         Ok(Cleared::InUse)
-    }
-}
-
-/// Waits; these waits are for the kernel and udev, not for anything with a clock of its own.
-pub(crate) fn pause(span: Duration) {
-    let nanoseconds = i64::from(span.subsec_nanos());
-    let seconds = i64::try_from(span.as_secs()).unwrap_or(0);
-    // A signal that cuts it short costs one more look.
-    let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: seconds, tv_nsec: nanoseconds });
-}
-
-/// Makes `link` lead to `target`, at once: whoever looks sees the old target or the new one.
-pub(crate) fn link(link: &Path, target: &Path) -> io::Result<()> {
-    if fs::read_link(link).is_ok_and(|found| found == target) {
-        return Ok(());
-    }
-    if let Some(folder) = link.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let mut name = link.file_name().unwrap_or_default().to_owned();
-    // No space's name ends in a tilde.
-    name.push("~");
-    let new = link.with_file_name(name);
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    std::os::unix::fs::symlink(target, &new)?;
-    fs::rename(&new, link)
-}
-
-/// Removes a link that leads to `target`, and its folder if that is empty then. Another link is left alone.
-pub(crate) fn unlink(link: &Path, target: &Path) {
-    if fs::read_link(link).is_ok_and(|found| found == target) {
-        // A link that stays behind is corrected by the next attachment of that name.
-        let _ = fs::remove_file(link);
-    }
-    if let Some(folder) = link.parent() {
-        // It is not empty as long as other spaces of the pool are attached.
-        let _ = fs::remove_dir(folder);
     }
 }

@@ -23,7 +23,8 @@ use crate::holders::{Holder, holders};
 use crate::host::Host;
 use crate::keeper::{Keeper, KeeperError, KeeperProgram, Kept};
 use crate::ledger::{Attachment, Ledger, LedgerError, Made};
-use crate::loop_device::{self, Cleared, LoopDevice};
+use crate::links;
+use crate::loop_device::{Cleared, LoopDevice};
 use crate::mount::{self, MountError, Mounted};
 use crate::nodes::Nodes;
 use crate::region::{PAYLOAD_BYTES_MAX, Region, RegionError, SLOTS_MAX, Shape};
@@ -263,7 +264,7 @@ impl Starter {
             match device_of(&attachment, &self.at) {
                 Some(device) => {
                     let link = link_of(&self.config.links, &attachment);
-                    if let Err(error) = loop_device::link(&link, &device.path()) {
+                    if let Err(error) = links::link(&link, &device.path()) {
                         tracing::warn!(link = %link.display(), %error, "renewing the link to an attached space failed; use the loop device");
                     }
                     self.made.attachments.push(attachment);
@@ -283,7 +284,7 @@ impl Starter {
             self.strand_or_clear(attachment.clone());
             let link = link_of(&self.config.links, &attachment);
             if let Some(number) = attachment.loop_number {
-                loop_device::unlink(&link, &LoopDevice { number }.path());
+                links::unlink(&link, &LoopDevice { number }.path());
             }
             self.taken_up.lost.push(attachment);
         }
