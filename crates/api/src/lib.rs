@@ -21,7 +21,8 @@
 //! | `POST /v1/pools/{pool}/spaces/{space}/resize` | [`ResizeSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`Destroy`] | [`Change`] |
-//! | `POST /v1/pools/{pool}/spaces/{space}/attach`, `…/detach`, `…/unserve` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/attach` | [`AttachSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/detach`, `…/unserve` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/serve` | [`ServeSpace`] | [`Change`] |
 //! | `GET /v1/devices`, `/v1/spaces`, `/v1/attachments`, `/v1/exports` | | [`Devices`], [`Spaces`], [`Attachments`], [`Exports`] |
 //! | `GET /v1/jobs`, `/v1/jobs/{id}` | | [`Jobs`], [`JobDocument`] |
@@ -65,7 +66,10 @@ pub use space::{
     Spaces,
 };
 pub use status::{Health, Shutdown, Status, Version};
-pub use way::{Attachment, Attachments, Export, Exports, NetworkExport, ServeNetwork, ServeSpace, TlsFiles};
+pub use way::{
+    AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, Export, Exports, NetworkExport,
+    ServeNetwork, ServeSpace, TlsFiles,
+};
 
 /// The version of the documents. Stands in every answer.
 pub const SCHEMA: u32 = 1;

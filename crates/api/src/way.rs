@@ -5,6 +5,50 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// What shows an attached space as a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttachedBy {
+    /// A loop device over a file, which the daemon serves over FUSE.
+    #[default]
+    Loop,
+    /// A ublk device, which the daemon serves itself.
+    Ublk,
+}
+
+/// How a space is to be attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttachWay {
+    /// The fastest way that works; one that is attached stays as it is.
+    #[default]
+    Auto,
+    /// By a loop device over FUSE.
+    Loop,
+    /// By a ublk device.
+    Ublk,
+}
+
+impl AttachWay {
+    /// Whether nothing was said.
+    #[must_use]
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
+/// Attaches a space as a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachSpace {
+    /// In which way.
+    #[serde(default, skip_serializing_if = "AttachWay::is_auto")]
+    pub way: AttachWay,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// A space that is attached as a block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attachment {
@@ -14,8 +58,14 @@ pub struct Attachment {
     pub space: String,
     /// The stable name: `/dev/dolmen/POOL/SPACE`.
     pub path: String,
-    /// The loop device behind it.
+    /// The device behind it.
     pub device: String,
+    /// What kind of device that is.
+    #[serde(default)]
+    pub way: AttachedBy,
+    /// Why a faster way was not taken, in the answer to an attach that left the choice.
+    #[serde(default)]
+    pub not_faster_because: Option<String>,
     /// Where file systems on it are mounted, and who else uses it.
     pub used_by: Vec<String>,
     /// Whether I/O only pauses when the daemon dies, and goes on with the next one.

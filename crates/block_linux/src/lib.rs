@@ -41,6 +41,7 @@ pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, is_attached_space};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
 pub use open::{OpenError, OpenOptions};
 pub use runtime::{
-    CLOSE_LIMIT, DRIVER_VARIABLE, DriverChoice, Handle, Runtime, RuntimeConfig, RuntimeCounters, RuntimeError,
+    CLOSE_LIMIT, DRIVER_VARIABLE, DriverChoice, Handle, Runtime, RuntimeConfig, RuntimeCounters,
+    RuntimeError, driver_asked_for,
 };
 pub use socket::{Family, Listener, SEND_PIECES_MAX, Socket, SocketError};

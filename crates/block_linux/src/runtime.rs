@@ -296,6 +296,15 @@ fn make_driver(choice: DriverChoice, parker: &Arc<Parker>) -> Result<Box<dyn Dri
     }
 }
 
+/// The driver that is asked for, by the configuration or else by the environment. What is granted may be another.
+#[must_use]
+pub fn driver_asked_for(choice: DriverChoice) -> DriverChoice {
+    match choice {
+        DriverChoice::Automatic => from_environment().unwrap_or_default(),
+        DriverChoice::Uring | DriverChoice::Threads => choice,
+    }
+}
+
 fn from_environment() -> Result<DriverChoice, RuntimeError> {
     let Some(value) = env::var_os(DRIVER_VARIABLE) else { return Ok(DriverChoice::Automatic) };
     match value.to_str() {

@@ -146,7 +146,7 @@ pub(crate) enum SpaceCommand {
     /// Delete a space and all that it holds
     Delete(SpaceDelete),
     /// Attach a space as a block device, and print its path
-    Attach(SpaceChange),
+    Attach(AttachArguments),
     /// Detach a space
     Detach(SpaceChange),
 }
@@ -349,6 +349,31 @@ pub(crate) struct SpaceChange {
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,
+}
+
+/// What `space attach` takes.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArguments {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// What shows it as a block device
+    #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
+    pub way: WayWord,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// What shows an attached space as a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WayWord {
+    /// The fastest that works here
+    Auto,
+    /// A ublk device: fastest; needs Linux 6.5 or newer with ublk
+    Ublk,
+    /// A loop device over FUSE: shows partitions and takes a new size on every kernel
+    Loop,
 }
 
 /// How a space survives the loss of disks.

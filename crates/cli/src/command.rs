@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use dolmen_api::{
-    AddDisks, CreatePool, CreateSpace, Destroy, Devices, Df, Disks as DiskList, ExitCode, Health, ImportMode,
-    ImportPool, JobDocument, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace,
-    ReplaceDisk, ResiliencyKind, ResizeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, Devices, Df,
+    Disks as DiskList, ExitCode, Health, ImportMode, ImportPool, JobDocument, Jobs, OnlineDisk, Pool,
+    PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind, ResizeSpace, Shutdown,
+    Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
-    Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd, PoolCommand, PoolCreate,
-    PoolDestroy, PoolFilter, PoolImport, ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceChange,
-    SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
+    AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd,
+    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, ProvisioningWord, ResiliencyWord,
+    ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments, WayWord,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -301,12 +302,27 @@ fn space_delete(session: &mut Session<'_, '_>, arguments: &SpaceDelete) -> Resul
 }
 
 /// Prints the path alone, for scripts, and tells the rest as messages.
-fn attach(session: &mut Session<'_, '_>, arguments: &SpaceChange) -> Result<(), CliError> {
+fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<(), CliError> {
     let (path, intent) = (format!("{}/attach", space_path(&arguments.space)), arguments.dry.intent());
-    let document = session.client.change(&path, &Simple::default(), intent)?;
+    let way = match arguments.way {
+        WayWord::Auto => AttachWay::Auto,
+        WayWord::Ublk => AttachWay::Ublk,
+        WayWord::Loop => AttachWay::Loop,
+    };
+    let request = AttachSpace { way, dry_run: false };
+    let document = session.client.change(&path, &request, intent)?;
     let change = session.tell(document, intent, |change| {
         change.attachment.as_ref().map(|attachment| attachment.path.clone())
     });
+    if let Some(attachment) = &change.attachment {
+        let by = match attachment.way {
+            AttachedBy::Ublk => "ublk",
+            AttachedBy::Loop => "a loop device over FUSE",
+        };
+        let passed_over = attachment.not_faster_because.as_ref().map(|why| format!("; not by ublk: {why}"));
+        let passed_over = passed_over.unwrap_or_default();
+        session.out.tell(format_args!("attached by {by}, as {}{passed_over}", attachment.device));
+    }
     let limits = change.attachment.iter().flat_map(|attachment| &attachment.limits);
     limits.for_each(|limit| session.out.tell(format_args!("warning: {limit}")));
     Ok(())

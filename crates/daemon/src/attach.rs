@@ -1,319 +1,32 @@
-//! Spaces attached as block devices: what the engine gives to FUSE, and what people ask for.
+//! Spaces attached as block devices: what people ask for.
 //!
-//! FUSE's reading threads post their requests to the engine's mailbox; the engine answers them from its own thread. What
-//! makes and unmakes devices asks the kernel, which may ask the engine: it runs on a thread of its own, the *usher*, and
-//! the engine awaits it. The engine never calls [`Files`] itself, and knows what is attached from its own list.
+//! There are two ways. A loop device over a file of FUSE works wherever there is FUSE; a ublk device is faster, and is
+//! taken where the kernel has what it needs. Which one a space has is told with it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use dolmen_api::{Attachment, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Simple};
-use dolmen_block_io::Durability;
-use dolmen_block_io::sync::Notify;
-use dolmen_block_linux::{Inbox, Mailbox};
-use dolmen_fuse::{
-    Access, AttachError, Attached, DetachError, Fault, Files, FilesConfig, FlushRequest, Holder, Host,
-    LedgerFile, LoopError, MountError, RangeRequest, ReadRequest, SpaceKey, StartError, Wanted, WriteRequest,
+use dolmen_api::{
+    AttachSpace, AttachWay, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Simple,
 };
-use dolmen_pool::{PoolError, PoolState};
-use dolmen_space::{Segment, Space, SpaceError, Spaces};
-use dolmen_units::Bytes;
+use dolmen_block_linux::DriverChoice;
+use dolmen_fuse::{Access, AttachError, DetachError, Holder, LoopError, MountError, StartError, Wanted};
+use dolmen_pool::PoolState;
+use dolmen_space::{Segment, Space};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
+use crate::fault;
 use crate::plan::{Undo, made, planned};
-use crate::scribe::Scribe;
 use crate::spaces::two_sides;
+use crate::ways::{Makers, Refused, Shown, key_of};
 
-/// Zeros that are written at a time where a range has to stay allocated.
-const ZEROS_BYTES: usize = 64 * 1024;
-
-/// A request of the kernel's.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    Read(ReadRequest),
-    Write(WriteRequest),
-    Flush(FlushRequest),
-    Discard(RangeRequest),
-    WriteZeroes(RangeRequest),
-}
-
-impl Asked {
-    fn space(&self) -> SpaceKey {
-        match self {
-            Self::Read(request) => request.space(),
-            Self::Write(request) => request.space(),
-            Self::Flush(request) => request.space(),
-            Self::Discard(request) | Self::WriteZeroes(request) => request.space(),
-        }
-    }
-
-    fn fail(self, fault: Fault) {
-        match self {
-            Self::Read(request) => request.fail(fault),
-            Self::Write(request) => request.fail(fault),
-            Self::Flush(request) => request.fail(fault),
-            Self::Discard(request) | Self::WriteZeroes(request) => request.fail(fault),
-        }
-    }
-}
-
-/// What FUSE's threads see of the engine.
-pub(crate) struct EngineHost {
-    mailbox: Mailbox<Asked>,
-    sizes: Mutex<BTreeMap<SpaceKey, Bytes>>,
-}
-
-impl EngineHost {
-    pub(crate) fn new(mailbox: Mailbox<Asked>) -> Arc<Self> {
-        Arc::new(Self { mailbox, sizes: Mutex::default() })
-    }
-
-    fn post(&self, asked: Asked) {
-        // There are fewer slots than places in the mailbox; when the engine is gone, dropping the request leaves it to
-        // the next daemon.
-        if let Err(error) = self.mailbox.post(asked) {
-            tracing::warn!(%error, "a request of an attached space could not be given to the engine");
-        }
-    }
-}
-
-impl Host for EngineHost {
-    fn size(&self, space: SpaceKey) -> Option<Bytes> {
-        self.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&space).copied()
-    }
-
-    fn read(&self, request: ReadRequest) {
-        self.post(Asked::Read(request));
-    }
-
-    fn write(&self, request: WriteRequest) {
-        self.post(Asked::Write(request));
-    }
-
-    fn flush(&self, request: FlushRequest) {
-        self.post(Asked::Flush(request));
-    }
-
-    fn discard(&self, request: RangeRequest) {
-        self.post(Asked::Discard(request));
-    }
-
-    fn write_zeroes(&self, request: RangeRequest) {
-        self.post(Asked::WriteZeroes(request));
-    }
-}
-
-/// The attached spaces, as the engine knows them.
-pub(crate) struct Ways {
-    pub(crate) host: Arc<EngineHost>,
-    usher: Scribe,
-    files: RefCell<Option<Arc<Files>>>,
-    attached: RefCell<Vec<Attached>>,
-    /// Requests of the kernel's that the engine is at.
-    under_way: Cell<u64>,
-    /// Rung when there is none left.
-    bell: Notify,
-}
-
-impl Ways {
-    pub(crate) fn new(host: Arc<EngineHost>, usher: Scribe) -> Self {
-        let (files, attached) = (RefCell::default(), RefCell::default());
-        Self { host, usher, files, attached, under_way: Cell::new(0), bell: Notify::new() }
-    }
-
-    /// Has something done with the files, off the engine's thread, and looks at what is attached afterwards.
-    async fn with<T: Send + 'static>(
-        &self,
-        files: &Arc<Files>,
-        action: impl FnOnce(&Files) -> T + Send + 'static,
-    ) -> Answer<T> {
-        let files = Arc::clone(files);
-        let done = self.usher.run(move || {
-            let result = action(&files);
-            Ok((result, files.attached()))
-        });
-        match done.await {
-            Ok((result, attached)) => {
-                *self.attached.borrow_mut() = attached;
-                Ok(result)
-            }
-            Err(error) => Err(ErrorBody::new(
-                ErrorCode::Busy,
-                format!("attached spaces cannot be changed now: {error}"),
-            )),
-        }
-    }
-
-    fn find(&self, key: SpaceKey) -> Option<Attached> {
-        self.attached.borrow().iter().find(|one| one.attachment.space == key).cloned()
-    }
-}
-
-fn key_of(pool: &OpenPool, space: &Space) -> SpaceKey {
-    SpaceKey { pool: pool.id(), space: space.id() }
-}
-
-fn fault_of(error: &SpaceError) -> Fault {
-    tracing::warn!(%error, "a request of an attached space failed");
-    match error {
-        SpaceError::NoSpaceBelow { .. }
-        | SpaceError::Pool(
-            PoolError::NoSpace { .. }
-            | PoolError::Fragmented { .. }
-            | PoolError::MetadataFull { .. }
-            | PoolError::LogOccupied { .. },
-        ) => Fault::NoRoom,
-        SpaceError::Pool(PoolError::ReadOnly { .. }) => Fault::ReadOnly,
-        SpaceError::Range { .. } | SpaceError::Gone { .. } => Fault::Invalid,
-        _ => Fault::Io,
-    }
-}
-
-async fn read(space: &Space, request: ReadRequest, zeros: &[u8]) {
-    let length = usize::try_from(request.len().0).unwrap_or(usize::MAX);
-    match space.read(request.at().0, length).await {
-        Ok(segments) => {
-            let mut pieces: Vec<&[u8]> = Vec::with_capacity(segments.len());
-            for segment in &segments {
-                match segment {
-                    Segment::Data(bytes) => pieces.push(bytes),
-                    Segment::Zeros(length) => {
-                        let mut left = *length;
-                        while left > 0 {
-                            let part = zeros.get(..left.min(zeros.len())).unwrap_or(zeros);
-                            pieces.push(part);
-                            left -= part.len();
-                        }
-                    }
-                }
-            }
-            request.answer(&pieces);
-        }
-        Err(error) => request.fail(fault_of(&error)),
-    }
-}
-
-async fn write(spaces: &Spaces, space: &Space, request: WriteRequest) {
-    let payload = request.payload();
-    // The one copy between the kernel's buffer and the engine's: what the engine writes must not change meanwhile.
-    let mut buffer = spaces.pool().seams().data.take(payload.len()).await;
-    buffer.copy_in(payload);
-    match space.write(request.at().0, &buffer.freeze(), Durability::Cached).await {
-        Ok(()) => request.answer(),
-        Err(error) => request.fail(fault_of(&error)),
-    }
-}
-
-async fn finish(request: RangeRequest, done: impl Future<Output = Result<(), SpaceError>>) {
-    match done.await {
-        Ok(()) => request.answer(),
-        Err(error) => request.fail(fault_of(&error)),
-    }
-}
-
-async fn carry_out(spaces: Rc<Spaces>, space: Rc<Space>, asked: Asked, zeros: Rc<[u8]>) {
-    match asked {
-        Asked::Read(request) => read(&space, request, &zeros).await,
-        Asked::Write(request) => write(&spaces, &space, request).await,
-        Asked::Flush(request) => match space.flush().await {
-            Ok(()) => request.answer(),
-            Err(error) => request.fail(fault_of(&error)),
-        },
-        // Also the parts of blocks at the ends have to read as zeros. File systems zero their journals where they could
-        // discard, so a thin space takes room for zeros only when they are asked for by a way in that can say so.
-        Asked::Discard(request) | Asked::WriteZeroes(request) => {
-            let (at, length) = (request.at().0, request.len().0);
-            finish(request, space.write_zeroes(at, length)).await;
-        }
-    }
-}
+/// What is looked at for a table of partitions: both kinds begin within the first two blocks.
+const TABLE_BYTES: usize = 8192;
 
 impl Engine {
-    /// Answers the kernel's requests until nobody is left who could make one.
-    pub(crate) async fn serve_kernel(self: Rc<Self>, mut inbox: Inbox<Asked>) {
-        let zeros: Rc<[u8]> = vec![0; ZEROS_BYTES].into();
-        while let Some(asked) = inbox.receive().await {
-            let key = asked.space();
-            let pool = self.pools.borrow().get(&key.pool).cloned();
-            let space = pool
-                .as_ref()
-                .and_then(|pool| pool.spaces.list().into_iter().find(|one| one.id() == key.space));
-            match (pool, space) {
-                (Some(pool), Some(space)) => {
-                    let work = carry_out(Rc::clone(&pool.spaces), space, asked, Rc::clone(&zeros));
-                    self.ways.under_way.set(self.ways.under_way.get() + 1);
-                    let engine = Rc::clone(&self);
-                    let counted = async move {
-                        work.await;
-                        engine.ways.under_way.set(engine.ways.under_way.get() - 1);
-                        if engine.ways.under_way.get() == 0 {
-                            engine.ways.bell.notify_all();
-                        }
-                    };
-                    self.seams.spawner.spawn("attached", Box::pin(counted));
-                }
-                // After the end of a pool in good order its requests wait for the next daemon.
-                _ if self.is_stopping.get() => drop(asked),
-                _ => asked.fail(Fault::Invalid),
-            }
-        }
-    }
-
-    /// Tells FUSE's threads how long each space is.
-    pub(crate) fn tell_sizes(&self) {
-        let mut sizes = BTreeMap::new();
-        for pool in self.pools.borrow().values() {
-            sizes.extend(pool.spaces.list().iter().map(|space| (key_of(pool, space), space.size())));
-        }
-        *self.ways.host.sizes.lock().unwrap_or_else(PoisonError::into_inner) = sizes;
-    }
-
-    /// Takes up what the daemon before has left attached.
-    pub(crate) async fn take_up_attached(&self) {
-        if !self.config.attached_record().exists() {
-            return;
-        }
-        if let Err(error) = self.ways_files().await {
-            tracing::error!(%error, "attached spaces could not be taken up; their I/O waits");
-        }
-    }
-
-    /// The files, made or taken up when they are first needed.
-    async fn ways_files(&self) -> Answer<Arc<Files>> {
-        if let Some(files) = self.ways.files.borrow().as_ref() {
-            return Ok(Arc::clone(files));
-        }
-        self.tell_sizes();
-        let mut config = FilesConfig::new(self.config.run.clone(), self.config.keeper.clone());
-        config.links.clone_from(&self.config.links);
-        let host: Arc<dyn Host> = Arc::<EngineHost>::clone(&self.ways.host);
-        let ledger = Box::new(LedgerFile::new(self.config.attached_record()));
-        let started = self.ways.usher.run(move || Ok(Files::start(config, host, ledger))).await;
-        let started = started.map_err(|error| ErrorBody::new(ErrorCode::Io, error.to_string()))?;
-        let (files, found) = started.map_err(|error| start_fault(&error))?;
-        for lost in &found.lost {
-            tracing::warn!(pool = %lost.pool_name, space = %lost.space_name, "was attached, and is not any more");
-        }
-        for stranded in &found.stranded {
-            let by: Vec<String> = stranded.by.iter().map(ToString::to_string).collect();
-            tracing::error!(device = %stranded.device.display(), by = by.join(", "), "every request on this device fails: unmount it and detach it");
-        }
-        for resumed in &found.resumed {
-            tracing::info!(link = %resumed.link.display(), survival = %resumed.survival, "the attached space goes on");
-        }
-        let files = Arc::new(files);
-        *self.ways.files.borrow_mut() = Some(Arc::clone(&files));
-        *self.ways.attached.borrow_mut() = found.resumed;
-        Ok(files)
-    }
-
     pub(crate) fn attached_at(&self, pool: &OpenPool, space: &Space) -> Option<String> {
-        self.ways.find(key_of(pool, space)).map(|one| one.link.display().to_string())
+        self.ways.find(key_of(pool, space)).map(|one| one.link().display().to_string())
     }
 
     /// Refuses what an attached space would not survive.
@@ -322,7 +35,7 @@ impl Engine {
         let name = format!("{}/{}", pool.name(), space.name());
         let message = format!(
             "space {name} cannot be {doing} while it is attached at {}; nothing was changed",
-            attached.link.display()
+            attached.link().display()
         );
         Err(ErrorBody::new(ErrorCode::Busy, message)
             .on(name.as_str())
@@ -331,21 +44,20 @@ impl Engine {
 
     /// A pool's spaces that are attached, in words, with those who use them.
     pub(crate) async fn attached_of(&self, pool: &OpenPool) -> Answer<Vec<String>> {
-        let files = self.ways.files.borrow().clone();
-        let Some(files) = files else { return Ok(Vec::new()) };
         let id = pool.id();
-        let found = self.ways.with(&files, move |files| {
-            let attached = files.attached().into_iter().filter(|one| one.attachment.space.pool == id);
-            attached.map(|one| (one.holders(), one)).collect::<Vec<_>>()
-        });
-        Ok(found.await?.iter().map(|(by, one)| attached_text(one, by)).collect())
+        let found = self.ways.with_holders().await?;
+        Ok(found
+            .iter()
+            .filter(|(one, _)| one.space().pool == id)
+            .map(|(one, by)| attached_text(one, by))
+            .collect())
     }
 
     pub(crate) async fn attach_space(
         self: Rc<Self>,
         pool: String,
         space: String,
-        request: Simple,
+        request: AttachSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = self.turn_to_change(&pool).await?;
@@ -363,24 +75,94 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would be attached as {}", link.display())));
         }
-        let was_attached = self.ways.find(key_of(&pool, &space)).is_some();
-        let files = self.ways_files().await?;
-        self.tell_sizes();
+        let key = key_of(&pool, &space);
+        let before = self.ways.find(key);
         let writable = pool.spaces.pool().state() == PoolState::Writable;
         let wanted = Wanted {
-            space: key_of(&pool, &space),
+            space: key,
             pool_name: pool.spaces.pool().name().clone(),
             space_name: spec.name.clone(),
             access: if writable { Access::ReadWrite } else { Access::ReadOnly },
             sector_bytes: u32::try_from(spec.sector.0).unwrap_or(4096),
         };
-        let attached = self.ways.with(&files, move |files| files.attach(&wanted)).await?;
-        let attached = attached.map_err(|error| attach_fault(&error).on(name.as_str()))?;
-        let text = format!("{name} is attached as {}", attached.link.display());
-        let mut change = if was_attached { planned(plan, text) } else { made(plan, text) };
-        change.attachment = Some(view(&attached, &[]));
+        if let Some(other) = self.ways.named(&link, key) {
+            let error = AttachError::NameTaken { name: name.clone(), other: other.space(), link };
+            return Err(attach_fault(&error).on(name.as_str()));
+        }
+        let way = way_of(before.as_ref(), request.way, &name)?;
+        let (attached, passed_over) =
+            self.attach_by(way, &wanted, &space).await.map_err(|error| error.on(name.as_str()))?;
+        let text =
+            format!("{name} is attached as {}, by {}", attached.link().display(), by_words(attached.by()));
+        let mut change = if before.is_some() { planned(plan, text) } else { made(plan, text) };
+        let mut view = attached.view(&[]);
+        view.not_faster_because = passed_over;
+        change.attachment = Some(view);
         change.space = Some(self.view_space(&pool, &space).await?);
         Ok(change)
+    }
+
+    /// Attaches a space in a way, or the fastest that works; and why that is not the fastest of all.
+    async fn attach_by(
+        &self,
+        way: AttachWay,
+        wanted: &Wanted,
+        space: &Space,
+    ) -> Answer<(Shown, Option<String>)> {
+        let passed_over = match way {
+            AttachWay::Loop => None,
+            AttachWay::Ublk => {
+                return match self.attach_by_ublk(wanted).await? {
+                    Ok(shown) => Ok((shown, None)),
+                    Err(error) => Err(error),
+                };
+            }
+            AttachWay::Auto => match self.passes_over_ublk(space).await? {
+                Some(why) => Some(why),
+                None => match self.attach_by_ublk(wanted).await? {
+                    Ok(shown) => return Ok((shown, None)),
+                    // What is left of it would be a second device on the same space.
+                    Err(error) if self.ways.find(wanted.space).is_some() => return Err(error),
+                    Err(error) => Some(error.message),
+                },
+            },
+        };
+        let files = self.ways_files().await?;
+        self.tell_sizes();
+        let wanted = wanted.clone();
+        let attached = self.ways.with(move |_| files.attach(&wanted)).await?;
+        attached.map(|one| (Shown::Loop(one), passed_over)).map_err(|error| attach_fault(&error))
+    }
+
+    /// The inner result is what came of it; the outer one, whether it could be tried.
+    async fn attach_by_ublk(&self, wanted: &Wanted) -> Answer<Answer<Shown>> {
+        let devices = match self.ways_devices().await {
+            Ok(devices) => devices,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.tell_sizes();
+        let (key, wanted) = (wanted.space, wanted.clone());
+        let attached = self.ways.with(move |_| devices.attach(&wanted)).await?;
+        Ok(match attached {
+            Ok(_) => self.ways.find(key).ok_or_else(|| {
+                ErrorBody::new(ErrorCode::Internal, "the space that was attached is not attached")
+            }),
+            Err(error) => Err(ublk_attach_fault(&error)),
+        })
+    }
+
+    /// Why ublk is not even tried for a space, though nobody forbids it.
+    async fn passes_over_ublk(&self, space: &Space) -> Answer<Option<String>> {
+        if dolmen_block_linux::driver_asked_for(self.config.runtime.driver) == DriverChoice::Threads {
+            return Ok(Some("ublk needs io_uring, and threads were asked for instead".to_owned()));
+        }
+        let Ok(devices) = self.ways_devices().await else { return Ok(None) };
+        if !devices.shows_partitions() && has_partitions(space).await {
+            return Ok(Some(
+                "it has a table of partitions, which this kernel does not show on ublk devices".to_owned(),
+            ));
+        }
+        Ok(None)
     }
 
     pub(crate) async fn detach_space(
@@ -396,51 +178,45 @@ impl Engine {
         let key = key_of(&pool, &space);
         let undo = Undo::By(format!("dolmen space attach {name}"));
         let plan = pool.plan(undo, vec![format!("show {name} no more")]);
-        let files = self.ways.files.borrow().clone();
-        let Some((files, attached)) = files.zip(self.ways.find(key)) else {
+        let Some(attached) = self.ways.find(key) else {
             return Ok(planned(plan, format!("{name} is not attached")));
         };
         if request.dry_run {
-            let by = self.ways.with(&files, move |files| files.holders(key)).await?.unwrap_or_default();
+            let looked_at = attached.clone();
+            let by = self.ways.with(move |_| looked_at.holders()).await?;
             if !by.is_empty() {
-                return Err(detach_fault(&DetachError::Busy {
-                    link: attached.link,
-                    device: attached.device,
-                    by,
-                })
-                .on(name));
+                let (link, device) = (attached.link().clone(), attached.device().clone());
+                return Err(detach_fault(&DetachError::Busy { link, device, by }).on(name));
             }
             return Ok(planned(plan, format!("{name} would be detached")));
         }
-        let detached = self.ways.with(&files, move |files| files.detach(key)).await?;
-        detached.map_err(|error| detach_fault(&error).on(name.as_str()))?;
+        if let Err(error) = space.flush().await {
+            return Err(fault::space(&error).on(name));
+        }
+        let detached = self.ways.with(move |makers| makers.detach(&attached)).await?;
+        detached.map_err(|error| refusal(&error).on(name.as_str()))?;
         Ok(made(plan, format!("{name} is detached")))
     }
 
     pub(crate) async fn attachments(self: Rc<Self>) -> Answer<Attachments> {
-        let files = self.ways.files.borrow().clone();
-        let Some(files) = files else { return Ok(Attachments { schema: SCHEMA, attachments: Vec::new() }) };
-        let found = self.ways.with(&files, |files| {
-            let attached = files.attached();
-            attached.into_iter().map(|one| (one.holders(), one)).collect::<Vec<_>>()
-        });
-        let attachments = found.await?.iter().map(|(by, one)| view(one, by)).collect();
+        let found = self.ways.with_holders().await?;
+        let mut attachments: Vec<_> = found.iter().map(|(one, by)| one.view(by)).collect();
+        attachments.sort_by(|a, b| (&a.pool, &a.space).cmp(&(&b.pool, &b.space)));
         Ok(Attachments { schema: SCHEMA, attachments })
     }
 
     /// Where a space is attached, if it is.
     pub(crate) fn attached_link(&self, pool: &OpenPool, space: &Space) -> Option<PathBuf> {
-        self.ways.find(key_of(pool, space)).map(|attached| attached.link)
+        self.ways.find(key_of(pool, space)).map(|attached| attached.link().clone())
     }
 
     /// Shows the new size of a space on its ways in; what did not work, in words.
     pub(crate) async fn ways_resized(&self, pool: &OpenPool, space: &Space) -> Option<String> {
         self.tell_sizes();
         let key = key_of(pool, space);
-        self.ways.find(key)?;
-        let files = self.ways.files.borrow().clone()?;
-        match self.ways.with(&files, move |files| files.resize(key)).await {
-            Ok(Ok(_)) => None,
+        let shown = self.ways.find(key)?;
+        match self.ways.with(move |makers| makers.resize(&shown)).await {
+            Ok(Ok(())) => None,
             Ok(Err(error)) => Some(format!("the attached device keeps its old size: {error}")),
             Err(error) => Some(format!("the attached device keeps its old size: {error}")),
         }
@@ -448,16 +224,11 @@ impl Engine {
 
     /// Refuses to end while attached spaces are in use, and says by whom.
     pub(crate) async fn check_nothing_used(&self) -> Answer<()> {
-        let files = self.ways.files.borrow().clone();
-        let Some(files) = files else { return Ok(()) };
-        let found = self.ways.with(&files, |files| {
-            files.attached().into_iter().map(|one| (one.holders(), one)).collect::<Vec<_>>()
-        });
+        let found = self.ways.with_holders().await?;
         let used: Vec<String> = found
-            .await?
             .iter()
-            .filter(|(by, _)| !by.is_empty())
-            .map(|(by, one)| format!("{} is {}", one.link.display(), holders_text(by)))
+            .filter(|(_, by)| !by.is_empty())
+            .map(|(one, by)| format!("{} is {}", one.link().display(), holders_text(by)))
             .collect();
         if used.is_empty() {
             return Ok(());
@@ -472,18 +243,23 @@ impl Engine {
     /// Leaves attached spaces to the next daemon, or takes them away; what stayed, in words. Afterwards no request of the
     /// kernel's is under way: those not begun wait for the next daemon.
     pub(crate) async fn let_go_of_attachments(&self, leave: Leave) -> Vec<String> {
-        let files = self.ways.files.borrow_mut().take();
-        let Some(files) = files else { return Vec::new() };
-        let ended = self.ways.with(&files, move |files| {
+        if self.ways.makers.borrow().is_empty() {
+            return Vec::new();
+        }
+        let ended = self.ways.with(move |makers| {
             let left = match leave {
                 Leave::ForTheNext => Vec::new(),
-                Leave::Nothing => take_away(files),
+                Leave::Nothing => makers.take_away(),
             };
-            files.let_go();
+            makers.let_go();
             left
         });
-        let left = ended.await.unwrap_or_else(|error| vec![error.to_string()]);
+        let mut left = ended.await.unwrap_or_else(|error| vec![error.to_string()]);
         self.ways.bell.wait_for(|| (self.ways.under_way.get() == 0).then_some(())).await;
+        // What was answered last goes to the kernel before this daemon ends.
+        let finished = self.ways.with(|makers| makers.devices.iter().for_each(|devices| devices.finish()));
+        left.extend(finished.await.err().map(|error| error.to_string()));
+        *self.ways.makers.borrow_mut() = Makers::default();
         left
     }
 }
@@ -497,21 +273,12 @@ pub(crate) enum Leave {
     ForTheNext,
 }
 
-fn take_away(files: &Files) -> Vec<String> {
-    let detached = files.attached().into_iter().map(|one| files.detach(one.attachment.space));
-    let mut left: Vec<String> = detached.filter_map(Result::err).map(|error| error.to_string()).collect();
-    if left.is_empty() {
-        left.extend(files.close().err().map(|error| error.to_string()));
-    }
-    left
-}
-
 fn holders_text(by: &[Holder]) -> String {
     by.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn attached_text(attached: &Attached, by: &[Holder]) -> String {
-    let link = attached.link.display();
+fn attached_text(shown: &Shown, by: &[Holder]) -> String {
+    let link = shown.link().display();
     if by.is_empty() {
         format!("space {link} is attached")
     } else {
@@ -519,24 +286,11 @@ fn attached_text(attached: &Attached, by: &[Holder]) -> String {
     }
 }
 
-fn view(attached: &Attached, by: &[Holder]) -> Attachment {
-    let limit = attached.survival.absence_s_max;
-    Attachment {
-        pool: attached.attachment.pool_name.to_string(),
-        space: attached.attachment.space_name.to_string(),
-        path: attached.link.display().to_string(),
-        device: attached.device.display().to_string(),
-        used_by: by.iter().map(ToString::to_string).collect(),
-        survives_daemon: limit.is_none(),
-        limits: limit.map(|_| attached.survival.to_string()).into_iter().collect(),
-    }
-}
-
 fn body(code: ErrorCode, error: &dyn std::error::Error) -> ErrorBody {
     ErrorBody::new(code, error.to_string()).caused_by(error)
 }
 
-fn start_fault(error: &StartError) -> ErrorBody {
+pub(crate) fn start_fault(error: &StartError) -> ErrorBody {
     match error {
         StartError::Mount(inner) => mount_fault(inner),
         StartError::NotNegotiated { .. } => body(ErrorCode::Missing, error),
@@ -583,11 +337,110 @@ fn attach_fault(error: &AttachError) -> ErrorBody {
     }
 }
 
+fn refusal(error: &Refused) -> ErrorBody {
+    match error {
+        Refused::Loop(error) => detach_fault(error),
+        Refused::Ublk(error) => {
+            use dolmen_ublk::DetachError;
+            let code = match error {
+                DetachError::NotAttached { .. } => ErrorCode::BadRequest,
+                DetachError::Busy { .. } => ErrorCode::Busy,
+                DetachError::CannotResize { .. } => ErrorCode::Missing,
+                DetachError::Device(_) | DetachError::Record(_) => ErrorCode::Io,
+            };
+            body(code, error)
+        }
+    }
+}
+
+fn ublk_attach_fault(error: &dolmen_ublk::AttachError) -> ErrorBody {
+    use dolmen_ublk::AttachError;
+    let code = match error {
+        AttachError::NoSpace { .. } => ErrorCode::NoSuchSpace,
+        AttachError::Shape { .. } => ErrorCode::BadSize,
+        AttachError::Attached { .. } | AttachError::Contended { .. } => ErrorCode::Busy,
+        AttachError::NameTaken { .. } => ErrorCode::NameTaken,
+        AttachError::Link { .. } | AttachError::Device(_) | AttachError::Record(_) => ErrorCode::Io,
+    };
+    body(code, error)
+}
+
+/// The way in which a space is to be attached; one that is attached is not moved to another.
+fn way_of(before: Option<&Shown>, asked: AttachWay, name: &str) -> Answer<AttachWay> {
+    let Some(before) = before else { return Ok(asked) };
+    let (now, differs) = match before.by() {
+        AttachedBy::Loop => (AttachWay::Loop, asked == AttachWay::Ublk),
+        AttachedBy::Ublk => (AttachWay::Ublk, asked == AttachWay::Loop),
+    };
+    if !differs {
+        return Ok(now);
+    }
+    let message = format!("{name} is attached already, by {}; nothing was changed", by_words(before.by()));
+    Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!("dolmen space detach {name}")))
+}
+
+fn by_words(by: AttachedBy) -> &'static str {
+    match by {
+        AttachedBy::Loop => "a loop device over FUSE",
+        AttachedBy::Ublk => "ublk",
+    }
+}
+
+/// Whether a space begins with a table of partitions. One that cannot be read has none that could be shown.
+async fn has_partitions(space: &Space) -> bool {
+    let length = usize::try_from(space.size().0).unwrap_or(usize::MAX).min(TABLE_BYTES);
+    let Ok(segments) = space.read(0, length).await else { return false };
+    let mut begin = Vec::with_capacity(length);
+    for segment in &segments {
+        match segment {
+            Segment::Data(bytes) => begin.extend_from_slice(bytes),
+            Segment::Zeros(length) => begin.resize(begin.len() + length, 0),
+        }
+    }
+    is_table(&begin)
+}
+
+/// A GPT, behind a sector of either length; or an MBR whose four entries are plausible and not all empty.
+fn is_table(begin: &[u8]) -> bool {
+    let is_gpt =
+        [512, 4096].iter().any(|at| begin.get(*at..).is_some_and(|rest| rest.starts_with(b"EFI PART")));
+    let is_signed = begin.get(510..512) == Some(&[0x55, 0xaa]);
+    let entries: Vec<&[u8]> = begin.get(446..510).unwrap_or_default().chunks(16).collect();
+    let plausible = |entry: &&[u8]| matches!(entry.first(), Some(0 | 0x80));
+    let names_one = |entry: &&[u8]| entry.get(4).is_some_and(|kind| *kind != 0);
+    is_gpt || is_signed && entries.iter().all(plausible) && entries.iter().any(names_one)
+}
+
 fn detach_fault(error: &DetachError) -> ErrorBody {
     match error {
         DetachError::NotAttached { .. } => body(ErrorCode::BadRequest, error),
         DetachError::Busy { .. } => body(ErrorCode::Busy, error),
         DetachError::Loop(inner) => loop_fault(inner),
         DetachError::Ledger(_) => body(ErrorCode::Io, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_partitions_are_known_and_file_systems_are_none() {
+        // Scenario: GPT on both sectors, an MBR with one entry; nothing, a signed MBR without entries, the boot sector of a
+        // FAT, whose code stands where the entries would.
+        let mut gpt = vec![0; TABLE_BYTES];
+        gpt[512..520].copy_from_slice(b"EFI PART");
+        let mut gpt_4k = vec![0; TABLE_BYTES];
+        gpt_4k[4096..4104].copy_from_slice(b"EFI PART");
+        let mut signed = vec![0; TABLE_BYTES];
+        signed[510..512].copy_from_slice(&[0x55, 0xaa]);
+        let mut mbr = signed.clone();
+        mbr[446 + 4] = 0x83;
+        let mut fat = signed.clone();
+        fat[446..510].fill(0xf4);
+        assert!(is_table(&gpt) && is_table(&gpt_4k) && is_table(&mbr));
+        for none in [&[][..], &[0; 300], &[0; TABLE_BYTES], &signed, &fat] {
+            assert!(!is_table(none));
+        }
     }
 }

@@ -100,4 +100,10 @@ impl Config {
     pub fn attached_record(&self) -> PathBuf {
         self.state.join("attached.json")
     }
+
+    /// What is attached as ublk devices, on record.
+    #[must_use]
+    pub fn ublk_record(&self) -> PathBuf {
+        self.state.join("attached_ublk.json")
+    }
 }

@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
-    AddDisks, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df, Disks, ErrorBody,
-    ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools,
-    REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ServeSpace, Shutdown, Simple, SpaceDocument,
-    Spaces, Status, Version,
+    AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df,
+    Disks, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs, OnlineDisk,
+    PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ServeSpace, Shutdown,
+    Simple, SpaceDocument, Spaces, Status, Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -211,7 +211,7 @@ change!(
     post_delete, "/v1/pools/{pool}/spaces/{space}/delete", Destroy, delete_space, "pool" pool, "space" space);
 change!(
     /// Attaches a space as a block device.
-    post_attach, "/v1/pools/{pool}/spaces/{space}/attach", Simple, attach_space, "pool" pool, "space" space);
+    post_attach, "/v1/pools/{pool}/spaces/{space}/attach", AttachSpace, attach_space, "pool" pool, "space" space);
 change!(
     /// Detaches a space.
     post_detach, "/v1/pools/{pool}/spaces/{space}/detach", Simple, detach_space, "pool" pool, "space" space);

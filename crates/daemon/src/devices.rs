@@ -14,7 +14,7 @@ use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
-use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use, is_attached_space};
+use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
 use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
@@ -52,6 +52,11 @@ pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
         }
         Err(error) => fail(ErrorCode::Io, format!("{path} cannot be reached: {error}")),
     }
+}
+
+/// Whether a block device shows a space, of this daemon or another, in either way.
+fn is_attached_space(path: &Path) -> bool {
+    dolmen_block_linux::is_attached_space(path) || dolmen_ublk::is_attached_space(path)
 }
 
 impl Engine {

@@ -20,17 +20,18 @@ use dolmen_space::{Space, Spaces};
 use dolmen_units::{DiskId, HostId, Name, PoolId};
 
 use crate::arbiter::FileArbiter;
-use crate::attach::{Asked, Ways};
 use crate::caller::{Answer, Work};
 use crate::config::Config;
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
 use crate::fault;
 use crate::jobs::Jobs;
+use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
 use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::scribe::Scribe;
+use crate::ways::Ways;
 
 /// How often the progress of jobs is looked at.
 const TICK: Duration = Duration::from_secs(1);

@@ -4,7 +4,8 @@
 //! clients of the API ─ control thread (HTTP, tokio) ─ mailbox ─┐
 //! NBD clients ─────────────────────────────────────────────────┤
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
-//! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┘     │ awaited
+//! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
+//! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
 //!                                                      scribe (own files) · usher (devices)
 //! ```
 //!
@@ -15,7 +16,7 @@
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
-//! | `attach`, `nbd`, `doors`, `door` | the ways in |
+//! | `attach`, `ways`, `kernel`, `nbd`, `doors`, `door` | the ways in |
 //! | `watch` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
@@ -38,6 +39,7 @@ mod fault;
 mod files;
 mod health;
 mod jobs;
+mod kernel;
 mod ledger;
 mod member;
 mod nbd;
@@ -50,6 +52,7 @@ mod shutdown;
 mod spaces;
 mod view;
 mod watch;
+mod ways;
 mod words;
 
 use std::fs;
@@ -72,12 +75,13 @@ pub use devices::{UnusedDisk, is_read_only, unused_disks};
 pub use dolmen_fuse::{KeeperProgram, keep};
 pub use error::DaemonError;
 
-use crate::attach::{EngineHost, Ways};
 use crate::caller::Caller;
 use crate::doors::Doors;
 use crate::engine::Engine;
 use crate::files::{Deadline, Lock, host_id, make_folder};
+use crate::kernel::EngineHost;
 use crate::scribe::Scribe;
+use crate::ways::Ways;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";

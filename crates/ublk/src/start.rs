@@ -82,12 +82,24 @@ impl Devices {
             taken_up.lost = std::mem::take(&mut made.attachments);
             made = Made { boot_id, ..made };
         }
-        let control = Control::open()?;
         record.store(&made)?;
+        let control = Control::open().inspect_err(|_| {
+            for one in &taken_up.lost {
+                tracing::warn!(pool = %one.pool_name, space = %one.space_name, "was attached, and is not any more");
+            }
+        })?;
         let inner = Inner { made, record, queues: BTreeMap::new() };
         let devices = Self { control, config, host, inner: Mutex::new(inner) };
         devices.take_up(&mut taken_up)?;
         Ok((devices, taken_up))
+    }
+
+    /// Whether a daemon before has left something: else nothing has to be started before it is needed.
+    ///
+    /// # Errors
+    /// [`RecordError`], when the record cannot be read.
+    pub fn are_left(record: &dyn Record) -> Result<bool, RecordError> {
+        record.load().map(|made| !made.attachments.is_empty())
     }
 
     fn take_up(&self, taken_up: &mut TakenUp) -> Result<(), RecordError> {

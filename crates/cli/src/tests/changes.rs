@@ -226,7 +226,7 @@ fn attach_and_serve_print_what_scripts_need_and_nothing_else() {
         if line.ends_with("/attach") {
             said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
                 "device": "/dev/loop0", "used_by": [], "survives_daemon": false,
-                "limits": ["a killed daemon ends its I/O"]});
+                "not_faster_because": "there is none", "limits": ["a killed daemon ends its I/O"]});
         } else {
             said["export"] = json!({"pool": "tank", "space": "x", "name": "tank/x", "socket": "/run/n",
                 "uri": "nbd+unix:///tank/x?socket=/run/n", "is_read_only": false, "client_count": 0});
@@ -235,8 +235,35 @@ fn attach_and_serve_print_what_scripts_need_and_nothing_else() {
     });
     let ended = fake.run("space attach tank/x", &NOBODY);
     assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
-    assert_eq!(ended.messages, "warning: the kernel is old\nwarning: a killed daemon ends its I/O\n");
+    assert_eq!(
+        ended.messages,
+        "warning: the kernel is old\nattached by a loop device over FUSE, as /dev/loop0; not by ublk: there is none\n\
+         warning: a killed daemon ends its I/O\n"
+    );
     assert_eq!(fake.run("serve tank/x", &NOBODY).results, "nbd+unix:///tank/x?socket=/run/n\n");
+}
+
+/// The way is asked for only where somebody did, and told as it was taken.
+#[test]
+fn attach_says_which_way_it_took() {
+    for (arguments, asked) in [
+        ("", Value::Null),
+        (" --way auto", Value::Null),
+        (" --way loop", json!("loop")),
+        (" --way ublk", json!("ublk")),
+    ] {
+        let expected = asked.clone();
+        let fake = Fake::play(move |_, body| {
+            assert_eq!(body["way"], expected);
+            let mut said = change(true);
+            said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
+                "device": "/dev/ublkb3", "way": "ublk", "used_by": [], "survives_daemon": true});
+            answer(200, &said)
+        });
+        let ended = fake.run(&format!("space attach tank/x{arguments}"), &NOBODY);
+        assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
+        assert_eq!(ended.messages, "attached by ublk, as /dev/ublkb3\n");
+    }
 }
 
 fn job(state: &str, done: u64, result: Value) -> Value {

@@ -1,0 +1,351 @@
+//! The attached spaces as the engine knows them, and the threads that make and unmake their devices.
+//!
+//! What makes and unmakes devices asks the kernel, which may ask the engine: it runs on a thread of its own, the *usher*,
+//! and the engine awaits it. The engine never calls [`Files`] or [`Devices`] itself, and knows what is attached from its
+//! own list.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dolmen_api::{AttachedBy, Attachment, ErrorBody, ErrorCode};
+use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_fuse::{DetachError, Files, FilesConfig, Holder, Host, LedgerFile, SpaceKey};
+use dolmen_space::Space;
+use dolmen_ublk::{Devices, DevicesConfig, RecordFile};
+
+use crate::attach::start_fault;
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::kernel::EngineHost;
+use crate::scribe::Scribe;
+
+/// A space that is attached, in one way or the other.
+#[derive(Debug, Clone)]
+pub(crate) enum Shown {
+    Loop(dolmen_fuse::Attached),
+    Ublk(dolmen_ublk::Attached, Limits),
+}
+
+/// What the kernel cannot do with ublk devices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    keeps_size: bool,
+    hides_partitions: bool,
+}
+
+impl Limits {
+    fn of(devices: &Devices) -> Self {
+        Self { keeps_size: !devices.can_resize(), hides_partitions: !devices.shows_partitions() }
+    }
+
+    fn in_words(self) -> Vec<String> {
+        let size = "on this kernel a ublk device keeps its size until it is attached again (Linux 6.16 and newer can resize it)";
+        let partitions =
+            "on this kernel partitions of a ublk device are not shown; a loop device (--way loop) shows them";
+        let said = [(self.keeps_size, size), (self.hides_partitions, partitions)];
+        said.iter().filter(|(holds, _)| *holds).map(|(_, text)| (*text).to_owned()).collect()
+    }
+}
+
+impl Shown {
+    pub(crate) fn space(&self) -> SpaceKey {
+        match self {
+            Self::Loop(one) => one.attachment.space,
+            Self::Ublk(one, _) => one.attachment.space,
+        }
+    }
+
+    pub(crate) fn link(&self) -> &PathBuf {
+        match self {
+            Self::Loop(one) => &one.link,
+            Self::Ublk(one, _) => &one.link,
+        }
+    }
+
+    pub(crate) fn device(&self) -> &PathBuf {
+        match self {
+            Self::Loop(one) => &one.device,
+            Self::Ublk(one, _) => &one.device,
+        }
+    }
+
+    pub(crate) fn by(&self) -> AttachedBy {
+        match self {
+            Self::Loop(_) => AttachedBy::Loop,
+            Self::Ublk(..) => AttachedBy::Ublk,
+        }
+    }
+
+    /// Who uses the device now.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        dolmen_fuse::holders(self.device())
+    }
+
+    /// How it is told.
+    pub(crate) fn view(&self, by: &[Holder]) -> Attachment {
+        let (pool, space, limits, survives) = match self {
+            Self::Loop(one) => {
+                let limit = one.survival.absence_s_max;
+                let limits = limit.map(|_| one.survival.to_string()).into_iter().collect();
+                (&one.attachment.pool_name, &one.attachment.space_name, limits, limit.is_none())
+            }
+            Self::Ublk(one, limits) => {
+                (&one.attachment.pool_name, &one.attachment.space_name, limits.in_words(), true)
+            }
+        };
+        Attachment {
+            pool: pool.to_string(),
+            space: space.to_string(),
+            path: self.link().display().to_string(),
+            device: self.device().display().to_string(),
+            way: self.by(),
+            not_faster_because: None,
+            used_by: by.iter().map(ToString::to_string).collect(),
+            survives_daemon: survives,
+            limits,
+        }
+    }
+}
+
+/// What makes devices, as far as it was started. Only for the usher.
+#[derive(Clone, Default)]
+pub(crate) struct Makers {
+    pub(crate) files: Option<Arc<Files>>,
+    pub(crate) devices: Option<Arc<Devices>>,
+}
+
+/// Why a space was not detached or resized.
+pub(crate) enum Refused {
+    Loop(DetachError),
+    Ublk(dolmen_ublk::DetachError),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Loop(error) => error.fmt(f),
+            Self::Ublk(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Makers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_none() && self.devices.is_none()
+    }
+
+    /// What is attached.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        let files = self.files.iter().flat_map(|files| files.attached()).map(Shown::Loop);
+        let devices = self.devices.iter().flat_map(|devices| {
+            let limits = Limits::of(devices);
+            devices.attached().into_iter().map(move |one| Shown::Ublk(one, limits))
+        });
+        files.chain(devices).collect()
+    }
+
+    pub(crate) fn detach(&self, shown: &Shown) -> Result<(), Refused> {
+        let space = shown.space();
+        match (shown, &self.files, &self.devices) {
+            (Shown::Loop(_), Some(files), _) => files.detach(space).map_err(Refused::Loop),
+            (Shown::Ublk(..), _, Some(devices)) => devices.detach(space).map_err(Refused::Ublk),
+            (Shown::Loop(_), None, _) => Err(Refused::Loop(DetachError::NotAttached { space })),
+            (Shown::Ublk(..), _, None) => Err(Refused::Ublk(dolmen_ublk::DetachError::NotAttached { space })),
+        }
+    }
+
+    pub(crate) fn resize(&self, shown: &Shown) -> Result<(), Refused> {
+        let space = shown.space();
+        match (shown, &self.files, &self.devices) {
+            (Shown::Loop(_), Some(files), _) => files.resize(space).map(|_| ()).map_err(Refused::Loop),
+            (Shown::Ublk(..), _, Some(devices)) => devices.resize(space).map(|_| ()).map_err(Refused::Ublk),
+            (Shown::Loop(_), None, _) => Err(Refused::Loop(DetachError::NotAttached { space })),
+            (Shown::Ublk(..), _, None) => Err(Refused::Ublk(dolmen_ublk::DetachError::NotAttached { space })),
+        }
+    }
+
+    /// Takes everything away that nobody uses; what stayed, in words.
+    pub(crate) fn take_away(&self) -> Vec<String> {
+        let detached = self.shown().into_iter().map(|one| self.detach(&one));
+        let mut left: Vec<String> = detached.filter_map(Result::err).map(|error| error.to_string()).collect();
+        if let Some(files) = self.files.as_ref().filter(|files| files.attached().is_empty()) {
+            left.extend(files.close().err().map(|error| error.to_string()));
+        }
+        left
+    }
+
+    /// From now on requests are left for the next daemon, but for those that the engine has.
+    pub(crate) fn let_go(&self) {
+        self.files.iter().for_each(|files| files.let_go());
+        self.devices.iter().for_each(|devices| devices.let_go());
+    }
+}
+
+/// The attached spaces, as the engine knows them.
+pub(crate) struct Ways {
+    pub(crate) host: Arc<EngineHost>,
+    usher: Scribe,
+    pub(crate) makers: RefCell<Makers>,
+    /// To start one of them: it takes up what is there, once.
+    starting: Turn,
+    attached: RefCell<Vec<Shown>>,
+    /// Requests of the kernel's that the engine is at.
+    pub(crate) under_way: Cell<u64>,
+    /// Rung when there is none left.
+    pub(crate) bell: Notify,
+}
+
+impl Ways {
+    pub(crate) fn new(host: Arc<EngineHost>, usher: Scribe) -> Self {
+        let (makers, attached) = (RefCell::default(), RefCell::default());
+        let starting = Turn::default();
+        Self { host, usher, makers, starting, attached, under_way: Cell::new(0), bell: Notify::new() }
+    }
+
+    /// Has something done with those who make devices, off the engine's thread, and looks at what is attached afterwards.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        action: impl FnOnce(&Makers) -> T + Send + 'static,
+    ) -> Answer<T> {
+        let makers = self.makers.borrow().clone();
+        let done = self.usher.run(move || {
+            let result = action(&makers);
+            Ok((result, makers.shown()))
+        });
+        match done.await {
+            Ok((result, attached)) => {
+                *self.attached.borrow_mut() = attached;
+                Ok(result)
+            }
+            Err(error) => Err(ErrorBody::new(
+                ErrorCode::Busy,
+                format!("attached spaces cannot be changed now: {error}"),
+            )),
+        }
+    }
+
+    /// What is attached, with those who use it.
+    pub(crate) async fn with_holders(&self) -> Answer<Vec<(Shown, Vec<Holder>)>> {
+        if self.makers.borrow().is_empty() {
+            return Ok(Vec::new());
+        }
+        self.with(|makers| makers.shown().into_iter().map(|one| (one.clone(), one.holders())).collect()).await
+    }
+
+    pub(crate) fn find(&self, key: SpaceKey) -> Option<Shown> {
+        self.attached.borrow().iter().find(|one| one.space() == key).cloned()
+    }
+
+    /// Another space that has this link.
+    pub(crate) fn named(&self, link: &PathBuf, key: SpaceKey) -> Option<Shown> {
+        self.attached.borrow().iter().find(|one| one.link() == link && one.space() != key).cloned()
+    }
+}
+
+pub(crate) fn key_of(pool: &OpenPool, space: &Space) -> SpaceKey {
+    SpaceKey { pool: pool.id(), space: space.id() }
+}
+
+impl Engine {
+    /// Takes up what the daemon before has left attached.
+    pub(crate) async fn take_up_attached(&self) {
+        let record = RecordFile::new(self.config.ublk_record());
+        match Devices::are_left(&record) {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Err(error) = self.ways_devices().await {
+                    tracing::error!(%error, "spaces that are attached as ublk devices could not be taken up; their I/O waits");
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "spaces that are attached as ublk devices were not looked for")
+            }
+        }
+        if !self.config.attached_record().exists() {
+            return;
+        }
+        if let Err(error) = self.ways_files().await {
+            tracing::error!(%error, "attached spaces could not be taken up; their I/O waits");
+        }
+    }
+
+    /// The files of FUSE, made or taken up when they are first needed.
+    pub(crate) async fn ways_files(&self) -> Answer<Arc<Files>> {
+        let _turn = self.ways.starting.take().await;
+        if let Some(files) = &self.ways.makers.borrow().files {
+            return Ok(Arc::clone(files));
+        }
+        self.tell_sizes();
+        let mut config = FilesConfig::new(self.config.run.clone(), self.config.keeper.clone());
+        config.links.clone_from(&self.config.links);
+        let host: Arc<dyn Host> = Arc::<EngineHost>::clone(&self.ways.host);
+        let ledger = Box::new(LedgerFile::new(self.config.attached_record()));
+        let started = self.ways.usher.run(move || Ok(Files::start(config, host, ledger))).await;
+        let started = started.map_err(|error| ErrorBody::new(ErrorCode::Io, error.to_string()))?;
+        let (files, found) = started.map_err(|error| start_fault(&error))?;
+        for lost in &found.lost {
+            tracing::warn!(pool = %lost.pool_name, space = %lost.space_name, "was attached, and is not any more");
+        }
+        for stranded in &found.stranded {
+            let by: Vec<String> = stranded.by.iter().map(ToString::to_string).collect();
+            tracing::error!(device = %stranded.device.display(), by = by.join(", "), "every request on this device fails: unmount it and detach it");
+        }
+        for resumed in &found.resumed {
+            tracing::info!(link = %resumed.link.display(), survival = %resumed.survival, "the attached space goes on");
+        }
+        let files = Arc::new(files);
+        self.ways.makers.borrow_mut().files = Some(Arc::clone(&files));
+        self.ways.attached.borrow_mut().extend(found.resumed.into_iter().map(Shown::Loop));
+        Ok(files)
+    }
+
+    /// The ublk devices, taken up when they are first needed.
+    pub(crate) async fn ways_devices(&self) -> Answer<Arc<Devices>> {
+        let _turn = self.ways.starting.take().await;
+        if let Some(devices) = &self.ways.makers.borrow().devices {
+            return Ok(Arc::clone(devices));
+        }
+        self.tell_sizes();
+        let mut config = DevicesConfig::new(self.config.run.clone());
+        config.links.clone_from(&self.config.links);
+        let host: Arc<dyn dolmen_ublk::Host> = Arc::<EngineHost>::clone(&self.ways.host);
+        let record = Box::new(RecordFile::new(self.config.ublk_record()));
+        let started = self.ways.usher.run(move || Ok(Devices::start(config, host, record))).await;
+        let started = started.map_err(|error| ErrorBody::new(ErrorCode::Io, error.to_string()))?;
+        let (devices, found) = started.map_err(|error| ublk_start_fault(&error))?;
+        for lost in &found.lost {
+            tracing::warn!(pool = %lost.pool_name, space = %lost.space_name, "was attached, and is not any more");
+        }
+        for waiting in &found.waiting {
+            let (device, error) = (waiting.attached.device.display(), &waiting.error);
+            tracing::error!(%device, %error, "the attached space could not be taken up; its I/O waits; attaching it again tries again");
+        }
+        for resumed in &found.resumed {
+            tracing::info!(link = %resumed.link.display(), survival = "I/O waits while the daemon is away and goes on after; requests under way are given again by the kernel, as to any ublk device", "the attached space goes on");
+        }
+        let devices = Arc::new(devices);
+        self.ways.makers.borrow_mut().devices = Some(Arc::clone(&devices));
+        let limits = Limits::of(&devices);
+        let waiting = found.waiting.into_iter().map(|one| one.attached);
+        let taken = found.resumed.into_iter().chain(waiting).map(|one| Shown::Ublk(one, limits));
+        self.ways.attached.borrow_mut().extend(taken);
+        Ok(devices)
+    }
+}
+
+fn ublk_start_fault(error: &dolmen_ublk::StartError) -> ErrorBody {
+    use dolmen_ublk::{StartError, Unusable};
+    let code = match error {
+        StartError::Unusable(Unusable::NotPermitted { .. }) => ErrorCode::Permission,
+        StartError::Unusable(Unusable::Absent { .. } | Unusable::NoRing { .. } | Unusable::Lacks { .. }) => {
+            ErrorCode::Missing
+        }
+        StartError::Unusable(Unusable::Failed { .. }) | StartError::System { .. } | StartError::Record(_) => {
+            ErrorCode::Io
+        }
+    };
+    ErrorBody::new(code, error.to_string()).caused_by(error).hint(
+        "attach it by a loop device (--way loop), or load the module ublk_drv and run the daemon as root",
+    )
+}
