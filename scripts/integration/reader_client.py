@@ -2,6 +2,7 @@
 
 reader_client.py fill FOLDER SEED NAME=URI...    writes, rewrites, discards and flushes each of the spaces, then ends
 reader_client.py storm FOLDER SEED NAME=URI...   the same without end, many requests at a time, until the server is gone
+reader_client.py fetch FOLDER NAME=URI...         reads all of each space into FOLDER/NAME.served
 reader_client.py compare FOLDER NAME FILE [MESSAGES]
 
 What each space has to hold stands in FOLDER/NAME.image. Requests that were not answered when the server went may have been
@@ -20,7 +21,7 @@ import threading
 import urllib.parse
 
 BLOCK = 4096
-WRITE, FLUSH, TRIM = 1, 3, 4
+READ, WRITE, FLUSH, TRIM = 0, 1, 3, 4
 GOING_AFTER = 120
 WINDOW = 12
 
@@ -84,6 +85,11 @@ class Client:
         magic, error, number = struct.unpack(">IIQ", self._take(16))
         expect("an answer", (magic, error), (0x67446698, 0))
         return self.flying.pop(number)
+
+    def read(self, at, length):
+        self.begin(READ, at, length)
+        self.end_one()
+        return self._take(length)
 
     def close(self):
         self.socket.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 2, 0, 0, 0))
@@ -203,6 +209,16 @@ def write(folder, seed, spaces, is_storm):
         sys.exit("\n".join(failed))
 
 
+def fetch(folder, spaces):
+    for one in spaces:
+        name, uri = one.split("=", 1)
+        client = Client(uri)
+        with open(os.path.join(folder, name + ".served"), "wb") as file:
+            for at in range(0, client.size, 1 << 20):
+                file.write(client.read(at, min(1 << 20, client.size - at)))
+        client.close()
+
+
 def compare(folder, name, found, messages=None):
     path = os.path.join(folder, name)
     expected, maybe = open(path + ".image", "rb").read(), open(path + ".maybe", "rb").read()
@@ -239,6 +255,8 @@ def main():
     what, folder, *rest = sys.argv[1:]
     if what == "compare":
         compare(folder, *rest)
+    elif what == "fetch":
+        fetch(folder, rest)
     else:
         write(folder, rest[0], rest[1:], what == "storm")
 
