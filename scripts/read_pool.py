@@ -3,6 +3,7 @@
 
   read_pool.py list DISK...                   what the disks are, and which spaces are on them
   read_pool.py extract SPACE OUTPUT DISK...   writes what a space holds to a new, sparse file
+  read_pool.py extract-all FOLDER DISK...     the same of all spaces, into files of their names in a new folder
 
 Disks are block devices or files, in any order; they are opened for reading only, and no daemon may have them open. What the
 log says and no checkpoint has taken counts, and blocks that were in flight are decided in memory. Every block is verified
@@ -69,7 +70,34 @@ def show(paths):
 def extract(name, output, paths):
     pool = open_pool(paths)
     space = pool.space(name)
+    return extract_spaces(pool, [(space, output)])
+
+
+def extract_all(folder, paths):
+    pool = open_pool(paths)
+    try:
+        os.mkdir(folder)
+    except OSError as error:
+        raise Problem(f"{folder} cannot be made: {error.strerror}") from None
+    return extract_spaces(pool, [(space, os.path.join(folder, file_name(space))) for space in pool.spaces()])
+
+
+def file_name(space):
+    """The name of a space, unless that would lead out of the folder: a name on a disk is somebody's text."""
+    is_plain = space.name.strip(".") and "/" not in space.name
+    return space.name if is_plain else f"space {space.id}"
+
+
+def extract_spaces(pool, outputs):
     reader = Reader(pool)
+    missing = [write_space(reader, space, output) for space, output in outputs]
+    if pool.faults:
+        warn("what was written last may be missing, or older than it was")
+    return 1 if any(missing) or pool.faults else 0
+
+
+def write_space(reader, space, output):
+    """Writes the file; the bytes that are missing in it, which are named."""
     try:
         file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -87,9 +115,7 @@ def extract(name, output, paths):
             warn(f"{what}{space.name}: bytes {at} to {at + length - 1} ({length}): {why}")
     lost = sum(length for _, length, _ in missing)
     say(f"{space.name}: {space.size} bytes to {output}" + (f", {lost} of them MISSING and zeros there" if lost else ""))
-    if pool.faults:
-        warn("what was written last may be missing, or older than it was")
-    return 1 if missing or pool.faults else 0
+    return lost
 
 
 def write_all(file, at, data):
@@ -104,6 +130,8 @@ def main(arguments):
             return show(arguments[1:])
         if len(arguments) >= 4 and arguments[0] == "extract":
             return extract(arguments[1], arguments[2], arguments[3:])
+        if len(arguments) >= 3 and arguments[0] == "extract-all":
+            return extract_all(arguments[1], arguments[2:])
     except Problem as problem:
         warn(problem)
         return 2

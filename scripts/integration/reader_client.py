@@ -3,12 +3,13 @@
 reader_client.py fill FOLDER SEED NAME=URI...    writes, rewrites, discards and flushes each of the spaces, then ends
 reader_client.py storm FOLDER SEED NAME=URI...   the same without end, many requests at a time, until the server is gone
 reader_client.py fetch FOLDER NAME=URI...         reads all of each space into FOLDER/NAME.served
-reader_client.py compare FOLDER NAME FILE [MESSAGES]
+reader_client.py flip FOLDER NAME DISK...         turns a bit of a copy of one of the space's blocks
+reader_client.py compare FOLDER OUTPUTS MESSAGES NAME...
 
 What each space has to hold stands in FOLDER/NAME.image. Requests that were not answered when the server went may have been
 done or not, block by block: what they wrote stands in FOLDER/NAME.maybe, and where in FOLDER/NAME.flying. `storm` makes
-FOLDER/going when every space was written to often enough. With MESSAGES, what read_pool said, the ranges that it calls missing
-need not be right.
+FOLDER/going when every space was written to often enough. Compared are OUTPUTS/NAME; the ranges that MESSAGES, which is what
+read_pool said, call missing need not be right.
 """
 
 import os
@@ -219,21 +220,39 @@ def fetch(folder, spaces):
         client.close()
 
 
-def compare(folder, name, found, messages=None):
+def flip(folder, name, paths):
+    """The first block with data that is found on one of the disks, and was not in flight."""
+    expected = open(os.path.join(folder, name) + ".image", "rb").read()
+    flying = blocks_in(os.path.join(folder, name) + ".flying")
+    wanted = [number for number in range(len(expected) // BLOCK) if number not in flying]
+    wanted = {expected[number * BLOCK : number * BLOCK + BLOCK] for number in wanted} - {bytes(BLOCK)}
+    for path in paths:
+        with open(path, "r+b") as file:
+            for at in range(9 << 20, os.path.getsize(path), BLOCK):
+                file.seek(at)
+                block = file.read(BLOCK)
+                if block in wanted:
+                    file.seek(at + 1234)
+                    file.write(bytes([block[1234] ^ 16]))
+                    return
+    sys.exit(f"{name}: no block of it is on {', '.join(paths)}")
+
+
+def blocks_in(path):
+    """The blocks of the ranges in a file."""
+    ranges = [map(int, line.split()) for line in open(path)]
+    return {block for at, length in ranges for block in range(at // BLOCK, (at + length) // BLOCK)}
+
+
+def compare(folder, name, found, messages):
     path = os.path.join(folder, name)
     expected, maybe = open(path + ".image", "rb").read(), open(path + ".maybe", "rb").read()
     found = open(found, "rb").read()
     expect("the length", len(found), len(expected))
-    flying = {
-        block
-        for line in open(path + ".flying")
-        for at, length in [map(int, line.split())]
-        for block in range(at // BLOCK, (at + length) // BLOCK)
-    }
+    flying = blocks_in(path + ".flying")
     missing = set()
-    if messages:
-        for first, last in re.findall(r"MISSING \S+: bytes (\d+) to (\d+)", open(messages).read()):
-            missing.update(range(int(first) // BLOCK, int(last) // BLOCK + 1))
+    for first, last in re.findall(rf"MISSING {name}: bytes (\d+) to (\d+)", messages):
+        missing.update(range(int(first) // BLOCK, int(last) // BLOCK + 1))
     wrong = new = 0
     for block in range(len(expected) // BLOCK):
         at = slice(block * BLOCK, block * BLOCK + BLOCK)
@@ -254,9 +273,13 @@ def compare(folder, name, found, messages=None):
 def main():
     what, folder, *rest = sys.argv[1:]
     if what == "compare":
-        compare(folder, *rest)
+        messages = open(rest[1]).read()
+        for name in rest[2:]:
+            compare(folder, name, os.path.join(rest[0], name), messages)
     elif what == "fetch":
         fetch(folder, rest)
+    elif what == "flip":
+        flip(folder, rest[0], rest[1:])
     else:
         write(folder, rest[0], rest[1:], what == "storm")
 

@@ -2,7 +2,7 @@
 
 BLOCK = 4096
 # From so many blocks on they are summed up side by side.
-SIDE_BY_SIDE_MIN = 48
+SIDE_BY_SIDE_MIN = 32
 SIDE_BY_SIDE_MAX = 2048
 
 

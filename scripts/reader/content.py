@@ -4,7 +4,7 @@ from . import codes
 from .codes import BLOCK
 from .disk import Damage
 from .pool import CACHES_FROM
-from .records import Records, newest_known
+from .records import Records, Version, newest_known
 from .rows import AWAY, DAMAGED, NEVER, RELAXED, Tables
 
 ZEROS = bytes(BLOCK)
@@ -45,43 +45,51 @@ class RowContent:
     # --- deciding what was in flight
 
     def _decide(self):
-        open_blocks = []
+        open_blocks = {}
         for (column, block), claims in self.reader.records.claims(self.row).items():
             if claims[0].settled:
                 self.states[column][block] = claims[0].state
-            if not claims[-1].settled:
-                open_blocks.append((column, block, [one for one in claims if not one.settled]))
+            claims = [one for one in claims if not one.settled]
+            states = [claim.state for claim in claims]
+            if any(claim.intent for claim in claims) or any(state != self.states[column][block] for state in states):
+                open_blocks.setdefault(column, {})[block] = claims
+        decided = [
+            (column, block, self._decided(column, block, claims, copies))
+            for column, of_column in open_blocks.items()
+            for (block, claims), copies in zip(of_column.items(), self._copies(column, list(of_column)))
+        ]
         # Of a row with parity others of the line may be needed, as they were before.
-        decided = [(column, block, self._decided(column, block, claims)) for column, block, claims in open_blocks]
         for column, block, state in decided:
             self.states[column][block] = state
 
-    def _decided(self, column, block, claims):
-        """The state of a block of which the log says what no flush has covered."""
+    def _decided(self, column, block, claims, copies):
+        """The state of a block of which the log says what no flush has covered; copies are the sums of what its slabs hold, and
+        whether those hold everything."""
         base = self.states[column][block]
         candidates = [claim.state for claim in reversed(claims)] + [base]
-        intent = any(claim.intent for claim in claims)
-        if not intent and all(state == candidates[0] for state in candidates):
-            return base
-        copies = [(slab.trusted, copy) for slab, copy in self._copies(column, block)]
         if not any(trusted for trusted, _ in copies):
             return self._decided_by_parity(column, block, candidates)
-        sums = [codes.crc32c(copy) for _, copy in copies]
+        sums = [checksum for _, checksum in copies]
         for state in candidates:
             if state is NEVER or state in sums:
                 return state
-        if not intent:
+        if not any(claim.intent for claim in claims):
             return newest_known(candidates)
         if self.row.space.integrity == RELAXED and base != DAMAGED:
-            found = next(checksum for (trusted, _), checksum in zip(copies, sums) if trusted)
             self.as_found.append((column, block))
-            return found
+            return next(checksum for trusted, checksum in copies if trusted)
         return DAMAGED
 
-    def _copies(self, column, block):
-        """The block of every slab that is here and held something once."""
+    def _copies(self, column, blocks):
+        """For each block, of every slab that is here and held something once, whether it holds everything, and the sum of what it
+        has there."""
+        found = [[] for _ in blocks]
         for slab in self._slabs(column):
-            yield slab, slab.read(self.members.disk(slab.slot), block, 1)
+            disk = self.members.disk(slab.slot)
+            data = b"".join(slab.read(disk, first, count) for first, count in runs(blocks))
+            for copies, checksum in zip(found, codes.crc32c_of_blocks(data)):
+                copies.append((slab.trusted, checksum))
+        return found
 
     def _slabs(self, column):
         """Slabs that are here, those that hold everything first."""
@@ -98,19 +106,20 @@ class RowContent:
 
     # --- reading in place
 
-    def own(self, column, first, states):
-        """Blocks of a column from its own slabs; None for those that no copy has."""
-        found = [None] * len(states)
-        wanted = [number for number, state in enumerate(states) if is_valid(state)]
+    def own(self, column, wanted):
+        """Blocks of a column from its own slabs, as (block, checksum), blocks ascending; None for those that no copy has."""
+        found = [None] * len(wanted)
+        missing = list(range(len(wanted)))
         for slab in self._slabs(column):
-            if not wanted:
+            if not missing:
                 break
-            for start, count in runs(wanted):
-                data = slab.read(self.members.disk(slab.slot), first + start, count)
-                for number, checksum in enumerate(codes.crc32c_of_blocks(data), start):
-                    if checksum == states[number]:
-                        found[number] = data[(number - start) * BLOCK : (number - start + 1) * BLOCK]
-            wanted = [number for number in wanted if found[number] is None]
+            disk = self.members.disk(slab.slot)
+            places = runs([wanted[number][0] for number in missing])
+            data = b"".join(slab.read(disk, first, count) for first, count in places)
+            for nth, (number, checksum) in enumerate(zip(missing, codes.crc32c_of_blocks(data))):
+                if checksum == wanted[number][1]:
+                    found[number] = data[nth * BLOCK : nth * BLOCK + BLOCK]
+            missing = [number for number in missing if found[number] is None]
         return found
 
     def _line_blocks(self, column, first, count):
@@ -122,7 +131,10 @@ class RowContent:
             # A line that may be half in place is what it was about to be.
             if column in self.lines.get(line, {}):
                 states[line - first], places[line - first] = self.lines[line][column]
-        found = self.own(column, first, states)
+        valid = [number for number, state in enumerate(states) if is_valid(state)]
+        found = [None] * count
+        for number, block in zip(valid, self.own(column, [(first + number, states[number]) for number in valid])):
+            found[number] = block
         for number, place in places.items():
             if is_valid(states[number]):
                 found[number] = self.reader.cached_block(self.row, place, states[number]) or found[number]
@@ -253,32 +265,21 @@ class Reader:
         return content.states[0][place[2]] if content else AWAY if self.pool.lost else NEVER
 
     def cached_block(self, row, place, checksum):
-        content = self._cache_row(row, place)
-        return content.own(0, place[2], [checksum])[0] if content else None
+        return self.cached_blocks(row, {0: Version(place, checksum)})[0]
 
     def cached_blocks(self, row, versions):
-        """The content of versions, by block of the row; what follows each other is read at once."""
-        found = {}
-        together = []
+        """The content of versions, by block of the row."""
+        found = dict.fromkeys(versions)
+        of_rows = {}
         for block, version in sorted(versions.items(), key=lambda item: item[1].place):
-            number, index, at = version.place
-            if together and (number, index, at) == (*together[-1][1].place[:2], together[-1][1].place[2] + 1):
-                together.append((block, version))
-                continue
-            self._read_together(row, together, found)
-            together = [(block, version)]
-        self._read_together(row, together, found)
+            of_rows.setdefault(version.place[:2], []).append((block, version))
+        for of_row in of_rows.values():
+            of_row = [(block, version) for block, version in of_row if self._cache_row(row, version.place)]
+            if of_row:
+                content = self._cache_row(row, of_row[0][1].place)
+                read = content.own(0, [(version.place[2], version.checksum) for _, version in of_row])
+                found.update({block: data for (block, _), data in zip(of_row, read)})
         return found
-
-    def _read_together(self, row, together, found):
-        if not together:
-            return
-        contents = {block: self._cache_row(row, version.place) for block, version in together}
-        first = contents[together[0][0]]
-        read = [None] * len(together)
-        if all(contents.values()):
-            read = first.own(0, together[0][1].place[2], [version.checksum for _, version in together])
-        found.update({block: content for (block, _), content in zip(together, read)})
 
     def why_not_cached(self, row, place):
         content = self._cache_row(row, place)

@@ -219,9 +219,10 @@ class Disk:
 
     def _look(self, at, slot, sound, too_new):
         raw = self.read(at, min(SLOT, max(self.size - at, 0))) if at >= 0 else None
-        if not raw or raw[:8] != MAGIC or len(raw) < FIXED:
+        if not raw or raw[:8] != MAGIC:
             return
         try:
+            check(len(raw) >= FIXED, "the label is cut off")
             label = Label(raw, at)
         except TooNew as error:
             too_new[slot] = str(error)
