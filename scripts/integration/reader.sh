@@ -65,8 +65,9 @@ extract() {
     *' '*) reader extract-all "$run/out" "$@" >"$run/said" 2>&1 ;;
     *) mkdir "$run/out" && reader extract "$extract_spaces" "$run/out/$extract_spaces" "$@" >"$run/said" 2>&1 ;;
     esac
+    extract_code=$?
     # shellcheck disable=SC2086 # a list of words
-    is $? -eq "$extract_status" && client compare "$data" "$run/out" "$run/said" $extract_spaces >"$run/compared" && return 0
+    ! grep -q Traceback "$run/said" && is "$extract_code" -eq "$extract_status" && client compare "$data" "$run/out" "$run/said" $extract_spaces >"$run/compared" && return 0
     head -n 20 "$run/said" >&2
     return 1
 }

@@ -23,7 +23,9 @@ import urllib.parse
 
 BLOCK = 4096
 READ, WRITE, FLUSH, TRIM = 0, 1, 3, 4
-GOING_AFTER = 120
+GOING_AFTER = 250
+FLUSH_EACH = 100
+HOT_BLOCKS = 48
 WINDOW = 12
 
 
@@ -119,8 +121,8 @@ class Space:
         while True:
             draw = self.chance.random()
             blocks = 1 if draw < 0.5 else self.chance.randint(2, 16) if draw < 0.9 else self.chance.randint(17, 128)
-            # Half of them go to an eighth of the space, so that blocks are written again and again.
-            room = len(self.image) // BLOCK // (8 if self.chance.random() < 0.5 else 1)
+            # Half of them go to a few blocks, so that these are written and discarded again and again between two flushes.
+            room = HOT_BLOCKS if self.chance.random() < 0.5 else len(self.image) // BLOCK
             at = self.chance.randrange(room - min(blocks, room - 1)) * BLOCK
             length = min(blocks, room - 1) * BLOCK
             if all(at + length <= other or other + size <= at for _, other, size, _ in self.client.flying.values()):
@@ -163,7 +165,7 @@ class Space:
         try:
             while True:
                 self.request()
-                if self.answered % 50 == 49:
+                if self.answered % FLUSH_EACH == 0:
                     self.client.begin(FLUSH, 0, 0)
                 if len(self.client.flying) >= WINDOW:
                     self.end_one()
