@@ -53,14 +53,37 @@ class RowContent:
             states = [claim.state for claim in claims]
             if any(claim.intent for claim in claims) or any(state != self.states[column][block] for state in states):
                 open_blocks.setdefault(column, {})[block] = claims
-        decided = [
-            (column, block, self._decided(column, block, claims, copies))
-            for column, of_column in open_blocks.items()
-            for (block, claims), copies in zip(of_column.items(), self._copies(column, list(of_column)))
-        ]
-        # Of a row with parity others of the line may be needed, as they were before.
-        for column, block, state in decided:
-            self.states[column][block] = state
+        if self.row.parity:
+            self._decide_lines(open_blocks)
+            return
+        for column, of_column in open_blocks.items():
+            for (block, claims), copies in zip(of_column.items(), self._copies(column, list(of_column))):
+                self.states[column][block] = self._decided(column, block, claims, copies)
+
+    def _decide_lines(self, open_blocks):
+        """Lines in flight are all of what was written, or what they were."""
+        lines = {}
+        for column, of_column in open_blocks.items():
+            for line, claims in of_column.items():
+                lines.setdefault(line, {})[column] = claims[-1].state
+        columns, needed = range(self.row.columns), self.row.data_columns
+        here = sum(any(slab.trusted for slab in self._slabs(column)) for column in columns)
+        for line, claimed in lines.items():
+            before = [self.states[column][line] if line < self.row.lengths[column] else NEVER for column in columns]
+            written = [claimed.get(column, state) for column, state in enumerate(before)]
+            is_there = [
+                state is NEVER or any(checksum == state for _, checksum in self._copies(column, [line])[0])
+                for column, state in enumerate(written)
+            ]
+            if AWAY in before or sum(is_there) < needed and here < needed:
+                decided = [AWAY] * len(written)
+            elif sum(is_there) >= needed:
+                decided = written
+            else:
+                decided = [NEVER if state == new else state for state, new in zip(before, written)]
+            for column, state in enumerate(decided):
+                if line < self.row.lengths[column]:
+                    self.states[column][line] = state
 
     def _decided(self, column, block, claims, copies):
         """The state of a block of which the log says what no flush has covered; copies are the sums of what its slabs hold, and
@@ -68,7 +91,7 @@ class RowContent:
         base = self.states[column][block]
         candidates = [claim.state for claim in reversed(claims)] + [base]
         if not any(trusted for trusted, _ in copies):
-            return self._decided_by_parity(column, block, candidates)
+            return AWAY
         sums = [checksum for _, checksum in copies]
         for state in candidates:
             if state is NEVER or state in sums:
@@ -95,14 +118,6 @@ class RowContent:
         """Slabs that are here, those that hold everything first."""
         here = [slab for slab in self.row.slabs[column] if slab.may_help and self.members.disk(slab.slot)]
         return sorted(here, key=lambda slab: not slab.trusted)
-
-    def _decided_by_parity(self, column, block, candidates):
-        if column < self.row.data_columns and self.row.parity:
-            content = self._rebuilt(column, block, {})
-            for state in candidates:
-                if state is NEVER or (content and state == codes.crc32c(content)):
-                    return state
-        return AWAY
 
     # --- reading in place
 

@@ -14,6 +14,7 @@ use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
+use crate::recovery::Covered;
 use crate::row::{Row, SLABS_MAX, Slab};
 use crate::shared::{IncidentKind, Shared, place_in_page};
 use crate::space::Space;
@@ -176,7 +177,13 @@ impl Space {
                 return Ok(());
             }
             let held = self.shared.tickets.begin();
-            self.shared.record_blocks_again(row, column, &firsts, held.ticket()).await?;
+            // What is in place with parity was flushed before its table said so, but for lines in flight.
+            let in_flight = if row.has_parity() { self.shared.unsettled_of(row) } else { BTreeSet::new() };
+            let covered = |block| match row.has_parity() && !in_flight.contains(&(column, block)) {
+                true => Covered::Before,
+                false => Covered::ByTheNextFlush,
+            };
+            self.shared.record_blocks_again(row, (column, &firsts), covered, held.ticket()).await?;
             for first in firsts.into_iter().filter(|_| !row.has_parity()) {
                 self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
             }

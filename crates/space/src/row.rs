@@ -314,6 +314,11 @@ impl Row {
         })
     }
 
+    /// Columns with a slab that is as wanted.
+    pub(crate) fn count_columns(&self, is_wanted: impl Fn(&Slab) -> bool) -> usize {
+        self.columns.borrow().iter().filter(|slabs| slabs.iter().any(&is_wanted)).count()
+    }
+
     /// Whether a slab that has held something is on a disk other than those whose copy was read: even where it misses other
     /// writes, it may have a good copy of a block.
     pub(crate) fn may_be_good_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {

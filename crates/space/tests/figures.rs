@@ -23,7 +23,7 @@ const DEPTH: usize = 32;
 /// What lies in one column before the next has its turn.
 const INTERLEAVE: u64 = 64 << 10;
 const SMALL: usize = 4096;
-const LARGE: usize = 1 << 20;
+const LARGE: u64 = 1 << 20;
 
 /// Who is measured: columns of data, and disks.
 const KINDS: [(Resiliency, u8, usize); 5] = [
@@ -36,7 +36,7 @@ const KINDS: [(Resiliency, u8, usize); 5] = [
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Nothing was ever written there; requests of 1 MiB in order.
+    /// Nothing was ever written there; requests of whole stripes in order, up to 1 MiB.
     Fresh,
     /// The same over flushed content.
     Whole,
@@ -77,7 +77,9 @@ impl Asked {
 /// The first bytes of requests of a class, in the order in which they are made, and their length.
 fn requests(class: Class, columns: u64) -> (Vec<u64>, usize) {
     if class != Class::Small {
-        return ((0..SIZE / LARGE as u64).map(|nth| nth * LARGE as u64).collect(), LARGE);
+        let stripe = columns * INTERLEAVE;
+        let length = LARGE / stripe * stripe;
+        return ((0..SIZE / length).map(|nth| nth * length).collect(), usize::try_from(length).unwrap());
     }
     let small = SMALL as u64;
     let of_column = INTERLEAVE / small;
@@ -142,6 +144,11 @@ async fn measure(lab: Lab, resiliency: Resiliency, columns: u8) -> Outcome {
         if class == Class::Small && resiliency == (Resiliency::Parity { parity: 1 }) {
             let commands = per_request(asked.reads + asked.writes + asked.flushes);
             assert!(commands <= 5.5, "{commands} commands for each small write");
+        }
+        if class == Class::Fresh && resiliency == (Resiliency::Parity { parity: 1 }) {
+            let stripe = u64::from(columns) + u64::from(resiliency.parity_columns());
+            let most = 1.05 * stripe as f64 / f64::from(columns);
+            assert!(bytes <= most, "whole stripes are written {bytes} times, {most} at most");
         }
     }
     drop(space);
