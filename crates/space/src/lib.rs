@@ -27,6 +27,7 @@ mod error;
 mod finish;
 mod forecast;
 mod format;
+mod forming;
 mod gather;
 mod in_flight;
 mod kept;

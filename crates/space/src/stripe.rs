@@ -9,12 +9,14 @@
 
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
+use crate::forming::Pieces;
 use crate::layout::{BLOCK, Shape};
 use crate::line::code_of;
 use crate::locks::Range;
@@ -28,30 +30,62 @@ use crate::write::{Beside, Part, Parts};
 pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
 
 impl Space {
-    /// How much of what is to be written from byte `within` of a row goes out next: stripes that seem to be fresh by
-    /// themselves, others as much as the write cache takes at once.
-    pub(crate) async fn piece_for_parity(
-        &self,
-        index: u64,
-        within: u64,
-        length: usize,
-    ) -> Result<usize, SpaceError> {
+    /// Writes `data` from byte `at` on, cut so that whole stripes go in place where they seem fresh. The caller has checked the
+    /// range.
+    pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
+        let _request = self.forming.request();
+        let mut parts: SmallVec<[(u64, u64, Bytes_); 3]> = SmallVec::new();
+        let mut done = 0;
+        while done < data.len() {
+            let at = at + done as u64;
+            let (index, within) = (at / self.row_bytes(), at % self.row_bytes());
+            let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
+            let length = self.part_length(index, within, room.min(data.len() - done)).await?;
+            parts.push((index, within, data.slice(done..done + length)));
+            done += length;
+        }
+        let write = async |(index, within, part): &(u64, u64, Bytes_)| {
+            let _active = self.forming.begin();
+            let done = self.write_stripes(*index, *within, &Pieces::one(part)).await?
+                || self.form(*index, *within, part).await?;
+            match done {
+                true => Ok(()),
+                false => self.write_in_row(*index, *within, part.clone()).await,
+            }
+        };
+        match parts.as_slice() {
+            [part] => write(part).await,
+            // Beside each other: who waits for the rest of its first stripe has to bring that of its last one.
+            parts => join_all(parts.iter().map(write)).await.into_iter().collect(),
+        }
+    }
+
+    /// How much of what is to be written from byte `within` of a row goes out as one: stripes that seem to be fresh, a part of
+    /// one, or as much as the write cache takes at once.
+    async fn part_length(&self, index: u64, within: u64, length: usize) -> Result<usize, SpaceError> {
         let usual = length.min(CACHED_BYTES_MAX);
         let row = self.row_for_write(index).await?;
         let stripe = stripe_bytes(&row.shape);
-        let skipped = usize::try_from(within.next_multiple_of(stripe as u64) - within).unwrap_or(usize::MAX);
-        let whole = length.saturating_sub(skipped) / stripe;
-        if whole == 0 || !self.seems_fresh(&row, within + skipped as u64).await? {
+        let next = within.next_multiple_of(stripe as u64);
+        let before_next = usize::try_from(next - within).unwrap_or(usize::MAX);
+        if before_next > 0 {
+            let is_cut = before_next < length
+                && (self.seems_fresh(&row, next - stripe as u64).await?
+                    || self.seems_fresh(&row, next).await?);
+            return Ok(if is_cut { before_next } else { usual });
+        }
+        let whole = length / stripe;
+        if whole == 0 || !self.seems_fresh(&row, within).await? {
             return Ok(usual);
         }
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
         let parity = stripe / row.shape.data_columns() * row.shape.parity_columns();
         let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
-        Ok(if skipped > 0 { skipped } else { whole.min(most) * stripe })
+        Ok(whole.min(most) * stripe)
     }
 
     /// Whether the stripe that begins at a byte of a row looks as if it was never written.
-    async fn seems_fresh(&self, row: &Rc<Row>, within: u64) -> Result<bool, SpaceError> {
+    pub(crate) async fn seems_fresh(&self, row: &Rc<Row>, within: u64) -> Result<bool, SpaceError> {
         let block = u32::try_from(within / BLOCK_BYTES).unwrap_or(u32::MAX);
         let spot = row.shape.locate(block);
         let (page, entry) = place_in_page(spot.block);
@@ -68,7 +102,7 @@ impl Space {
         &self,
         index: u64,
         within: u64,
-        data: &Bytes_,
+        data: &Pieces,
     ) -> Result<bool, SpaceError> {
         let row = self.row_for_write(index).await?;
         let stripe = stripe_bytes(&row.shape);
@@ -111,25 +145,30 @@ impl Space {
     }
 
     /// Whole stripes cut into parts of columns, with their parity; `None` where there is no memory for it now.
-    fn with_parity(&self, shape: &Shape, range: Range, data: &Bytes_) -> Option<Parts> {
+    fn with_parity(&self, shape: &Shape, range: Range, data: &Pieces) -> Option<Parts> {
         let columns = shape.data_columns();
         let of_interleave = usize::try_from(shape.interleave().0).unwrap_or(BLOCK);
+        let of_column = data.len() / columns;
         let first_line = shape.locate(range.first).block;
-        let mut parts = Parts::new();
         let line_of = |offset: usize| first_line + u32::try_from(offset / BLOCK).unwrap_or(u32::MAX);
-        for (nth, stripe) in (0..data.len()).step_by(columns * of_interleave).enumerate() {
-            for column in 0..columns {
-                let from = stripe + column * of_interleave;
-                parts.push(Part::new(
-                    column,
-                    line_of(nth * of_interleave),
-                    data.slice(from..from + of_interleave),
-                ));
+        // What follows a byte of a column in one piece, so many bytes at most.
+        let of_data = |column: usize, offset: usize, most: usize| {
+            let (stripe, within) = (offset / of_interleave, offset % of_interleave);
+            let from = (stripe * columns + column) * of_interleave + within;
+            data.at(from, most.min(of_interleave - within))
+        };
+        let mut parts = Parts::new();
+        for column in 0..columns {
+            let mut done = 0;
+            while done < of_column {
+                let content = of_data(column, done, of_column - done);
+                let line = line_of(done);
+                done += content.len();
+                parts.push(Part::new(column, line, content));
             }
         }
-        let of_column = data.len() / columns;
-        for piece in (0..of_column).step_by(PARITY_BYTES_MAX) {
-            let length = PARITY_BYTES_MAX.min(of_column - piece);
+        for first in (0..of_column).step_by(PARITY_BYTES_MAX) {
+            let length = PARITY_BYTES_MAX.min(of_column - first);
             let arena = &self.shared.pool.seams().metadata;
             let mut parity: SmallVec<[_; 2]> = SmallVec::new();
             for _ in 0..shape.parity_columns() {
@@ -137,29 +176,29 @@ impl Space {
             }
             let mut done = 0;
             while done < length {
-                let (stripe, within) = ((piece + done) / of_interleave, (piece + done) % of_interleave);
-                let run = (of_interleave - within).min(length - done);
-                let of_stripe = (0..columns).map(|column| {
-                    let from = (stripe * columns + column) * of_interleave + within;
-                    data.get(from..from + run)
-                });
-                let of_stripe: SmallVec<[Option<&[u8]>; 12]> = of_stripe.collect();
+                let most = length - done;
+                let blocks: SmallVec<[Bytes_; 12]> =
+                    (0..columns).map(|column| of_data(column, first + done, most)).collect();
+                let run = blocks.iter().map(|block| block.len()).min().unwrap_or(most);
+                let blocks: SmallVec<[Option<&[u8]>; 12]> =
+                    blocks.iter().map(|block| block.get(..run)).collect();
                 let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
                     parity.iter_mut().map(|buffer| buffer.get_mut(done..done + run)).collect();
                 code_of(shape)
-                    .encode(&of_stripe, &mut into)
+                    .encode(&blocks, &mut into)
                     .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
                 done += run;
             }
             for (column, buffer) in (columns..).zip(parity) {
-                parts.push(Part::new(column, line_of(piece), buffer.freeze()));
+                parts.push(Part::new(column, line_of(first), buffer.freeze()));
             }
         }
         Some(parts)
     }
 }
 
-fn stripe_bytes(shape: &Shape) -> usize {
+/// Bytes of data of a stripe.
+pub(crate) fn stripe_bytes(shape: &Shape) -> usize {
     let interleave = usize::try_from(shape.interleave().0).unwrap_or(usize::MAX);
     shape.data_columns() * interleave
 }

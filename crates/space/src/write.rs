@@ -119,29 +119,26 @@ impl Space {
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         self.shared.gate().await?;
+        if self.has_cache() {
+            return self.store_with_parity(at, data).await;
+        }
         let mut done = 0;
         while done < data.len() {
             let (index, within) =
                 ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
-            let mut length = room.min(data.len() - done);
-            if self.has_cache() {
-                length = self.piece_for_parity(index, within, length).await?;
-            }
-            let part = data.slice(done..done + length);
+            let part = data.slice(done..done + room.min(data.len() - done));
             done += part.len();
             self.write_in_row(index, within, part).await?;
         }
         Ok(())
     }
 
-    async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
+    /// Writes a part of a row, in place or to the write cache.
+    pub(crate) async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
         let end = within + data.len() as u64;
         let range = blocks_of(within, end);
         let cache = self.cache.borrow().clone();
-        if cache.is_some() && self.write_stripes(index, within, &data).await? {
-            return Ok(());
-        }
         loop {
             let row = self.row_for_write(index).await?;
             let mut room = match cache.as_ref().filter(|_| row.has_parity()) {

@@ -6,6 +6,7 @@ mod harness;
 use std::error::Error;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, OpenMode};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
@@ -95,6 +96,38 @@ fn a_stripe_that_was_never_written_goes_in_place() {
             let space = make(&lab, &spaces).await?;
             lab.write(&space, 0, STRIPE, 1).await?;
             assert_eq!(holders(&outside, 1).len(), 2);
+            space.flush().await?;
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    bench.world.power_cut();
+    expect(&bench, 1);
+}
+
+/// Scenario: parts of two stripes are under way together, some of which belong to both. Each stripe is whole when the last of
+/// its parts comes, and goes in place. Two writes of the same part are no stripe, and a part without the rest of its stripe
+/// does not wait for ever: these are cached, and one of two that are written at once stands.
+#[test]
+fn parts_that_are_under_way_together_form_stripes() {
+    let bench = Rc::new(Bench::new(60, 5, Bytes::mib(96)));
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&lab, &spaces).await?;
+            let parts = [(0, 12288), (12288, 40960), (53248, 8192), (61440, 4096)];
+            let written = join_all(parts.map(|(at, length)| lab.write(&space, at, length, 1))).await;
+            written.into_iter().collect::<Outcome>()?;
+            assert_eq!(holders(&outside, 1).len(), 2, "of the first stripe nothing was cached");
+            let again = [(2 * STRIPE as u64, 3), (2 * STRIPE as u64, 4), (5 * STRIPE as u64, 6)];
+            let written = join_all(again.map(|(at, fill)| lab.write(&space, at, STRIPE / 2, fill))).await;
+            written.into_iter().collect::<Outcome>()?;
+            lab.expect(&space, 0, 2 * STRIPE, 1).await?;
+            lab.expect(&space, 5 * STRIPE as u64, STRIPE / 2, 6).await?;
+            let one_of_two =
+                async |fill| lab.expect(&space, 2 * STRIPE as u64, STRIPE / 2, fill).await.is_ok();
+            assert!(one_of_two(3).await || one_of_two(4).await);
             space.flush().await?;
             std::mem::forget((spaces, space));
             Ok(())
