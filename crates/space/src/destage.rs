@@ -637,15 +637,25 @@ async fn compute(
         }
     }
     let (data, _) = after.split_at(shape.data_columns());
-    let parity_state = if data.contains(&BlockState::Damaged) {
+    let mut parity_state = if data.contains(&BlockState::Damaged) {
         Some(BlockState::Damaged)
     } else if data.iter().all(|state| *state == BlockState::Never) {
         Some(BlockState::Never)
     } else {
         None
     };
-    if parity_state.is_none() && !carry_changes(space, row, line, (dirty, &before), into).await {
-        encode_anew(space, row, line, (dirty, &before), into).await?;
+    let changes = (dirty, &before);
+    let is_carried = is_carried_with_fewer_reads(row, changes);
+    if parity_state.is_none() && !(is_carried && carry_changes(space, row, line, changes, into).await) {
+        match encode_anew(space, row, line, changes, into).await {
+            Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
+                // Of a block that does not change nobody knows what it is; what changes may do without it.
+                if is_carried || !carry_changes(space, row, line, changes, into).await {
+                    parity_state = Some(BlockState::Damaged);
+                }
+            }
+            encoded => encoded?,
+        }
     }
     let computed = into.chunks_exact(BLOCK).map(|block| BlockState::Valid(crc32c(block)));
     for (place, state) in after.iter_mut().skip(shape.data_columns()).zip(computed) {
@@ -654,8 +664,16 @@ async fn compute(
     Ok(after)
 }
 
-/// Computes parity from what it was and what changes; not where that takes more reads than computing it anew, nor where
-/// something of it is not what its table says.
+/// Whether parity from what it was and what changes takes no more reads than computing it anew.
+fn is_carried_with_fewer_reads(row: &Row, (dirty, before): (&[Dirty], &LineStates)) -> bool {
+    let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
+    let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
+    let carried = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
+    let anew = (0..row.shape.data_columns()).filter(|column| is_valid(column) && !is_dirty(column)).count();
+    carried <= anew
+}
+
+/// Computes parity from what it was and what changes; not where something of it is not what its table says.
 async fn carry_changes(
     space: &Space,
     row: &Rc<Row>,
@@ -664,13 +682,6 @@ async fn carry_changes(
     into: &mut [u8],
 ) -> bool {
     let data = row.shape.data_columns();
-    let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
-    let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
-    let carried = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
-    let anew = (0..data).filter(|column| is_valid(column) && !is_dirty(column)).count();
-    if carried > anew {
-        return false;
-    }
     let columns = dirty.iter().map(|one| one.column).chain(data..row.shape.columns());
     let found = join_all(columns.map(async |column| {
         let state = before.get(column).copied().unwrap_or_default();

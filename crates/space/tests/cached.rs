@@ -286,3 +286,50 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
         }
     }
 }
+
+/// Bytes that wait in the write caches.
+async fn waiting(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
+    Ok(spaces.write_caches().await?.iter().map(|cache| cache.waiting.0).sum())
+}
+
+/// Makes a space with lines of two data blocks, which block 0 and block 16 of each row share.
+async fn lines_of_two(spaces: &Spaces) -> Result<Rc<dolmen_space::Space>, Box<dyn std::error::Error>> {
+    let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(4), PARITY);
+    (spec.row, spec.columns, spec.interleave) = (Some(harness::ROW), Some(2), Bytes::kib(64));
+    Ok(spaces.create(spec).await?)
+}
+
+/// Scenario: two blocks of a line have rotted, one more than its parity makes good, and one of them is written. It is put in
+/// place: the line keeps no room in the write cache. The other one is lost until it is written too, and then the line is whole.
+#[test]
+fn a_line_with_a_lost_block_does_not_stay_in_the_cache() {
+    let bench = Rc::new(Bench::new(25, 4, Bytes::mib(96)));
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lines_of_two(&spaces).await?;
+            let other = 16 * 4096;
+            lab.write(&space, 0, 4096, 1).await?;
+            lab.write(&space, other, 4096, 1).await?;
+            spaces.destage().await?;
+            for disk in &outside.disks {
+                for block in [0, 16] {
+                    harness::places_of(disk, block..block + 1, 1).into_iter().for_each(|at| disk.rot(at, 3));
+                }
+            }
+            lab.write(&space, 0, 4096, 2).await?;
+            spaces.destage().await?;
+            lab.expect(&space, 0, 4096, 2).await?;
+            assert_eq!(waiting(&spaces).await?, 0, "it stays in the cache");
+            assert!(space.read(other, 4096).await.is_err());
+            lab.write(&space, other, 4096, 3).await?;
+            spaces.destage().await?;
+            assert_eq!(waiting(&spaces).await?, 0);
+            lab.expect(&space, 0, 4096, 2).await?;
+            lab.expect(&space, other, 4096, 3).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
