@@ -212,18 +212,28 @@ impl Cache {
         self.put_in_place_of(self.discarded()).await
     }
 
-    /// Puts some of these blocks in place with their lines; whether any was.
-    async fn put_in_place_of(&self, blocks: BlocksOfRows) -> Result<bool, SpaceError> {
-        let lines = self.choose(blocks);
-        if lines.is_empty() {
-            return Ok(false);
+    /// Puts some of these blocks in place with their lines; whether any was. Lines that wait keep none behind them back.
+    async fn put_in_place_of(&self, mut blocks: BlocksOfRows) -> Result<bool, SpaceError> {
+        loop {
+            let lines = self.choose(&blocks);
+            if lines.is_empty() {
+                return Ok(false);
+            }
+            for (row, tried) in &lines {
+                let of_row = blocks.get_mut(&(row.space, row.index));
+                let is_left = |block: &u32| !tried.contains(&row.shape.locate(*block).block);
+                of_row.into_iter().for_each(|(_, blocks)| blocks.retain(is_left));
+            }
+            let has_freed = self.make_ready().await?;
+            if self.put_in_place_all(lines).await? || has_freed {
+                return Ok(true);
+            }
         }
-        let has_freed = self.make_ready().await?;
-        Ok(self.put_in_place_all(lines).await? || has_freed)
     }
 
-    /// The lines of these blocks, by row, as many as there is memory for.
-    fn choose(&self, blocks: BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
+    /// The lines of these blocks, by row, as many as there is memory for; but for rows that lack more columns than they have
+    /// parity.
+    fn choose(&self, blocks: &BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
         let arena = &self.shared().pool.seams().metadata;
         let lines_max =
             LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
@@ -231,15 +241,17 @@ impl Cache {
         let all = self.shared().lines.all();
         let (mut count, mut frames) = (0, 0);
         let mut chosen = Vec::new();
-        for (row, blocks) in blocks.into_values() {
+        let is_here =
+            |row: &Row| (0..row.shape.columns()).all(|column| self.shared().is_in_reach(row, column));
+        for (row, blocks) in blocks.values().filter(|(row, _)| is_here(row)) {
             let unfinished = self.unfinished.borrow();
             let is_busy =
                 |line: &u32| unfinished.iter().any(|redo| redo.row.id == row.id && redo.line == *line);
-            let lines = blocks.into_iter().map(|block| row.shape.locate(block).block);
+            let lines = blocks.iter().map(|block| row.shape.locate(*block).block);
             // In the order of lines, each once: neighbours go out together.
             let lines: BTreeSet<u32> = lines.filter(|line| !is_busy(line)).collect();
             let lines = lines.into_iter().take_while(|_| {
-                let more = self.frames_of_line(&row, count, widest);
+                let more = self.frames_of_line(row, count, widest);
                 let fits = count == 0 || (count < lines_max && frames + more <= all);
                 count += usize::from(fits);
                 frames += if fits { more } else { 0 };
@@ -250,7 +262,7 @@ impl Cache {
             if lines.is_empty() {
                 continue;
             }
-            chosen.push((row, lines));
+            chosen.push((Rc::clone(row), lines));
         }
         chosen
     }

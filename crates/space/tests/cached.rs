@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::Moment;
+use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
 use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
@@ -332,4 +333,49 @@ fn a_line_with_a_lost_block_does_not_stay_in_the_cache() {
             lab.check_and_close(spaces).await
         })
         .unwrap();
+}
+
+/// Scenario: of the blocks that are cached in one row of the write cache, the first lie in a row of the space that lacks more
+/// columns than it has parity, and others in one that does not. These are put in place. With each pair of disks gone.
+#[test]
+fn lines_that_wait_for_disks_keep_no_others_in_the_cache() {
+    let mut seen = 0;
+    let pairs = (0..8).flat_map(|one| (one + 1..8).map(move |other| [one, other]));
+    for pair in pairs {
+        let bench = Rc::new(Bench::new(26, 8, Bytes::mib(96)));
+        let outside = Rc::clone(&bench);
+        let counted = Rc::new(RefCell::new(0));
+        let count = Rc::clone(&counted);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lines_of_two(&spaces).await?;
+                let rows = [0, harness::ROW.0];
+                for row in rows {
+                    lab.write(&space, row, 1 << 18, 1).await?;
+                }
+                spaces.destage().await?;
+                // Sixteen lines of the first, and one of the second.
+                lab.write(&space, rows[0], 16 * 4096, 2).await?;
+                lab.write(&space, rows[1], 4096, 2).await?;
+                space.flush().await?;
+                for disk in pair {
+                    outside.disks[disk].vanish();
+                    let slot = spaces.pool().find_disk(outside.disks[disk].name())?.slot();
+                    spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
+                }
+                let is_lost = async |row: u64| space.read(row + (1 << 17), 1 << 17).await.is_err();
+                let is_cached = lab.expect(&space, rows[0], 16 * 4096, 2).await.is_ok()
+                    && lab.expect(&space, rows[1], 4096, 2).await.is_ok();
+                if is_lost(rows[0]).await && !is_lost(rows[1]).await && is_cached {
+                    spaces.destage().await?;
+                    assert_eq!(waiting(&spaces).await?, 16 * 4096, "without {pair:?}");
+                    *count.borrow_mut() += 1;
+                }
+                Ok(())
+            })
+            .unwrap();
+        seen += *counted.borrow();
+    }
+    assert!(seen > 0, "no pair of disks is what this is about");
 }
