@@ -502,7 +502,12 @@ impl Cache {
 
     /// Notes a version of a block.
     pub(crate) fn add(&self, row: &Rc<Row>, block: u32, version: Version) {
-        self.rows.borrow_mut().entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
+        let mut rows = self.rows.borrow_mut();
+        let known = rows.entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
+        if known.id != row.id {
+            *known = Rc::clone(row);
+        }
+        drop(rows);
         self.versions.set(self.versions.get() + 1);
         if let Some(place) = version.content.place() {
             self.count_live(place);
@@ -571,8 +576,11 @@ impl Cache {
 
     /// Notes that a row may be in place altogether.
     pub(crate) fn forget_if_empty(&self, row: &Row) {
-        if row.mappings.is_empty() {
-            self.rows.borrow_mut().remove(&(row.space, row.index));
+        let mut rows = self.rows.borrow_mut();
+        let key = (row.space, row.index);
+        // Another row may have taken the place of one that somebody still reads.
+        if row.mappings.is_empty() && rows.get(&key).is_some_and(|other| other.id == row.id) {
+            rows.remove(&key);
         }
     }
 

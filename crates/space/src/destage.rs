@@ -40,6 +40,9 @@ use crate::space::Space;
 const LINES_MAX: usize = 128;
 /// Lines that go to a disk as one piece, at most: a frame.
 const PIECE_LINES: usize = 16;
+/// Blocks of which a round says something in the log, at most, as many as a line has columns; each is named in a redo and in what
+/// follows *done*, which take up to 80 bytes together.
+const ROUND_BLOCKS: u32 = 128 * 14 * 80 / 64;
 /// Bytes of parity that one record brings, at most: a frame.
 pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 
@@ -167,7 +170,8 @@ impl Cache {
 
     /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
     async fn round(&self) -> Result<bool, SpaceError> {
-        self.shared().pool.wait_for_log().await?;
+        // Before the turn, which the checkpoint takes that makes room.
+        let _log_room = self.shared().room_for(ROUND_BLOCKS).await?;
         let _turn = self.turn.take().await;
         let mut has_done = self.recycle().await?;
         if !self.unfinished.borrow().is_empty() {
