@@ -116,6 +116,7 @@ impl Line<'_> {
         let data = self.row.shape.data_columns();
         if self.make_whole(&written, &copies, &mut part).await? {
             part.decided += data as u64;
+            part.whole_lines += 1;
             return Ok((Some(written), part));
         }
         let has_answered = |copy: &Copy| copy.trusted && !copy.result.is_err_and(is_silence);
@@ -124,6 +125,7 @@ impl Line<'_> {
         }
         part.decided += data as u64;
         part.reverted += data as u64;
+        part.reverted_lines += 1;
         // What a decision that was cut short has put into a table counts for nothing: it was never served.
         let was = |(before, written): (&BlockState, &BlockState)| match before == written {
             true => BlockState::Never,

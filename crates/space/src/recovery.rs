@@ -104,12 +104,26 @@ pub struct Recovery {
     pub rotten_here: u64,
     /// Blocks whose disks are not here, so that nothing could be decided.
     pub out_of_reach: u64,
+    /// Lines with parity that were in flight and stand, because enough of each was there.
+    pub whole_lines: u64,
+    /// Lines that were in flight and are what they were before.
+    pub reverted_lines: u64,
 }
 
 impl Recovery {
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { rows, decided, rewritten, taken_as_found, damaged, reverted, rotten_here, out_of_reach } =
-            other;
+        let Self {
+            rows,
+            decided,
+            rewritten,
+            taken_as_found,
+            damaged,
+            reverted,
+            rotten_here,
+            out_of_reach,
+            whole_lines,
+            reverted_lines,
+        } = other;
         self.rows += rows;
         self.decided += decided;
         self.rewritten += rewritten;
@@ -118,6 +132,8 @@ impl Recovery {
         self.reverted += reverted;
         self.rotten_here += rotten_here;
         self.out_of_reach += out_of_reach;
+        self.whole_lines += whole_lines;
+        self.reverted_lines += reverted_lines;
     }
 }
 
