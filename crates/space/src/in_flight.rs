@@ -30,6 +30,9 @@ const DECIDED_TOGETHER: usize = 8;
 /// Copies of the blocks of a line, by column.
 type Copies = Vec<SmallVec<[Copy; 4]>>;
 
+/// Blocks of a line whose content is known, by column: `None` for zeros.
+type Known<'a> = SmallVec<[(usize, Option<&'a [u8]>); 16]>;
+
 /// Decides the lines of these blocks. What cannot be decided goes to `left`, whole lines.
 pub(crate) async fn decide_lines(
     shared: &Shared,
@@ -162,7 +165,7 @@ impl Line<'_> {
             let mut copies = copies.get(column).into_iter().flatten();
             copies.find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
         };
-        let mut known: SmallVec<[(usize, Option<&[u8]>); 16]> = SmallVec::new();
+        let mut known: Known<'_> = SmallVec::new();
         let mut missing: SmallVec<[(usize, BlockState); 16]> = SmallVec::new();
         for (column, state) in written.iter().enumerate() {
             match (state, good(column, *state)) {
