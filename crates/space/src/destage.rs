@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 
 use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::error::SpaceError;
+use crate::had::Had;
 use crate::layout::BLOCK;
 use crate::line::{Found, LineStates, code_of};
 use crate::locks::{Range, RangeGuard};
@@ -435,18 +436,14 @@ impl Cache {
         };
         let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
         if let Content::Cached { place, checksum } = version.content {
-            let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
-            if self.kept.copy(place, checksum, &mut buffer) {
-                dirty.content = Some(buffer);
-                return Ok(Some(dirty));
-            }
-            match self.read(place, &mut buffer).await {
-                Ok(()) if crc32c(&buffer) == checksum => dirty.content = Some(buffer),
-                Ok(()) => dirty.is_lost = true,
-                Err(SpaceError::Unreadable { why, .. }) if why.is_final() => dirty.is_lost = true,
+            match self.had(place, checksum).await? {
+                Had::Content(buffer) => dirty.content = Some(buffer),
                 // It waits for the disks that have it.
-                Err(SpaceError::Unreadable { .. }) => return Ok(None),
-                Err(error) => return Err(error),
+                Had::Nothing => return Ok(None),
+                Had::Lost => {
+                    dirty.is_lost = true;
+                    self.note_lost(row, block, version.since);
+                }
             }
         }
         Ok(Some(dirty))

@@ -29,6 +29,7 @@ mod forecast;
 mod format;
 mod forming;
 mod gather;
+mod had;
 mod in_flight;
 mod kept;
 mod layout;
