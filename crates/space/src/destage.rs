@@ -451,18 +451,32 @@ impl Cache {
 
     /// Writes lines in place, flushes, and says so. Lines of rows that lack too many columns for it are left to be finished.
     /// Whether any line was done. The caller holds their locks, and a flush has covered their records.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; all of them are left to be finished then: their records count, and any of it may be in place.
     pub(crate) async fn put_in_place(&self, prepared: Vec<Prepared>) -> Result<bool, SpaceError> {
+        let put = self.write_in_place(&prepared).await;
+        if put.is_err() {
+            let is_left =
+                |redo: &Redo| self.unfinished.borrow().iter().any(|other| other.is_of(&redo.row, redo.line));
+            let others = prepared.into_iter().map(|one| one.redo).filter(|redo| !is_left(redo));
+            others.for_each(|redo| self.leave_unfinished(redo));
+        }
+        put
+    }
+
+    async fn write_in_place(&self, prepared: &[Prepared]) -> Result<bool, SpaceError> {
         let shared = self.shared();
         let pool = &shared.pool;
         let mut rows: BTreeMap<(SpaceId, u64), Rc<Row>> = BTreeMap::new();
-        for one in &prepared {
+        for one in prepared {
             rows.insert((one.redo.row.space, one.redo.row.index), Rc::clone(&one.redo.row));
         }
         let rows: Vec<Rc<Row>> = rows.into_values().collect();
         shared.settle_absences_of(rows.iter()).await?;
         let seats = pool.seats();
         let mut writes = Vec::new();
-        for Outgoing { row, column, line, content } in self.pieces_of(&prepared) {
+        for Outgoing { row, column, line, content } in self.pieces_of(prepared) {
             row.with_slabs(column, |slabs| {
                 for slab in slabs {
                     let Some(disk) = slab.present(pool) else { continue };
@@ -488,16 +502,16 @@ impl Cache {
         stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
         let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
         shared.settle_missed_pages(&rows, &stayed).await?;
-        let is_held = |redo: &Redo| {
+        let is_held = |redo: &&Redo| {
             let row = &redo.row;
             redo.blocks
                 .iter()
                 .all(|block| row.has_blocks_on(block.column, |slab| stayed.contains(&slab.disk)))
         };
-        let (done, unfinished): (Vec<Redo>, Vec<Redo>) =
-            prepared.into_iter().map(|one| one.redo).partition(is_held);
+        let (done, unfinished): (Vec<&Redo>, Vec<&Redo>) =
+            prepared.iter().map(|one| &one.redo).partition(is_held);
         tracing::debug!(lines = done.len(), unfinished = unfinished.len(), "put in place");
-        unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo));
+        unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo.clone()));
         self.say_done(&done).await?;
         Ok(!done.is_empty())
     }
@@ -533,7 +547,7 @@ impl Cache {
     }
 
     /// Says that lines are in place, and ends what was cached of them.
-    async fn say_done(&self, done: &[Redo]) -> Result<(), SpaceError> {
+    async fn say_done(&self, done: &[&Redo]) -> Result<(), SpaceError> {
         let shared = self.shared();
         let held = shared.tickets.begin();
         let stamp = shared.stamp();

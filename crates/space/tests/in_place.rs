@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use dolmen_block_io::Moment;
 use dolmen_disk::Extent;
-use dolmen_sim::{Ran, StopAt};
-use dolmen_space::{IncidentKind, Progress, Resiliency, Spaces};
+use dolmen_sim::{DiskProfile, Ran, StopAt};
+use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
-use harness::pace::Dial;
+use harness::pace::{Dial, beside, pause};
 use harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -185,4 +185,83 @@ fn a_line_that_is_half_in_place_is_finished_with_what_is_left_of_it() {
         }
     }
     assert!(whole > 0 && lost > 0, "{whole} whole, {lost} lost");
+}
+
+/// Blocks of a table page.
+const PAGE_BLOCKS: u64 = 504;
+/// More table pages than stay in memory when they are not in use.
+const PAGES: u64 = 16 * 1024 + 512;
+
+/// Brings more tables into memory than may stay there, of rows whose tables are nowhere else and so have to.
+async fn fill_memory(lab: &Lab, spaces: &Spaces) -> Outcome {
+    let (row, of_row) = (Bytes::gib(1), Bytes::gib(1).0 / 4096 / PAGE_BLOCKS);
+    let rows = PAGES.div_ceil(of_row);
+    let mut spec = SpaceSpec::usual("many".parse()?, Bytes(rows * row.0), Resiliency::Simple);
+    (spec.row, spec.columns) = (Some(row), Some(1));
+    let space = spaces.create(spec).await?;
+    for index in 0..rows {
+        lab.write(&space, index * row.0, 4096, 1).await?;
+        for page in 0..of_row {
+            space.read(index * row.0 + page * PAGE_BLOCKS * 4096, 4096).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Scenario: a line is in place, and the tables that should say so have left memory. The disks that have them leave in that
+/// moment. When they are back, the disk of another block of the line is lost: that block can be made of the others.
+#[test]
+fn a_line_that_is_in_place_is_finished_although_nobody_could_say_so() {
+    let dial = Dial::default();
+    let slow = || DiskProfile { latency: dial.profile().latency, ..harness::file(Bytes::gib(20)) };
+    let bench = Rc::new(Bench::with_profile(33, 3, slow));
+    let (outside, slowly) = (Rc::clone(&bench), dial.clone());
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+            lab.write(&space, NEIGHBOUR, 4096, 1).await?;
+            let cached = places(&outside, 16, 1);
+            lab.write(&space, 0, 4096, 1).await?;
+            spaces.destage().await?;
+            let neighbour = places(&outside, 16, 1).into_iter().find(|place| !cached.contains(place));
+            let (neighbour, _) = neighbour.unwrap();
+            spaces.pool().checkpoint().await?;
+            fill_memory(&lab, &spaces).await?;
+            lab.write(&space, 0, 4096, 2).await?;
+            space.flush().await?;
+            let before = places(&outside, 0, 2);
+            slowly.flush.set(10_000);
+            let others: Vec<usize> = (0..3).filter(|disk| *disk != neighbour).collect();
+            let destaging = async {
+                let refused = spaces.destage().await.unwrap_err().to_string();
+                assert!(refused.contains("the disks that hold it are absent"), "{refused}");
+                Ok(())
+            };
+            let leaving = async {
+                while places(&outside, 0, 2).len() == before.len() {
+                    pause(&lab, 1000).await;
+                }
+                slowly.read.set(5000);
+                pause(&lab, 11_000).await;
+                others.iter().for_each(|disk| outside.disks[*disk].vanish());
+                slowly.read.set(0);
+                slowly.flush.set(0);
+                Ok(())
+            };
+            beside(vec![Box::pin(destaging), Box::pin(leaving)]).await?;
+            spaces.flush().await?;
+            for disk in others {
+                outside.disks[disk].come_back();
+                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+            }
+            spaces.flush().await?;
+            outside.disks[neighbour].vanish();
+            let _ = spaces.destage().await;
+            lab.expect(&space, 0, 4096, 2).await?;
+            lab.expect(&space, NEIGHBOUR, 4096, 1).await?;
+            assert_eq!(waiting(&spaces).await?, 0);
+            Ok(())
+        })
+        .unwrap();
 }
