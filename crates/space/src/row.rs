@@ -13,6 +13,8 @@ use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
 use crate::mapping::Mappings;
+use crate::record::BlockState;
+use crate::shared::place_in_page;
 use crate::table::Page;
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
@@ -336,6 +338,12 @@ impl Row {
     /// A page, if it is in memory.
     pub(crate) fn page(&self, column: usize, index: usize) -> Option<Rc<Page>> {
         self.pages.get(column)?.borrow().get(index)?.clone()
+    }
+
+    /// What is known of a block, by column and block of the column, if its page is in memory.
+    pub(crate) fn state_in_memory(&self, (column, block): (usize, u32)) -> Option<BlockState> {
+        let (index, entry) = place_in_page(block);
+        Some(self.page(column, index)?.state(entry))
     }
 
     /// Pages of its tables that are in memory.

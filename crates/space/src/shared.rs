@@ -562,6 +562,10 @@ impl Shared {
                 continue;
             }
             for (place, ticket) in blocks {
+                // Of a write that failed; said already, and the next one may be on its way to the log.
+                if row.has_parity() && row.state_in_memory(*place) == Some(BlockState::Never) {
+                    continue;
+                }
                 self.restate(row, *place, Covered::ByTheNextFlush, *ticket, &mut body).await?;
                 if body.len() > RECORD_BYTES_MAX {
                     self.record(&body, Wait::Written).await?;
