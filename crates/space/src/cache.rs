@@ -148,6 +148,8 @@ pub(crate) struct Cache {
     pub(crate) unfinished: RefCell<Vec<Redo>>,
     /// Lines that are recorded and not in place yet, but for those that were given up meanwhile.
     pub(crate) recorded: RefCell<Vec<Redo>>,
+    /// What the log has to say of versions that came to nothing, before their places are filled again; with their checksums.
+    pub(crate) given_up: RefCell<Vec<(Mapping, u32)>>,
     pub(crate) bell: Notify,
     /// Held while lines are put in place, and while a checkpoint says again what is cached.
     pub(crate) turn: Turn,
@@ -199,6 +201,7 @@ impl Cache {
             rows: RefCell::default(),
             unfinished: RefCell::default(),
             recorded: RefCell::default(),
+            given_up: RefCell::default(),
             bell: Notify::new(),
             turn: Turn::default(),
             is_running: Cell::new(false),
@@ -644,6 +647,7 @@ impl Cache {
 
     /// Discards rows that hold nothing any more, and frees those whose discard a flush has covered; whether any.
     pub(crate) async fn recycle(&self) -> Result<bool, SpaceError> {
+        self.say_given_up().await?;
         let (mut has_freed, mut discarded) = (false, 0);
         let count = self.segments.borrow().len();
         for at in 0..count {
@@ -883,6 +887,11 @@ impl Cache {
             space.lost_unflushed.set(true);
         }
         self.forget(&row.mappings.void(block, version.since));
+        if let Content::Cached { place, checksum } = version.content {
+            let mapping = mapping_of(row, block, 1, Some(place));
+            let void = Mapping { since: Some(version.since), void: true, ..mapping };
+            self.given_up.borrow_mut().push((void, checksum));
+        }
     }
 
     /// Rows of a space with versions of which nobody could tell whether they are whole, and their blocks; but for those that one

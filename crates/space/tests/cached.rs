@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::{Durability, Moment};
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
 use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
@@ -107,6 +107,47 @@ fn a_cached_write_that_left_with_its_copies_goes_back_in_time() {
             lab.expect(&space, 0, 4096, 1).await?;
             assert!(space.flush().await.is_err());
             space.flush().await?;
+            lab.expect(&space, 0, 4096, 1).await
+        })
+        .unwrap();
+    bench.world.kill();
+    bench.run(async move |lab| expect_one(&lab, lab.open().await?).await).unwrap();
+}
+
+/// Scenario: an acknowledged write left with both copies of its cache row, and is given up. Its place in the cache is filled again,
+/// with the same content for another block, and the daemon is killed: the block stays what it was.
+#[test]
+fn a_cached_write_that_was_given_up_does_not_come_back_with_its_place() {
+    let bench = Rc::new(Bench::new(25, 5, Bytes::mib(96)));
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+            lab.write(&space, 0, 4096, 1).await?;
+            space.flush().await?;
+            lab.write(&space, 0, 4096, 2).await?;
+            let places = |disk: &usize| harness::places_of(&outside.disks[*disk], 0..1, 2);
+            let holders = holders(&outside, 0, 2);
+            assert_eq!(holders.len(), 2);
+            let before: Vec<Vec<u64>> = holders.iter().map(places).collect();
+            holders.iter().for_each(|disk| outside.disks[*disk].vanish());
+            assert!(space.flush().await.is_err());
+            holders.iter().for_each(|disk| assert!(outside.disks[*disk].return_to(0)));
+            take_in(&outside, &spaces, &holders).await?;
+            spaces.resync(&Progress::default()).await?;
+            lab.expect(&space, 0, 4096, 1).await?;
+            assert!(space.flush().await.is_err());
+            spaces.destage().await?;
+            spaces.destage().await?;
+            // The second block of the row, as before.
+            lab.write(&space, 4 << 20, 4096, 3).await?;
+            let mut content = lab.seams.data.take(4096).await;
+            harness::pattern(0, 2, &mut content);
+            space.write(5 << 20, &content.freeze(), Durability::Cached).await?;
+            space.flush().await?;
+            let after: Vec<Vec<u64>> = holders.iter().map(places).collect();
+            assert_eq!(after, before, "its place is filled again");
             lab.expect(&space, 0, 4096, 1).await
         })
         .unwrap();
