@@ -45,45 +45,60 @@ class RowContent:
     # --- deciding what was in flight
 
     def _decide(self):
-        open_blocks = {}
+        open_blocks, lines = {}, {}
         for (column, block), claims in self.reader.records.claims(self.row).items():
             if claims[0].settled:
                 self.states[column][block] = claims[0].state
+            if self.row.parity and not claims[-1].settled:
+                lines.setdefault(block, {})[column] = claims
             claims = [one for one in claims if not one.settled]
             states = [claim.state for claim in claims]
             if any(claim.intent for claim in claims) or any(state != self.states[column][block] for state in states):
                 open_blocks.setdefault(column, {})[block] = claims
         if self.row.parity:
-            self._decide_lines(open_blocks)
+            self._decide_lines(lines)
             return
         for column, of_column in open_blocks.items():
             for (block, claims), copies in zip(of_column.items(), self._copies(column, list(of_column))):
                 self.states[column][block] = self._decided(column, block, claims, copies)
 
-    def _decide_lines(self, open_blocks):
+    def _decide_lines(self, lines):
         """Lines in flight are all of what was written, or what they were."""
-        lines = {}
-        for column, of_column in open_blocks.items():
-            for line, claims in of_column.items():
-                lines.setdefault(line, {})[column] = claims[-1].state
         columns, needed = range(self.row.columns), self.row.data_columns
         here = sum(any(slab.trusted for slab in self._slabs(column)) for column in columns)
-        for line, claimed in lines.items():
+        for line, claims in lines.items():
             before = [self.states[column][line] if line < self.row.lengths[column] else NEVER for column in columns]
-            written = [claimed.get(column, state) for column, state in enumerate(before)]
-            is_there = [
-                state is NEVER or any(checksum == state for _, checksum in self._copies(column, [line])[0])
-                for column, state in enumerate(written)
-            ]
-            if AWAY in before or sum(is_there) < needed and here < needed:
+            newest = {column: of_block[-1].state for column, of_block in claims.items()}
+            written = [newest.get(column, state) for column, state in enumerate(before)]
+            in_flight = self._was_in_flight(line, claims)
+            if AWAY in before:
                 decided = [AWAY] * len(written)
-            elif sum(is_there) >= needed:
+            elif all(state is NEVER for state in newest.values()) or (before == written and not in_flight):
+                decided = written
+            elif here < needed:
+                decided = [AWAY] * len(written)
+            elif self._count_there(line, written) >= needed:
                 decided = written
             else:
-                decided = [NEVER if state == new else state for state, new in zip(before, written)]
+                decided = [NEVER if in_flight and is_valid(state) else state for state in before]
             for column, state in enumerate(decided):
                 if line < self.row.lengths[column]:
                     self.states[column][line] = state
+
+    def _was_in_flight(self, line, claims):
+        """Whether a line was written as a whole and no flush has covered that; blocks of one that a flush has covered may have been
+        said again."""
+        is_whole = len(claims) == sum(line < length for length in self.row.lengths)
+        is_settled = any(of_block[0].settled for of_block in claims.values())
+        is_same = all(one.state == of_block[-1].state for of_block in claims.values() for one in of_block)
+        return is_whole and not (is_settled and is_same)
+
+    def _count_there(self, line, written):
+        """How many blocks of a line are what was written."""
+        return sum(
+            state is NEVER or any(checksum == state for _, checksum in self._copies(column, [line])[0])
+            for column, state in enumerate(written)
+        )
 
     def _decided(self, column, block, claims, copies):
         """The state of a block of which the log says what no flush has covered; copies are the sums of what its slabs hold, and

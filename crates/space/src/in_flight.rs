@@ -19,7 +19,7 @@ use crate::line::{LineStates, code_of};
 use crate::read::{Copy, is_silence, matches_state};
 use crate::record::BlockState;
 use crate::recovery::{Below, Claim, OpenBlock, Recovery, RowClaims, give_to_all};
-use crate::row::Row;
+use crate::row::{Row, Slab};
 use crate::shared::Shared;
 use crate::space::Space;
 use crate::tickets::Held;
@@ -96,12 +96,16 @@ impl Line<'_> {
         if without_table.contains(&self.line) {
             return Ok((None, part));
         }
+        // For each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
+        let mut frames = self.row.shape.parity_columns() as u64 + 1;
+        self.row.for_each_slab(|_, _| frames += 1);
+        let _frames = self.shared.looks.take(frames).await;
         let Some((before, written)) = self.before_and_written(below).await? else { return Ok((None, part)) };
-        if before == written {
+        let was_in_flight = self.was_in_flight();
+        let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
+        if is_nothing || (before == written && !was_in_flight) {
             return Ok((Some(written), part));
         }
-        let columns = written.len() as u64;
-        let _frames = self.shared.looks.take(2 * columns).await;
         let copies: Copies = join_all(written.iter().enumerate().map(async |(column, state)| match state {
             BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line).await,
             BlockState::Never | BlockState::Damaged => SmallVec::new(),
@@ -117,24 +121,47 @@ impl Line<'_> {
             return Ok((Some(states.collect()), part));
         }
         let data = self.row.shape.data_columns();
+        if self.count_asked(&written, &copies) < data {
+            return Ok((None, part));
+        }
         if self.make_whole(&written, &copies, &mut part).await? {
             part.decided += data as u64;
             part.whole_lines += 1;
             return Ok((Some(written), part));
         }
-        let has_answered = |copy: &Copy| copy.trusted && !copy.result.is_err_and(is_silence);
-        if copies.iter().filter(|copies| copies.iter().any(has_answered)).count() < data {
-            return Ok((None, part));
-        }
         part.decided += data as u64;
         part.reverted += data as u64;
         part.reverted_lines += 1;
-        // What a decision that was cut short has put into a table counts for nothing: it was never served.
-        let was = |(before, written): (&BlockState, &BlockState)| match before == written {
-            true => BlockState::Never,
-            false => *before,
+        // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of a write
+        // that failed while a flush waited for it, or of a decision that was cut short, and was never served.
+        let was = |state: &BlockState| match state {
+            BlockState::Valid(_) if was_in_flight => BlockState::Never,
+            state => *state,
         };
-        Ok((Some(before.iter().zip(&written).map(was).collect()), part))
+        Ok((Some(before.iter().map(was).collect()), part))
+    }
+
+    /// Whether it was written as a whole and no flush has covered that. Of one that a flush has covered, blocks may have been said
+    /// again: some of them, or all behind what is settled.
+    fn was_in_flight(&self) -> bool {
+        let is_there = |column: &usize| self.line < self.row.shape.column_blocks(*column);
+        let is_whole = self.blocks.len() == (0..self.row.shape.columns()).filter(is_there).count();
+        let is_settled = |block: &OpenBlock| block.claims.iter().any(|claim| !claim.is_undecided());
+        let is_same = |block: &OpenBlock| block.claims.iter().all(|claim| claim.state() == block.newest());
+        is_whole && !(self.blocks.iter().any(is_settled) && self.blocks.iter().all(is_same))
+    }
+
+    /// Columns whose blocks, if there are any, could be read from slabs that hold everything else.
+    fn count_asked(&self, written: &LineStates, copies: &Copies) -> usize {
+        let has_answered = |copy: &Copy| copy.trusted && !copy.result.is_err_and(is_silence);
+        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.shared.pool).is_some();
+        let asked = written.iter().zip(copies).enumerate().filter(|(column, (state, copies))| match state {
+            BlockState::Valid(_) => copies.iter().any(has_answered),
+            BlockState::Never | BlockState::Damaged => {
+                self.row.with_slabs(*column, |slabs| slabs.iter().any(is_here))
+            }
+        });
+        asked.count()
     }
 
     /// What the blocks were when a flush covered them last, and what was written since; `None` where no disk is here that could

@@ -214,10 +214,9 @@ impl Space {
                 self.shared.note_unsettled(held.ticket(), row, *column, Range { first: *first, count: 1 });
             }
         }
-        for (column, blocks) in &decided {
-            let again = (*column, blocks.as_slice());
-            self.shared.record_blocks_again(row, again, |_| Covered::ByTheNextFlush, held.ticket()).await?;
-        }
+        let again =
+            decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
+        self.shared.record_again(row, again, held.ticket()).await?;
         // The copies that they were given to may have left by now.
         for (column, blocks) in decided.iter().filter(|(column, _)| !self.shared.can_be_told(row, **column)) {
             undecided.extend(blocks.iter().map(|block| (*column, *block)));

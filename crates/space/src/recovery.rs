@@ -59,6 +59,11 @@ impl Claim {
         Self { settled: false, ..self }
     }
 
+    /// What it says.
+    pub(crate) fn state(&self) -> BlockState {
+        self.state
+    }
+
     /// Whether no flush has covered it.
     pub(crate) fn is_undecided(&self) -> bool {
         !self.settled

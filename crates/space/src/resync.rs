@@ -176,6 +176,13 @@ impl Space {
             if row.gone.get() {
                 return Ok(());
             }
+            // What is being left undecided just now must not be called settled behind that; its claims announce the page.
+            let _turn = self.shared.leave_turn.take().await;
+            let firsts: Vec<u32> =
+                firsts.into_iter().filter(|first| !self.shared.is_undecided(row, column, *first)).collect();
+            if firsts.is_empty() {
+                continue;
+            }
             let held = self.shared.tickets.begin();
             // What is in place with parity was flushed before its table said so, but for lines in flight.
             let in_flight = if row.has_parity() { self.shared.unsettled_of(row) } else { BTreeSet::new() };

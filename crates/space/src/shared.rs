@@ -549,11 +549,18 @@ impl Shared {
     async fn restamp_rows(&self, rows: &[(Rc<Row>, UnsettledBlocks)]) -> Result<(), SpaceError> {
         self.settle_absences_of(rows.iter().map(|(row, _)| row)).await?;
         let mut guards = Vec::new();
+        let mut has_unlocked = false;
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for (row, blocks) in rows {
             // With parity these are lines in flight, which nobody writes over before a flush has covered them; and who puts
             // others in place waits for this flush, with locks of the row.
             if !row.has_parity() {
+                // Lines that failed may be tried again while this waits for locks: what is said of them then is the newest.
+                if std::mem::take(&mut has_unlocked) && !body.is_empty() {
+                    self.record(&body, Wait::Written).await?;
+                    body.clear();
+                    guards.clear();
+                }
                 let numbers = blocks.keys().map(|(column, block)| row.shape.row_block(*column, *block));
                 let numbers: BTreeSet<u32> = numbers.collect();
                 guards.push(row.locks.lock_all(&joined(numbers.into_iter())).await);
@@ -573,6 +580,7 @@ impl Shared {
                 }
             }
             self.note_dirty(row);
+            has_unlocked |= row.has_parity();
             // What is in the body is still locked when it is appended: a write in between would be recorded before it.
             if body.is_empty() {
                 guards.clear();
@@ -604,25 +612,27 @@ impl Shared {
         Ok(())
     }
 
-    /// Records what the table in memory says of a range, under the stamp of now. The caller holds the range's lock.
+    /// Records what the table in memory says of blocks, under the stamp of now, in one record: of a line with parity a crash
+    /// leaves all of it or nothing. The caller holds their locks.
     pub(crate) async fn record_again(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        range: Range,
+        places: impl Iterator<Item = (usize, u32)>,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
-        for block in range.first..range.first + range.count {
-            let place = (column, block);
+        for place in places {
             self.restate(row, place, Covered::ByTheNextFlush, ticket, &mut body).await?;
+        }
+        if body.is_empty() {
+            return Ok(());
         }
         self.note_dirty(row);
         self.record(&body, Wait::Written).await?;
         Ok(())
     }
 
-    /// As [`record_again`](Self::record_again), for single blocks in one record. The caller holds their locks.
+    /// As [`record_again`](Self::record_again), for blocks of a column of which a flush has covered some.
     pub(crate) async fn record_blocks_again(
         &self,
         row: &Rc<Row>,

@@ -132,6 +132,9 @@ impl Space {
             return Ok(false);
         }
         self.shared.settle_absences(&row).await?;
+        if !self.survives(&row, &parts, &[]) {
+            return Ok(false);
+        }
         self.write_parts(&row, parts, Beside::Nothing).await?;
         Ok(true)
     }

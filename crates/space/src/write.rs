@@ -271,9 +271,9 @@ impl Space {
             self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
         }
         self.shared.settle_absences(row).await?;
-        for part in &parts {
-            self.shared.record_again(row, part.column, part.range, held.ticket()).await?;
-        }
+        let blocks_of = |part: &Part| part.range.first..part.range.first + part.range.count;
+        let blocks = parts.iter().flat_map(|part| blocks_of(part).map(|block| (part.column, block)));
+        self.shared.record_again(row, blocks, held.ticket()).await?;
         // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
         // count as flushed with the next one.
         self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
@@ -385,7 +385,7 @@ impl Space {
     }
 
     /// Whether every part is on some trusted slab whose disk did not fail, or can be made of those that are.
-    fn survives(&self, row: &Row, parts: &Parts, failed: &[(DiskSlot, DeviceError)]) -> bool {
+    pub(crate) fn survives(&self, row: &Row, parts: &Parts, failed: &[(DiskSlot, DeviceError)]) -> bool {
         let is_there = |part: &Part| {
             row.with_slabs(part.column, |slabs| {
                 slabs.iter().any(|slab| {
@@ -432,7 +432,8 @@ impl Space {
     fn unwritable(&self, row: &Row, parts: &Parts, source: DeviceError) -> SpaceError {
         let part = parts.first();
         let block = part.map_or(0, |part| row.shape.row_block(part.column, part.range.first));
-        let blocks: u64 = parts.iter().map(|part| u64::from(part.range.count)).sum();
+        let of_data = parts.iter().filter(|part| part.column < row.shape.data_columns());
+        let blocks: u64 = of_data.map(|part| u64::from(part.range.count)).sum();
         SpaceError::Unwritable {
             name: self.name(),
             at: row.index * self.row_bytes() + u64::from(block) * BLOCK_BYTES,
