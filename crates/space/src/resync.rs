@@ -410,13 +410,14 @@ impl Refill<'_> {
         if !self.lines_end().await {
             return Ok(false);
         }
-        let now = shared.pool.epoch().number;
         let since = self.slab.stale.unwrap_or_default();
         let mut run = Range { first: 0, count: 0 };
         for block in 0..self.row.shape.column_blocks(self.column) {
             let (index, entry) = place_in_page(block);
             let page = shared.page(self.row, self.column, index).await?;
             let stamp = page.stamp(entry);
+            // A flush may have recorded the block again, meanwhile, under an epoch that is new since this began.
+            let now = shared.pool.epoch().number;
             let skipped =
                 is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
             let missed =
