@@ -3,7 +3,8 @@
 
 mod harness;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::Moment;
@@ -264,4 +265,78 @@ fn a_line_that_is_in_place_is_finished_although_nobody_could_say_so() {
             Ok(())
         })
         .unwrap();
+}
+
+/// Scenario: disks leave while the flush behind the writes in place is under way, and lose what they have not flushed. Few enough
+/// of them miss the line, which is done; or it is finished when they are back. It is what was written, whichever disk is gone then.
+#[test]
+fn a_disk_that_leaves_in_the_flush_behind_a_line_has_not_got_it() {
+    let mut were_left = [0, 0];
+    for leaving in [[0, 0], [1, 1], [2, 2], [3, 3], [0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]] {
+        let dial = Dial::default();
+        let bench = Rc::new(Bench::with_profile(34, 4, || dial.profile()));
+        let (outside, slowly) = (Rc::clone(&bench), dial.clone());
+        let was_left = Rc::new(Cell::new(0));
+        let tell = Rc::clone(&was_left);
+        let body = async move |lab: Lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(1), PARITY);
+            (spec.row, spec.columns) = (Some(harness::ROW), Some(2));
+            let space = spaces.create(spec).await?;
+            lab.write(&space, 0, 4096, 1).await?;
+            lab.write(&space, NEIGHBOUR, 4096, 1).await?;
+            spaces.destage().await?;
+            lab.write(&space, 0, 4096, 2).await?;
+            space.flush().await?;
+            let before = places(&outside, 0, 2).len();
+            slowly.flush.set(50);
+            let destaging = async {
+                drop(spaces.destage().await);
+                Ok(())
+            };
+            let vanishing = async {
+                while places(&outside, 0, 2).len() == before {
+                    pause(&lab, 1).await;
+                }
+                pause(&lab, 25).await;
+                leaving.iter().for_each(|disk| outside.disks[*disk].vanish());
+                Ok(())
+            };
+            beside(vec![Box::pin(destaging), Box::pin(vanishing)]).await?;
+            slowly.flush.set(0);
+            tell.set(waiting(&spaces).await?);
+            for disk in BTreeSet::from(leaving) {
+                assert!(outside.disks[disk].return_to(0));
+                outside.disks[disk].come_back();
+                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+            }
+            spaces.destage().await?;
+            spaces.resync(&Progress::default()).await?;
+            assert_eq!((waiting(&spaces).await?, spaces.stale_rows().await?.len()), (0, 0));
+            lab.expect(&space, 0, 4096, 2).await?;
+            harness::check(&spaces).await?;
+            assert_eq!(
+                spaces.counters().checksum_errors,
+                0,
+                "what disks have missed is known, and not found"
+            );
+            drop(space);
+            spaces.close().await?;
+            Ok(())
+        };
+        bench.run(body).unwrap_or_else(|error| panic!("{leaving:?} leave: {error}"));
+        were_left[usize::from(was_left.get() > 0)] += 1;
+        for gone in 0..4 {
+            let judged = bench.run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, 4096, 2).await?;
+                lab.expect(&space, NEIGHBOUR, 4096, 1).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            });
+            judged.unwrap_or_else(|error| panic!("{leaving:?} left, {gone} is gone: {error}"));
+        }
+    }
+    assert!(were_left.iter().all(|count| *count > 0), "{were_left:?}");
 }
