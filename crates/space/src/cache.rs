@@ -261,9 +261,11 @@ impl Cache {
     /// Blocks that can be filled.
     pub(crate) fn free(&self) -> u64 {
         let whole = u64::from(self.segment_blocks());
+        let lacks_disks = self.shared().pool.lacks_disks();
         let of = |segment: &Segment| match segment.state {
-            // What the log says of it waits for disks.
+            // It waits for disks.
             _ if self.shared().is_unresolved(&segment.row) => 0,
+            _ if lacks_disks && !self.can_be_filled(&segment.row) => 0,
             State::Free => whole,
             State::Open => whole - u64::from(segment.filled),
             State::Full | State::Drained(_) | State::Discarded(_) => 0,
@@ -275,7 +277,7 @@ impl Cache {
     pub(crate) fn free_for_parity(&self) -> u64 {
         let segments = self.segments.borrow();
         let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let open = open.filter(|segment| !self.shared().is_unresolved(&segment.row));
+        let open = open.filter(|segment| self.can_be_filled(&segment.row));
         open.map_or(0, |segment| u64::from(self.segment_blocks() - segment.filled))
     }
 
@@ -326,7 +328,7 @@ impl Cache {
                 // Parity of one record lies in one piece.
                 Filling::Parity => whole - segment.filled >= wanted,
             };
-            if !fits || self.shared().is_unresolved(&segment.row) || (!is_good(segment) && others) {
+            if !fits || !self.can_be_filled(&segment.row) || (!is_good(segment) && others) {
                 open.set(None);
                 self.note_full(at, segment);
             }
@@ -337,12 +339,8 @@ impl Cache {
                 let free = |segment: &&(usize, &Segment)| segment.1.state == State::Free;
                 let numbered: Vec<(usize, &Segment)> = segments.iter().enumerate().collect();
                 let best = numbered.iter().filter(free).find(|(_, segment)| is_good(segment));
-                let any = || {
-                    numbered
-                        .iter()
-                        .filter(free)
-                        .find(|(_, segment)| !self.shared().is_unresolved(&segment.row))
-                };
+                let any =
+                    || numbered.iter().filter(free).find(|(_, segment)| self.can_be_filled(&segment.row));
                 best.or_else(any)?.0
             }
         };
@@ -359,6 +357,11 @@ impl Cache {
     pub(crate) fn is_whole(&self, index: u32) -> bool {
         let segments = self.segments.borrow();
         segments.iter().any(|one| one.row.index == u64::from(index) && self.has_all_copies(&one.row))
+    }
+
+    /// Whether a row of the cache has a copy here that counts, and nothing that the log says of it waits for disks.
+    fn can_be_filled(&self, row: &Row) -> bool {
+        self.shared().is_in_reach(row, 0) && !self.shared().is_unresolved(row)
     }
 
     fn has_all_copies(&self, row: &Row) -> bool {
@@ -715,9 +718,9 @@ impl Cache {
         let segments = self.segments.borrow();
         let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
         let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let is_decided = |segment: &Segment| !self.shared().is_unresolved(&segment.row);
-        open.is_some_and(|segment| is_decided(segment) && self.segment_blocks() - segment.filled >= wanted)
-            || segments.iter().any(|one| one.state == State::Free && is_decided(one))
+        let is_here = |segment: &Segment| self.can_be_filled(&segment.row);
+        open.is_some_and(|segment| is_here(segment) && self.segment_blocks() - segment.filled >= wanted)
+            || segments.iter().any(|one| one.state == State::Free && is_here(one))
     }
 
     /// Whether rows wait for a flush to be filled again.

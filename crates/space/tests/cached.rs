@@ -3,7 +3,7 @@
 
 mod harness;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -419,4 +419,69 @@ fn lines_that_wait_for_disks_keep_no_others_in_the_cache() {
         seen += *counted.borrow();
     }
     assert!(seen > 0, "no pair of disks is what this is about");
+}
+
+/// Scenario: a row of the write cache is full of lines whose disks are away. More is discarded in other rows than the cache may
+/// have said of it, and more is written there than it holds; neither is refused. With the first pair of disks that leaves some
+/// rows without too many columns and all that is cached.
+#[test]
+fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
+    const ROWS: u64 = 36;
+    let pairs = (0..6).flat_map(|one| (one + 1..6).map(move |other| [one, other]));
+    for pair in pairs {
+        let bench = Rc::new(Bench::new(27, 6, Bytes::mib(96)));
+        let outside = Rc::clone(&bench);
+        let seen = Rc::new(Cell::new(false));
+        let tell = Rc::clone(&seen);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(ROWS), PARITY);
+                (spec.row, spec.columns, spec.interleave) = (Some(harness::ROW), Some(2), Bytes::kib(64));
+                let space = spaces.create(spec).await?;
+                for row in 0..ROWS {
+                    lab.write(&space, row << 20, 1 << 20, 1).await?;
+                }
+                for row in 0..ROWS {
+                    lab.write(&space, row << 20, 4096, 2).await?;
+                }
+                space.flush().await?;
+                for disk in pair {
+                    outside.disks[disk].vanish();
+                    let slot = spaces.pool().find_disk(outside.disks[disk].name())?.slot();
+                    spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
+                }
+                let mut whole = Vec::new();
+                for row in 0..ROWS {
+                    if lab.expect(&space, row << 20, 4096, 2).await.is_err() {
+                        return Ok(());
+                    }
+                    if space.read((row << 20) + 4096, (1 << 20) - 4096).await.is_ok() {
+                        whole.push(row);
+                    }
+                }
+                if whole.len() == ROWS as usize {
+                    return Ok(());
+                }
+                spaces.destage().await?;
+                assert_eq!(waiting(&spaces).await?, (ROWS - whole.len() as u64) * 4096, "without {pair:?}");
+                let (log, _) = spaces.pool().metadata_bytes();
+                assert!(whole.len() as u64 * 255 > log.0 / 8 / 68, "the log can say all of it");
+                for row in &whole {
+                    space.discard((row << 20) + 4096, (1 << 20) - 4096).await?;
+                }
+                let size = spaces.write_caches().await?[0].size.0;
+                for piece in 0..(size + (2 << 20)) / 61_440 {
+                    let row = whole[piece as usize % whole.len()];
+                    lab.write(&space, (row << 20) + piece % 16 * 65_536 + 4096, 61_440, 3).await?;
+                }
+                tell.set(true);
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("without {pair:?}: {error}"));
+        if seen.get() {
+            return;
+        }
+    }
+    panic!("no pair of disks is what this is about");
 }
