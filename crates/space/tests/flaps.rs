@@ -87,9 +87,8 @@ fn what_is_recorded_anew_under_a_later_epoch_is_resynced() {
                     lab.write(&space, row << 20, 64 * 4096, 1).await?;
                 }
                 spaces.flush().await?;
-                let is_on = |disk: usize, row: u64| {
-                    !places_of(&disks[disk], row << 8..(row << 8) + 1, 1).is_empty()
-                };
+                let is_on =
+                    |disk: usize, row: u64| !places_of(&disks[disk], row << 8..(row << 8) + 1, 1).is_empty();
                 let row = (0..8).find(|row| !is_on(2, *row)).ok_or("every row is on disk 2")?;
                 disks[0].vanish();
                 lab.write(&space, row << 20, 4096, 2).await?;

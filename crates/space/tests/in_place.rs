@@ -15,6 +15,9 @@ use dolmen_units::Bytes;
 use harness::pace::{Dial, beside, pause};
 use harness::{Bench, Lab, Outcome};
 
+/// Disks, and where on each of them something is.
+type Copies = Vec<(usize, u64)>;
+
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 /// What a slab's header begins with.
 const SLAB_MAGIC: [u8; 8] = *b"DOLMENSL";
@@ -23,7 +26,7 @@ const NEIGHBOUR: u64 = 64 * 1024;
 
 /// Where disks have a block of the space as it was written once: where it is cached, and in place. Only where rows lie that were
 /// claimed first.
-fn places(bench: &Bench, block: u64, fill: u8) -> Vec<(usize, u64)> {
+fn places(bench: &Bench, block: u64, fill: u8) -> Copies {
     let mut content = [0; 16];
     harness::pattern(block * 4096, fill, &mut content);
     let on = |disk: usize| {
@@ -120,7 +123,7 @@ fn a_cached_block_that_is_not_all_that_cannot_be_read_waits() {
 async fn destage_slowly(
     (bench, dial): (Rc<Bench>, Dial),
     lab: Lab,
-    began: Rc<RefCell<Option<(Moment, Vec<(usize, u64)>)>>>,
+    began: Rc<RefCell<Option<(Moment, Copies)>>>,
 ) -> Outcome {
     let spaces = lab.open().await?;
     *began.borrow_mut() = Some((bench.world.now(), places(&bench, 0, 2)));
