@@ -82,6 +82,15 @@ each() {
     done
 }
 
+# Prints the file below a loop device of somebody else's whose file system has died, if there is one.
+dead_loop() {
+    for dead_try in /sys/block/loop*/loop/backing_file; do
+        [ -e "$dead_try" ] && read -r dead_file <"$dead_try" || continue
+        LC_ALL=C timeout 5 stat "$dead_file" 2>&1 | grep -q 'not connected' && printf '%s\n' "$dead_file" && return 0
+    done
+    return 1
+}
+
 choose_filesystems() {
     filesystems=
     for choose_try in ext4 xfs btrfs; do
@@ -89,6 +98,9 @@ choose_filesystems() {
             skip "$choose_try (missing:$missing)"
         elif ! knows_filesystem "$choose_try"; then
             skip "$choose_try (the kernel does not know it)"
+        elif [ "$choose_try" = btrfs ] && dead_below=$(dead_loop); then
+            # It looks at what every mounted loop device stands on, and makes nothing if it cannot.
+            skip "btrfs (mkfs.btrfs refuses to run while a loop device stands on $dead_below, whose file system has died: unmount and detach it)"
         else
             filesystems="$filesystems $choose_try"
         fi

@@ -170,7 +170,8 @@ pub enum ImportMode {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportPool {
-    /// Its name or identity; may be left out when the disks found belong to one pool only.
+    /// Its name or identity; may be left out when the disks named belong to one pool only, or, where none is named, when those
+    /// of the system do.
     #[serde(default)]
     pub pool: Option<String>,
     /// Where to look: disks, files, or folders of them, beside all disks of the system.

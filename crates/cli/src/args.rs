@@ -258,7 +258,7 @@ pub(crate) struct PoolAdd {
 /// `dolmen pool import`
 #[derive(Debug, Args)]
 pub(crate) struct PoolImport {
-    /// Disks, files, or folders of them, to look at beside all disks of the system
+    /// Disks, files, or folders of them, that a disk of the pool is among; the others may be anywhere on the system
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// The pool, by name or id, when there is more than one

@@ -141,6 +141,13 @@ impl Engine {
         places.found
     }
 
+    /// What is meant by the disks, files and folders of them that a person names.
+    pub(crate) fn places_named(&self, named: &[PathBuf]) -> Vec<PathBuf> {
+        let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
+        named.iter().for_each(|path| places.add(path));
+        places.found
+    }
+
     /// Looks at devices, without locking any of them.
     pub(crate) async fn look_at(&self, paths: &[PathBuf]) -> Found {
         let options = OpenOptions { read_only: true, exclusive: false, ..OpenOptions::default() };

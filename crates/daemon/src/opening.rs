@@ -240,9 +240,10 @@ impl Engine {
         let _changes = self.changes.take().await;
         self.check_running()?;
         let mut hints = request.paths.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let named = self.places_named(&hints);
         hints.extend(self.paths_on_record(request.pool.as_deref()));
         let found = self.look_at(&self.places(&hints)).await;
-        let (id, candidates) = self.choose(&request, &found)?;
+        let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
         let name = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
         if self.pools.borrow().values().any(|pool| pool.name() == name) {
@@ -290,42 +291,72 @@ impl Engine {
         closed.iter().filter(is_meant).flat_map(|(_, closed)| closed.remembered.paths.clone()).collect()
     }
 
-    /// The pool that is meant, among those found.
-    fn choose<'a>(&self, request: &ImportPool, found: &'a Found) -> Answer<(PoolId, &'a [Candidate])> {
+    /// The pool that is meant, among those found: the one of that name or identity, or the one that has one of the disks that
+    /// are named, or the only one.
+    fn choose<'a>(
+        &self,
+        request: &ImportPool,
+        named: &[PathBuf],
+        found: &'a Found,
+    ) -> Answer<(PoolId, &'a [Candidate])> {
         let is_open = |id: &PoolId| self.pools.borrow().contains_key(id);
-        let named = |(id, candidates): &(&PoolId, &Vec<Candidate>)| match &request.pool {
-            None => !is_open(id),
+        let is_named = |candidates: &[Candidate]| {
+            request.paths.is_empty() || paths_of(candidates).iter().any(|path| named.contains(path))
+        };
+        let is_meant = |(id, candidates): &(&PoolId, &Vec<Candidate>)| match &request.pool {
+            None => is_named(candidates),
             Some(wanted) => {
                 id.to_string() == *wanted
                     || candidates.iter().any(|candidate| candidate.label.pool_name.as_str() == wanted)
             }
         };
-        let matching: Vec<_> = found.pools.iter().filter(named).collect();
-        let wanted = request.pool.clone().unwrap_or_else(|| "that is not open already".to_owned());
-        match matching.as_slice() {
-            [(id, _)] if is_open(id) => Err(self.all_open(found)),
-            [(id, candidates)] => Ok((**id, candidates.as_slice())),
-            [] if request.pool.is_none() && found.pools.keys().any(is_open) => Err(self.all_open(found)),
-            [] => {
-                let message = format!("no disk of a pool {wanted} was found");
-                let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message).on(wanted);
-                error.causes = unusable(found);
-                Err(error.hint("name the disks, or the folder of files that they are in"))
+        let meant: Vec<_> = found.pools.iter().filter(is_meant).collect();
+        let (open, closed): (Vec<_>, Vec<_>) = meant.into_iter().partition(|(id, _)| is_open(id));
+        match closed.as_slice() {
+            [(id, candidates)] if open.is_empty() || request.pool.is_none() => {
+                Ok((**id, candidates.as_slice()))
             }
+            [] if !open.is_empty() => Err(self.all_open(open.into_iter().map(|(id, _)| id))),
+            [] => Err(none_found(request, found)),
             several => {
-                let ids: Vec<String> = several.iter().map(|(id, _)| id.to_string()).collect();
-                let message = format!("several pools match: {}", ids.join(", "));
-                Err(ErrorBody::new(ErrorCode::BadRequest, message).hint("name one by its identity"))
+                let all = several.iter().chain(&open);
+                let names: Vec<String> = all.map(|(id, candidates)| named_by_id(**id, candidates)).collect();
+                let message = format!("several pools match: {}", names.join(", "));
+                let hint = "choose one by its identity: `dolmen pool import --pool ID`, with the same paths";
+                Err(ErrorBody::new(ErrorCode::BadRequest, message).hint(hint))
             }
         }
     }
 }
 
+/// A pool by its name and identity, for people who have several of one name.
+fn named_by_id(id: PoolId, candidates: &[Candidate]) -> String {
+    let name = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
+    format!("{name} ({id})")
+}
+
+/// The error where no pool is found that could be meant.
+fn none_found(request: &ImportPool, found: &Found) -> ErrorBody {
+    let elsewhere: Vec<String> =
+        found.pools.iter().map(|(id, candidates)| named_by_id(*id, candidates)).collect();
+    let no_disk = |what: String| ErrorBody::new(ErrorCode::NoSuchPool, format!("no disk of a pool {what}"));
+    let mut error = match (&request.pool, request.paths.join(", ")) {
+        (Some(wanted), _) => no_disk(format!("{wanted} was found")).on(wanted.clone()),
+        (None, paths) if paths.is_empty() => no_disk("was found".to_owned()),
+        (None, paths) => no_disk(format!("was found at {paths}")).on(paths),
+    };
+    error.causes = unusable(found);
+    error.hint(match elsewhere.as_slice() {
+        [] => "name the disks, or the folder of files that they are in".to_owned(),
+        pools => format!("elsewhere there is {}: `dolmen pool import --pool ID`", pools.join(", ")),
+    })
+}
+
 impl Engine {
     /// The error for disks whose pools are open here already.
-    fn all_open(&self, found: &Found) -> ErrorBody {
+    fn all_open<'a>(&self, found: impl Iterator<Item = &'a PoolId>) -> ErrorBody {
         let pools = self.pools.borrow();
-        let open: Vec<_> = found.pools.keys().filter_map(|id| pools.get(id)).collect();
+        let open: Vec<_> = found.filter_map(|id| pools.get(id)).collect();
         let names: Vec<String> = open.iter().map(|pool| pool.name()).collect();
         let names = names.join(", ");
         let is_read = open.iter().any(|pool| pool.mode == ImportMode::Read);

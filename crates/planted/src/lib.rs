@@ -81,11 +81,13 @@ pub enum Bug {
     RedoEndsWithMark,
     /// Lines are written in place before a flush has covered their record.
     RedoNotFlushed,
+    /// What is in flight of a line is decided block by block.
+    LineInParts,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -123,6 +125,7 @@ impl Bug {
         Self::NeverOnOneColumn,
         Self::RedoEndsWithMark,
         Self::RedoNotFlushed,
+        Self::LineInParts,
     ];
 
     /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
@@ -166,6 +169,7 @@ impl Bug {
             Self::NeverOnOneColumn => "never-on-one-column",
             Self::RedoEndsWithMark => "redo-ends-with-mark",
             Self::RedoNotFlushed => "redo-not-flushed",
+            Self::LineInParts => "line-in-parts",
         }
     }
 }

@@ -182,14 +182,16 @@ impl Pool {
         if !is_member() {
             return Ok(());
         }
-        if votes_alone() {
-            return Err(last());
-        }
-        if disk.member().state != MemberState::Retired {
+        let stays = match disk.member().state {
+            _ if votes_alone() => Some(last()),
+            MemberState::Active => Some(self.not_replaced(disk, CALLED_OFF)),
+            MemberState::Retired => None,
+        };
+        if let Some(why) = stays {
             // All of its room is its own again.
             drop(turn);
             self.give_room(disk).await?;
-            return Err(self.not_replaced(disk, CALLED_OFF));
+            return Err(why);
         }
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);

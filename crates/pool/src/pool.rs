@@ -227,6 +227,12 @@ impl Pool {
         self.disks.borrow().get(&slot).cloned()
     }
 
+    /// Whether a member is away.
+    #[must_use]
+    pub fn lacks_disks(&self) -> bool {
+        self.disks.borrow().values().any(|disk| !disk.is_present())
+    }
+
     /// Members that are here, and the number of their [`seating`](Disk::seating).
     #[must_use]
     pub fn seats(&self) -> BTreeMap<DiskSlot, u64> {

@@ -148,6 +148,8 @@ pub(crate) struct Cache {
     pub(crate) unfinished: RefCell<Vec<Redo>>,
     /// Lines that are recorded and not in place yet, but for those that were given up meanwhile.
     pub(crate) recorded: RefCell<Vec<Redo>>,
+    /// What the log has to say of versions that came to nothing, before their places are filled again; with their checksums.
+    pub(crate) given_up: RefCell<Vec<(Mapping, u32)>>,
     pub(crate) bell: Notify,
     /// Held while lines are put in place, and while a checkpoint says again what is cached.
     pub(crate) turn: Turn,
@@ -199,6 +201,7 @@ impl Cache {
             rows: RefCell::default(),
             unfinished: RefCell::default(),
             recorded: RefCell::default(),
+            given_up: RefCell::default(),
             bell: Notify::new(),
             turn: Turn::default(),
             is_running: Cell::new(false),
@@ -258,9 +261,11 @@ impl Cache {
     /// Blocks that can be filled.
     pub(crate) fn free(&self) -> u64 {
         let whole = u64::from(self.segment_blocks());
+        let lacks_disks = self.shared().pool.lacks_disks();
         let of = |segment: &Segment| match segment.state {
-            // What the log says of it waits for disks.
+            // It waits for disks.
             _ if self.shared().is_unresolved(&segment.row) => 0,
+            _ if lacks_disks && !self.can_be_filled(&segment.row) => 0,
             State::Free => whole,
             State::Open => whole - u64::from(segment.filled),
             State::Full | State::Drained(_) | State::Discarded(_) => 0,
@@ -272,7 +277,7 @@ impl Cache {
     pub(crate) fn free_for_parity(&self) -> u64 {
         let segments = self.segments.borrow();
         let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let open = open.filter(|segment| !self.shared().is_unresolved(&segment.row));
+        let open = open.filter(|segment| self.can_be_filled(&segment.row));
         open.map_or(0, |segment| u64::from(self.segment_blocks() - segment.filled))
     }
 
@@ -323,7 +328,7 @@ impl Cache {
                 // Parity of one record lies in one piece.
                 Filling::Parity => whole - segment.filled >= wanted,
             };
-            if !fits || self.shared().is_unresolved(&segment.row) || (!is_good(segment) && others) {
+            if !fits || !self.can_be_filled(&segment.row) || (!is_good(segment) && others) {
                 open.set(None);
                 self.note_full(at, segment);
             }
@@ -334,12 +339,8 @@ impl Cache {
                 let free = |segment: &&(usize, &Segment)| segment.1.state == State::Free;
                 let numbered: Vec<(usize, &Segment)> = segments.iter().enumerate().collect();
                 let best = numbered.iter().filter(free).find(|(_, segment)| is_good(segment));
-                let any = || {
-                    numbered
-                        .iter()
-                        .filter(free)
-                        .find(|(_, segment)| !self.shared().is_unresolved(&segment.row))
-                };
+                let any =
+                    || numbered.iter().filter(free).find(|(_, segment)| self.can_be_filled(&segment.row));
                 best.or_else(any)?.0
             }
         };
@@ -356,6 +357,11 @@ impl Cache {
     pub(crate) fn is_whole(&self, index: u32) -> bool {
         let segments = self.segments.borrow();
         segments.iter().any(|one| one.row.index == u64::from(index) && self.has_all_copies(&one.row))
+    }
+
+    /// Whether a row of the cache has a copy here that counts, and nothing that the log says of it waits for disks.
+    fn can_be_filled(&self, row: &Row) -> bool {
+        self.shared().is_in_reach(row, 0) && !self.shared().is_unresolved(row)
     }
 
     fn has_all_copies(&self, row: &Row) -> bool {
@@ -502,7 +508,12 @@ impl Cache {
 
     /// Notes a version of a block.
     pub(crate) fn add(&self, row: &Rc<Row>, block: u32, version: Version) {
-        self.rows.borrow_mut().entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
+        let mut rows = self.rows.borrow_mut();
+        let known = rows.entry((row.space, row.index)).or_insert_with(|| Rc::clone(row));
+        if known.id != row.id {
+            *known = Rc::clone(row);
+        }
+        drop(rows);
         self.versions.set(self.versions.get() + 1);
         if let Some(place) = version.content.place() {
             self.count_live(place);
@@ -571,8 +582,11 @@ impl Cache {
 
     /// Notes that a row may be in place altogether.
     pub(crate) fn forget_if_empty(&self, row: &Row) {
-        if row.mappings.is_empty() {
-            self.rows.borrow_mut().remove(&(row.space, row.index));
+        let mut rows = self.rows.borrow_mut();
+        let key = (row.space, row.index);
+        // Another row may have taken the place of one that somebody still reads.
+        if row.mappings.is_empty() && rows.get(&key).is_some_and(|other| other.id == row.id) {
+            rows.remove(&key);
         }
     }
 
@@ -636,6 +650,7 @@ impl Cache {
 
     /// Discards rows that hold nothing any more, and frees those whose discard a flush has covered; whether any.
     pub(crate) async fn recycle(&self) -> Result<bool, SpaceError> {
+        self.say_given_up().await?;
         let (mut has_freed, mut discarded) = (false, 0);
         let count = self.segments.borrow().len();
         for at in 0..count {
@@ -703,9 +718,9 @@ impl Cache {
         let segments = self.segments.borrow();
         let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
         let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let is_decided = |segment: &Segment| !self.shared().is_unresolved(&segment.row);
-        open.is_some_and(|segment| is_decided(segment) && self.segment_blocks() - segment.filled >= wanted)
-            || segments.iter().any(|one| one.state == State::Free && is_decided(one))
+        let is_here = |segment: &Segment| self.can_be_filled(&segment.row);
+        open.is_some_and(|segment| is_here(segment) && self.segment_blocks() - segment.filled >= wanted)
+            || segments.iter().any(|one| one.state == State::Free && is_here(one))
     }
 
     /// Whether rows wait for a flush to be filled again.
@@ -875,6 +890,11 @@ impl Cache {
             space.lost_unflushed.set(true);
         }
         self.forget(&row.mappings.void(block, version.since));
+        if let Content::Cached { place, checksum } = version.content {
+            let mapping = mapping_of(row, block, 1, Some(place));
+            let void = Mapping { since: Some(version.since), void: true, ..mapping };
+            self.given_up.borrow_mut().push((void, checksum));
+        }
     }
 
     /// Rows of a space with versions of which nobody could tell whether they are whole, and their blocks; but for those that one

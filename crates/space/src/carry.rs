@@ -132,26 +132,49 @@ impl Saying {
 /// What the tables of a row say. It stays locked until that is written: a write in between would be recorded before it.
 struct OfTables<'a> {
     row: &'a Rc<Row>,
-    claims: RowClaims,
+    /// What a flush has covered since before, then what the next one covers.
+    claims: [(Covered, RowClaims); 2],
     bodies: Vec<Vec<u8>>,
     _guard: RangeGuard<'a>,
 }
 
 impl<'a> OfTables<'a> {
-    fn new(row: &'a Rc<Row>, claims: RowClaims, covered: Covered, guard: RangeGuard<'a>) -> Self {
-        // What is in place with parity was flushed before its table said so.
-        let covered = if row.has_parity() { Covered::Before } else { covered };
-        let bodies = encode_claims(row.space, row.index, &claims, (Restating::Again, covered));
-        Self { row, claims, bodies, _guard: guard }
+    fn new(row: &'a Rc<Row>, claims: RowClaims, shared: &Shared, guard: RangeGuard<'a>) -> Self {
+        // What recovery decided was flushed with the tables; of what is said while writes go on, some may not be yet. What is
+        // in place with parity was flushed before its table said so, but for lines in flight.
+        let (before, later) = if shared.recovering.get() {
+            (claims, RowClaims::new())
+        } else if row.has_parity() {
+            let in_flight = shared.unsettled_of(row);
+            claims.into_iter().partition(|(place, _)| !in_flight.contains(place))
+        } else {
+            (RowClaims::new(), claims)
+        };
+        let claims = [(Covered::Before, before), (Covered::ByTheNextFlush, later)];
+        let mut this = Self { row, claims, bodies: Vec::new(), _guard: guard };
+        this.encode();
+        this
+    }
+
+    fn encode(&mut self) {
+        let Row { space, index, .. } = **self.row;
+        let bodies = |(covered, claims): &(Covered, RowClaims)| {
+            encode_claims(space, index, claims, (Restating::Again, *covered))
+        };
+        self.bodies = self.claims.iter().flat_map(bodies).collect();
     }
 
     /// Leaves out what was left undecided since it was gathered.
-    fn leave_out(&mut self, shared: &Shared, covered: Covered) {
-        let before = self.claims.len();
-        self.claims.retain(|(column, block), _| !shared.is_undecided(self.row, *column, *block));
-        if self.claims.len() < before {
-            let (space, index) = (self.row.space, self.row.index);
-            self.bodies = encode_claims(space, index, &self.claims, (Restating::Again, covered));
+    fn leave_out(&mut self, shared: &Shared) {
+        let row = self.row;
+        let mut is_changed = false;
+        for (_, claims) in &mut self.claims {
+            let before = claims.len();
+            claims.retain(|(column, block), _| !shared.is_undecided(row, *column, *block));
+            is_changed |= claims.len() < before;
+        }
+        if is_changed {
+            self.encode();
         }
     }
 }
@@ -291,8 +314,6 @@ impl Shared {
         for one in part {
             wanted.entry(one.key).or_default().push(one);
         }
-        // What recovery decided was flushed with the tables; of what is said while writes go on, some may not be yet.
-        let covered = if self.recovering.get() { Covered::Before } else { Covered::ByTheNextFlush };
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         for (key, stretches) in wanted {
             let Some((row, columns)) = homeless.0.get(&key) else { continue };
@@ -307,27 +328,23 @@ impl Shared {
             if claims.is_empty() {
                 continue;
             }
-            let one = OfTables::new(row, claims, covered, guard);
+            let one = OfTables::new(row, claims, self, guard);
             bytes += one.bodies.iter().map(Vec::len).sum::<usize>();
             gathered.push(one);
             if bytes > RECORD_BYTES_MAX {
-                self.write_of_tables(std::mem::take(&mut gathered), covered).await?;
+                self.write_of_tables(std::mem::take(&mut gathered)).await?;
                 bytes = 0;
             }
         }
-        self.write_of_tables(gathered, covered).await
+        self.write_of_tables(gathered).await
     }
 
-    async fn write_of_tables(
-        &self,
-        mut gathered: Vec<OfTables<'_>>,
-        covered: Covered,
-    ) -> Result<(), SpaceError> {
+    async fn write_of_tables(&self, mut gathered: Vec<OfTables<'_>>) -> Result<(), SpaceError> {
         // What is being left undecided just now must not be called settled behind that.
         let _turn = self.leave_turn.take().await;
         let mut saying = Saying::default();
         for one in &mut gathered {
-            one.leave_out(self, covered);
+            one.leave_out(self);
             for body in &one.bodies {
                 saying.say(self, body).await?;
             }

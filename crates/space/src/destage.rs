@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 
 use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::error::SpaceError;
+use crate::had::Had;
 use crate::layout::BLOCK;
 use crate::line::{Found, LineStates, code_of};
 use crate::locks::{Range, RangeGuard};
@@ -40,6 +41,9 @@ use crate::space::Space;
 const LINES_MAX: usize = 128;
 /// Lines that go to a disk as one piece, at most: a frame.
 const PIECE_LINES: usize = 16;
+/// Blocks of which a round says something in the log, at most, as many as a line has columns; each is named in a redo and in what
+/// follows *done*, which take up to 80 bytes together.
+const ROUND_BLOCKS: u32 = 128 * 14 * 80 / 64;
 /// Bytes of parity that one record brings, at most: a frame.
 pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 
@@ -167,7 +171,8 @@ impl Cache {
 
     /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
     async fn round(&self) -> Result<bool, SpaceError> {
-        self.shared().pool.wait_for_log().await?;
+        // Before the turn, which the checkpoint takes that makes room.
+        let _log_room = self.shared().room_for(ROUND_BLOCKS).await?;
         let _turn = self.turn.take().await;
         let mut has_done = self.recycle().await?;
         if !self.unfinished.borrow().is_empty() {
@@ -212,18 +217,28 @@ impl Cache {
         self.put_in_place_of(self.discarded()).await
     }
 
-    /// Puts some of these blocks in place with their lines; whether any was.
-    async fn put_in_place_of(&self, blocks: BlocksOfRows) -> Result<bool, SpaceError> {
-        let lines = self.choose(blocks);
-        if lines.is_empty() {
-            return Ok(false);
+    /// Puts some of these blocks in place with their lines; whether any was. Lines that wait keep none behind them back.
+    async fn put_in_place_of(&self, mut blocks: BlocksOfRows) -> Result<bool, SpaceError> {
+        loop {
+            let lines = self.choose(&blocks);
+            if lines.is_empty() {
+                return Ok(false);
+            }
+            for (row, tried) in &lines {
+                let of_row = blocks.get_mut(&(row.space, row.index));
+                let is_left = |block: &u32| !tried.contains(&row.shape.locate(*block).block);
+                of_row.into_iter().for_each(|(_, blocks)| blocks.retain(is_left));
+            }
+            let has_freed = self.make_ready().await?;
+            if self.put_in_place_all(lines).await? || has_freed {
+                return Ok(true);
+            }
         }
-        let has_freed = self.make_ready().await?;
-        Ok(self.put_in_place_all(lines).await? || has_freed)
     }
 
-    /// The lines of these blocks, by row, as many as there is memory for.
-    fn choose(&self, blocks: BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
+    /// The lines of these blocks, by row, as many as there is memory for; but for rows that lack more columns than they have
+    /// parity.
+    fn choose(&self, blocks: &BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
         let arena = &self.shared().pool.seams().metadata;
         let lines_max =
             LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
@@ -231,15 +246,17 @@ impl Cache {
         let all = self.shared().lines.all();
         let (mut count, mut frames) = (0, 0);
         let mut chosen = Vec::new();
-        for (row, blocks) in blocks.into_values() {
+        let is_here =
+            |row: &Row| (0..row.shape.columns()).all(|column| self.shared().is_in_reach(row, column));
+        for (row, blocks) in blocks.values().filter(|(row, _)| is_here(row)) {
             let unfinished = self.unfinished.borrow();
             let is_busy =
                 |line: &u32| unfinished.iter().any(|redo| redo.row.id == row.id && redo.line == *line);
-            let lines = blocks.into_iter().map(|block| row.shape.locate(block).block);
+            let lines = blocks.iter().map(|block| row.shape.locate(*block).block);
             // In the order of lines, each once: neighbours go out together.
             let lines: BTreeSet<u32> = lines.filter(|line| !is_busy(line)).collect();
             let lines = lines.into_iter().take_while(|_| {
-                let more = self.frames_of_line(&row, count, widest);
+                let more = self.frames_of_line(row, count, widest);
                 let fits = count == 0 || (count < lines_max && frames + more <= all);
                 count += usize::from(fits);
                 frames += if fits { more } else { 0 };
@@ -250,7 +267,7 @@ impl Cache {
             if lines.is_empty() {
                 continue;
             }
-            chosen.push((row, lines));
+            chosen.push((Rc::clone(row), lines));
         }
         chosen
     }
@@ -419,18 +436,14 @@ impl Cache {
         };
         let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
         if let Content::Cached { place, checksum } = version.content {
-            let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
-            if self.kept.copy(place, checksum, &mut buffer) {
-                dirty.content = Some(buffer);
-                return Ok(Some(dirty));
-            }
-            match self.read(place, &mut buffer).await {
-                Ok(()) if crc32c(&buffer) == checksum => dirty.content = Some(buffer),
-                Ok(()) => dirty.is_lost = true,
-                Err(SpaceError::Unreadable { why, .. }) if why.is_final() => dirty.is_lost = true,
+            match self.had(place, checksum).await? {
+                Had::Content(buffer) => dirty.content = Some(buffer),
                 // It waits for the disks that have it.
-                Err(SpaceError::Unreadable { .. }) => return Ok(None),
-                Err(error) => return Err(error),
+                Had::Nothing => return Ok(None),
+                Had::Lost => {
+                    dirty.is_lost = true;
+                    self.note_lost(row, block, version.since);
+                }
             }
         }
         Ok(Some(dirty))
@@ -438,18 +451,32 @@ impl Cache {
 
     /// Writes lines in place, flushes, and says so. Lines of rows that lack too many columns for it are left to be finished.
     /// Whether any line was done. The caller holds their locks, and a flush has covered their records.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; all of them are left to be finished then: their records count, and any of it may be in place.
     pub(crate) async fn put_in_place(&self, prepared: Vec<Prepared>) -> Result<bool, SpaceError> {
+        let put = self.write_in_place(&prepared).await;
+        if put.is_err() {
+            let is_left =
+                |redo: &Redo| self.unfinished.borrow().iter().any(|other| other.is_of(&redo.row, redo.line));
+            let others = prepared.into_iter().map(|one| one.redo).filter(|redo| !is_left(redo));
+            others.for_each(|redo| self.leave_unfinished(redo));
+        }
+        put
+    }
+
+    async fn write_in_place(&self, prepared: &[Prepared]) -> Result<bool, SpaceError> {
         let shared = self.shared();
         let pool = &shared.pool;
         let mut rows: BTreeMap<(SpaceId, u64), Rc<Row>> = BTreeMap::new();
-        for one in &prepared {
+        for one in prepared {
             rows.insert((one.redo.row.space, one.redo.row.index), Rc::clone(&one.redo.row));
         }
         let rows: Vec<Rc<Row>> = rows.into_values().collect();
         shared.settle_absences_of(rows.iter()).await?;
         let seats = pool.seats();
         let mut writes = Vec::new();
-        for Outgoing { row, column, line, content } in self.pieces_of(&prepared) {
+        for Outgoing { row, column, line, content } in self.pieces_of(prepared) {
             row.with_slabs(column, |slabs| {
                 for slab in slabs {
                     let Some(disk) = slab.present(pool) else { continue };
@@ -475,16 +502,16 @@ impl Cache {
         stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
         let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
         shared.settle_missed_pages(&rows, &stayed).await?;
-        let is_held = |redo: &Redo| {
+        let is_held = |redo: &&Redo| {
             let row = &redo.row;
             redo.blocks
                 .iter()
                 .all(|block| row.has_blocks_on(block.column, |slab| stayed.contains(&slab.disk)))
         };
-        let (done, unfinished): (Vec<Redo>, Vec<Redo>) =
-            prepared.into_iter().map(|one| one.redo).partition(is_held);
+        let (done, unfinished): (Vec<&Redo>, Vec<&Redo>) =
+            prepared.iter().map(|one| &one.redo).partition(is_held);
         tracing::debug!(lines = done.len(), unfinished = unfinished.len(), "put in place");
-        unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo));
+        unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo.clone()));
         self.say_done(&done).await?;
         Ok(!done.is_empty())
     }
@@ -520,7 +547,7 @@ impl Cache {
     }
 
     /// Says that lines are in place, and ends what was cached of them.
-    async fn say_done(&self, done: &[Redo]) -> Result<(), SpaceError> {
+    async fn say_done(&self, done: &[&Redo]) -> Result<(), SpaceError> {
         let shared = self.shared();
         let held = shared.tickets.begin();
         let stamp = shared.stamp();
@@ -637,15 +664,25 @@ async fn compute(
         }
     }
     let (data, _) = after.split_at(shape.data_columns());
-    let parity_state = if data.contains(&BlockState::Damaged) {
+    let mut parity_state = if data.contains(&BlockState::Damaged) {
         Some(BlockState::Damaged)
     } else if data.iter().all(|state| *state == BlockState::Never) {
         Some(BlockState::Never)
     } else {
         None
     };
-    if parity_state.is_none() && !carry_changes(space, row, line, (dirty, &before), into).await {
-        encode_anew(space, row, line, (dirty, &before), into).await?;
+    let changes = (dirty, &before);
+    let is_carried = is_carried_with_fewer_reads(row, changes);
+    if parity_state.is_none() && !(is_carried && carry_changes(space, row, line, changes, into).await) {
+        match encode_anew(space, row, line, changes, into).await {
+            Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
+                // Of a block that does not change nobody knows what it is; what changes may do without it.
+                if is_carried || !carry_changes(space, row, line, changes, into).await {
+                    parity_state = Some(BlockState::Damaged);
+                }
+            }
+            encoded => encoded?,
+        }
     }
     let computed = into.chunks_exact(BLOCK).map(|block| BlockState::Valid(crc32c(block)));
     for (place, state) in after.iter_mut().skip(shape.data_columns()).zip(computed) {
@@ -654,8 +691,16 @@ async fn compute(
     Ok(after)
 }
 
-/// Computes parity from what it was and what changes; not where that takes more reads than computing it anew, nor where
-/// something of it is not what its table says.
+/// Whether parity from what it was and what changes takes no more reads than computing it anew.
+fn is_carried_with_fewer_reads(row: &Row, (dirty, before): (&[Dirty], &LineStates)) -> bool {
+    let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
+    let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
+    let carried = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
+    let anew = (0..row.shape.data_columns()).filter(|column| is_valid(column) && !is_dirty(column)).count();
+    carried <= anew
+}
+
+/// Computes parity from what it was and what changes; not where something of it is not what its table says.
 async fn carry_changes(
     space: &Space,
     row: &Rc<Row>,
@@ -664,13 +709,6 @@ async fn carry_changes(
     into: &mut [u8],
 ) -> bool {
     let data = row.shape.data_columns();
-    let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
-    let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
-    let carried = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
-    let anew = (0..data).filter(|column| is_valid(column) && !is_dirty(column)).count();
-    if carried > anew {
-        return false;
-    }
     let columns = dirty.iter().map(|one| one.column).chain(data..row.shape.columns());
     let found = join_all(columns.map(async |column| {
         let state = before.get(column).copied().unwrap_or_default();

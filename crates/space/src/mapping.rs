@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use dolmen_units::Lsn;
 use smallvec::{SmallVec, smallvec};
 
+use crate::locks::Range;
 use crate::record::Place;
 use crate::tickets::Ticket;
 
@@ -75,6 +76,11 @@ impl Mappings {
     /// The newest version of a block.
     pub(crate) fn newest(&self, block: u32) -> Option<Version> {
         self.blocks.borrow().get(&block)?.last().copied()
+    }
+
+    /// Whether there are versions of any of these blocks.
+    pub(crate) fn has_any_of(&self, range: Range) -> bool {
+        self.blocks.borrow().range(range.first..range.first + range.count).next().is_some()
     }
 
     /// Adds a version.

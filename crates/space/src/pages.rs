@@ -449,6 +449,16 @@ impl Shared {
         row.has_blocks_on(column, |slab| slab.present(&self.pool).is_some())
     }
 
+    /// Whether it can be told what became of blocks of a column that no flush has covered. With parity that takes as many
+    /// columns as there are of data: what was written in place there was written in whole lines.
+    pub(crate) fn can_be_told(&self, row: &Row, column: usize) -> bool {
+        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.pool).is_some();
+        match row.has_parity() {
+            true => row.count_columns(is_here) >= row.shape.data_columns(),
+            false => row.with_slabs(column, |slabs| slabs.iter().any(is_here)),
+        }
+    }
+
     /// Whether some slab that has the table of a column, and holds everything, is here.
     fn is_table_in_reach(&self, row: &Row, column: usize) -> bool {
         row.has_table_on(column, |slab| slab.stale.is_none() && slab.present(&self.pool).is_some())

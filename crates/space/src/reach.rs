@@ -95,7 +95,7 @@ impl Shared {
         row: &Rc<Row>,
         ranges: impl Iterator<Item = (usize, Range)>,
     ) -> Result<(), SpaceError> {
-        let away = ranges.filter(|(column, _)| !self.is_in_reach(row, *column));
+        let away = ranges.filter(|(column, _)| !self.can_be_told(row, *column));
         let blocks: BTreeSet<(usize, u32)> = away
             .flat_map(|(column, range)| {
                 (range.first..range.first + range.count).map(move |block| (column, block))
@@ -129,7 +129,10 @@ impl Spaces {
             let space = self.all().into_iter().find(|space| space.id() == id);
             let Some(space) = space else { continue };
             let Some(row) = space.undecided_row(index).await? else { continue };
-            let open = claims.iter().filter(|(_, claims)| claims.iter().any(Claim::is_undecided));
+            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
+            let open = claims
+                .iter()
+                .filter(|(place, claims)| is_data(place) && claims.iter().any(Claim::is_undecided));
             let place_of = |(column, block): (usize, u32)| {
                 index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
             };
@@ -211,11 +214,11 @@ impl Space {
                 self.shared.note_unsettled(held.ticket(), row, *column, Range { first: *first, count: 1 });
             }
         }
-        for (column, blocks) in &decided {
-            self.shared.record_blocks_again(row, *column, blocks, held.ticket()).await?;
-        }
+        let again =
+            decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
+        self.shared.record_again(row, again, held.ticket()).await?;
         // The copies that they were given to may have left by now.
-        for (column, blocks) in decided.iter().filter(|(column, _)| !self.shared.is_in_reach(row, **column)) {
+        for (column, blocks) in decided.iter().filter(|(column, _)| !self.shared.can_be_told(row, **column)) {
             undecided.extend(blocks.iter().map(|block| (*column, *block)));
         }
         if undecided.is_empty() {

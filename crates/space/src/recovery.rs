@@ -13,6 +13,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::in_flight::decide_lines;
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::Knowledge;
@@ -24,6 +25,7 @@ use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch}
 use crate::space::Space;
 use crate::spec::Integrity;
 use crate::table::Page;
+use crate::tickets::Held;
 
 /// What a record says of one block.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,11 @@ impl Claim {
     /// The same, not covered by a flush.
     pub(crate) fn undecided(self) -> Self {
         Self { settled: false, ..self }
+    }
+
+    /// What it says.
+    pub(crate) fn state(&self) -> BlockState {
+        self.state
     }
 
     /// Whether no flush has covered it.
@@ -102,12 +109,26 @@ pub struct Recovery {
     pub rotten_here: u64,
     /// Blocks whose disks are not here, so that nothing could be decided.
     pub out_of_reach: u64,
+    /// Lines with parity that were in flight and stand, because enough of each was there.
+    pub whole_lines: u64,
+    /// Lines that were in flight and are what they were before.
+    pub reverted_lines: u64,
 }
 
 impl Recovery {
-    fn add(&mut self, other: Self) {
-        let Self { rows, decided, rewritten, taken_as_found, damaged, reverted, rotten_here, out_of_reach } =
-            other;
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self {
+            rows,
+            decided,
+            rewritten,
+            taken_as_found,
+            damaged,
+            reverted,
+            rotten_here,
+            out_of_reach,
+            whole_lines,
+            reverted_lines,
+        } = other;
         self.rows += rows;
         self.decided += decided;
         self.rewritten += rewritten;
@@ -116,6 +137,8 @@ impl Recovery {
         self.reverted += reverted;
         self.rotten_here += rotten_here;
         self.out_of_reach += out_of_reach;
+        self.whole_lines += whole_lines;
+        self.reverted_lines += reverted_lines;
     }
 }
 
@@ -304,21 +327,21 @@ pub(crate) async fn recover_row(
             open.push(OpenBlock { column, block, page, claims });
         }
     }
+    if row.has_parity() {
+        decide_lines(shared, space, row, open, (below, &held), &mut left, recovery).await?;
+        shared.note_dirty(row);
+        return Ok(left);
+    }
     for together in open.chunks(DECIDED_TOGETHER) {
         let decided = join_all(together.iter().map(|open| open.decide(shared, space, row, below)));
         for (open, decided) in together.iter().zip(decided.await) {
             let (decided, part) = decided?;
             recovery.add(part);
-            let OpenBlock { column, block, page, claims } = open;
             match decided {
-                Some(decided) => {
-                    page.set(place_in_page(*block).1, decided, shared.stamp(), shared.now(&held));
-                    // What the copies were given is in their caches until a flush.
-                    shared.note_unsettled(held.ticket(), row, *column, Range { first: *block, count: 1 });
-                }
+                Some(decided) => open.is(decided, shared, row, &held),
                 None => {
                     recovery.out_of_reach += 1;
-                    left.insert((*column, *block), claims.clone());
+                    left.insert((open.column, open.block), open.claims.clone());
                 }
             }
         }
@@ -328,14 +351,38 @@ pub(crate) async fn recover_row(
 }
 
 /// A block of which the log says what no flush has covered.
-struct OpenBlock {
-    column: usize,
-    block: u32,
+pub(crate) struct OpenBlock {
+    pub(crate) column: usize,
+    pub(crate) block: u32,
     page: Rc<Page>,
-    claims: Claims,
+    pub(crate) claims: Claims,
 }
 
 impl OpenBlock {
+    /// What was said of it last.
+    pub(crate) fn newest(&self) -> BlockState {
+        self.claims.last().map(|claim| claim.state).unwrap_or_default()
+    }
+
+    /// What it was when a flush covered it last; `None` while no disk is here that could tell.
+    pub(crate) async fn base(&self, shared: &Shared, row: &Rc<Row>, below: Below) -> Option<BlockState> {
+        let (index, entry) = place_in_page(self.block);
+        match below {
+            Below::Disk if self.claims.iter().all(Claim::is_undecided) => {
+                shared.state_on_disk(row, self.column, (index, entry), &self.page).await
+            }
+            Below::Disk | Below::Memory => Some(self.page.state(entry)),
+        }
+    }
+
+    /// Notes what it is.
+    pub(crate) fn is(&self, decided: BlockState, shared: &Shared, row: &Rc<Row>, held: &Held) {
+        self.page.set(place_in_page(self.block).1, decided, shared.stamp(), shared.now(held));
+        // What the copies were given is in their caches until a flush.
+        let range = Range { first: self.block, count: 1 };
+        shared.note_unsettled(held.ticket(), row, self.column, range);
+    }
+
     /// Decides what it holds, if its disks answer; what that took.
     async fn decide(
         &self,
@@ -344,20 +391,13 @@ impl OpenBlock {
         row: &Rc<Row>,
         below: Below,
     ) -> Result<(Option<BlockState>, Recovery), SpaceError> {
-        let Self { column, block, page, claims } = self;
+        let Self { column, block, claims, .. } = self;
         // Both slots of each table and a copy to give; taken in one go, as many look beside each other.
         let slabs = row.with_slabs(*column, <[Slab]>::len) as u64;
         let _frames = shared.looks.take(2 * slabs + 1).await;
         let mut part = Recovery::default();
         let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
-        let (index, entry) = place_in_page(*block);
-        let base = match below {
-            Below::Disk if open.len() == claims.len() => {
-                shared.state_on_disk(row, *column, (index, entry), page).await
-            }
-            Below::Disk | Below::Memory => Some(page.state(entry)),
-        };
-        let decided = match base {
+        let decided = match self.base(shared, row, below).await {
             Some(base) => decide(shared, space, row, (*column, *block), base, &open, &mut part).await?,
             None => None,
         };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dolmen_checksum::crc32c;
+use dolmen_buffer::Buffer;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
@@ -12,6 +12,7 @@ use dolmen_units::{Lsn, SpaceId};
 use crate::cache::{Cache, may_hold};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
+use crate::had::Had;
 use crate::layout::{BLOCK, Shape};
 use crate::line::Found;
 use crate::locks::Range;
@@ -289,28 +290,30 @@ impl Cache {
                 found.push(None);
                 continue;
             };
-            let mut buffer = pool.seams().metadata.take(BLOCK).await;
-            match self.read(block.place, &mut buffer).await {
-                Ok(()) if crc32c(&buffer) == checksum => found.push(Some(buffer.freeze())),
-                Err(SpaceError::Unreadable { why, .. }) if !why.is_final() => {
-                    self.leave_unfinished(redo);
-                    return Ok(false);
+            let had = self.had(block.place, checksum).await?;
+            let is_away = matches!(had, Had::Nothing);
+            let content = match had {
+                Had::Content(buffer) => Some(buffer),
+                // Perhaps it got in place.
+                Had::Nothing | Had::Lost => {
+                    match space.look(&row, block.column, redo.line, block.state).await {
+                        Found::Good(buffer) => Some(buffer),
+                        Found::Never | Found::Damaged | Found::Bad if !is_away => None,
+                        Found::Never | Found::Damaged | Found::Bad | Found::Away => {
+                            self.leave_unfinished(redo);
+                            return Ok(false);
+                        }
+                    }
                 }
-                Err(error) if !matches!(error, SpaceError::Unreadable { .. }) => return Err(error),
-                // No copy in the cache has it any more; perhaps it got in place.
-                _ => match space.look(&row, block.column, redo.line, block.state).await {
-                    Found::Good(buffer) => found.push(Some(buffer.freeze())),
-                    Found::Away => {
-                        self.leave_unfinished(redo);
-                        return Ok(false);
-                    }
-                    _ => {
-                        is_lost = true;
-                        block.state = BlockState::Damaged;
-                        found.push(None);
-                    }
-                },
+            };
+            if content.is_none() {
+                is_lost = true;
+                block.state = BlockState::Damaged;
+                if let Some(since) = block.since {
+                    self.note_lost(&row, row.shape.row_block(block.column, redo.line), since);
+                }
             }
+            found.push(content.map(Buffer::freeze));
         }
         if is_lost {
             // Nobody knows what parity should be of.

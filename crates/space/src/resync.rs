@@ -14,6 +14,7 @@ use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
+use crate::recovery::Covered;
 use crate::row::{Row, SLABS_MAX, Slab};
 use crate::shared::{IncidentKind, Shared, place_in_page};
 use crate::space::Space;
@@ -175,8 +176,21 @@ impl Space {
             if row.gone.get() {
                 return Ok(());
             }
+            // What is being left undecided just now must not be called settled behind that; its claims announce the page.
+            let _turn = self.shared.leave_turn.take().await;
+            let firsts: Vec<u32> =
+                firsts.into_iter().filter(|first| !self.shared.is_undecided(row, column, *first)).collect();
+            if firsts.is_empty() {
+                continue;
+            }
             let held = self.shared.tickets.begin();
-            self.shared.record_blocks_again(row, column, &firsts, held.ticket()).await?;
+            // What is in place with parity was flushed before its table said so, but for lines in flight.
+            let in_flight = if row.has_parity() { self.shared.unsettled_of(row) } else { BTreeSet::new() };
+            let covered = |block| match row.has_parity() && !in_flight.contains(&(column, block)) {
+                true => Covered::Before,
+                false => Covered::ByTheNextFlush,
+            };
+            self.shared.record_blocks_again(row, (column, &firsts), covered, held.ticket()).await?;
             for first in firsts.into_iter().filter(|_| !row.has_parity()) {
                 self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
             }
@@ -396,13 +410,14 @@ impl Refill<'_> {
         if !self.lines_end().await {
             return Ok(false);
         }
-        let now = shared.pool.epoch().number;
         let since = self.slab.stale.unwrap_or_default();
         let mut run = Range { first: 0, count: 0 };
         for block in 0..self.row.shape.column_blocks(self.column) {
             let (index, entry) = place_in_page(block);
             let page = shared.page(self.row, self.column, index).await?;
             let stamp = page.stamp(entry);
+            // A flush may have recorded the block again, meanwhile, under an epoch that is new since this began.
+            let now = shared.pool.epoch().number;
             let skipped =
                 is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
             let missed =

@@ -13,6 +13,8 @@ use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
 use crate::mapping::Mappings;
+use crate::record::BlockState;
+use crate::shared::place_in_page;
 use crate::table::Page;
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
@@ -314,6 +316,11 @@ impl Row {
         })
     }
 
+    /// Columns with a slab that is as wanted.
+    pub(crate) fn count_columns(&self, is_wanted: impl Fn(&Slab) -> bool) -> usize {
+        self.columns.borrow().iter().filter(|slabs| slabs.iter().any(&is_wanted)).count()
+    }
+
     /// Whether a slab that has held something is on a disk other than those whose copy was read: even where it misses other
     /// writes, it may have a good copy of a block.
     pub(crate) fn may_be_good_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
@@ -331,6 +338,12 @@ impl Row {
     /// A page, if it is in memory.
     pub(crate) fn page(&self, column: usize, index: usize) -> Option<Rc<Page>> {
         self.pages.get(column)?.borrow().get(index)?.clone()
+    }
+
+    /// What is known of a block, by column and block of the column, if its page is in memory.
+    pub(crate) fn state_in_memory(&self, (column, block): (usize, u32)) -> Option<BlockState> {
+        let (index, entry) = place_in_page(block);
+        Some(self.page(column, index)?.state(entry))
     }
 
     /// Pages of its tables that are in memory.

@@ -22,6 +22,8 @@ use crate::shared::RECORD_BYTES_MAX;
 
 /// More than the longest of what is said again takes.
 const SAID_AT_ONCE_BYTES: usize = 2048;
+/// Versions that one record calls void, at most.
+const VOIDS_AT_ONCE: usize = RECORD_BYTES_MAX / 128;
 
 /// Something that the log says of the cache and nothing else does, and the record that said so last.
 pub(crate) struct Cached {
@@ -170,6 +172,21 @@ impl Cache {
             }
         }
         if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
+    }
+
+    /// Says that versions which came to nothing are void. Their places may be filled with the same content again, and by that the
+    /// next opening would take them for whole.
+    pub(crate) async fn say_given_up(&self) -> Result<(), SpaceError> {
+        let given_up = self.given_up.take();
+        for some in given_up.chunks(VOIDS_AT_ONCE) {
+            let mut body: Vec<u8> = Vec::new();
+            for (void, checksum) in some {
+                body.extend_from_slice(&void.head());
+                body.extend_from_slice(&checksum.to_le_bytes());
+            }
+            self.shared().record(&body, Wait::Written).await?;
+        }
+        Ok(())
     }
 
     /// Gives up lines that are recorded and that need what is at these places, and says that their records are void: before a

@@ -19,9 +19,10 @@ use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Below, Recovery, RowClaims, RowKey, recover_row};
+use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, recover_row};
 use crate::row::Row;
 use crate::space::Space;
+use crate::stripe::PARITY_BYTES_MAX;
 use crate::table::Now;
 use crate::tickets::{Held, Ticket, Tickets};
 
@@ -182,6 +183,8 @@ pub(crate) struct Shared {
     pub(crate) looks: Share,
     /// The same for lines with parity that are put in place: on the way, blocks may have to be decided.
     pub(crate) lines: Share,
+    /// A part of the medium frames, for parity of fresh stripes.
+    pub(crate) stripes: Share,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
@@ -218,6 +221,7 @@ impl Shared {
     pub(crate) fn new(pool: Rc<Pool>) -> Rc<Self> {
         let stamped = Cell::new(pool.epoch().number);
         let frames = pool.seams().metadata.frame_count(PAGE_BYTES) as u64;
+        let medium = pool.seams().metadata.frame_count(PARITY_BYTES_MAX) as u64;
         Rc::new(Self {
             pool,
             tickets: Rc::default(),
@@ -245,6 +249,7 @@ impl Shared {
             frames: Share::of(frames / 2),
             looks: Share::of(frames / 4),
             lines: Share::of(frames / 8),
+            stripes: Share::of(medium / 2),
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
@@ -434,6 +439,13 @@ impl Shared {
         self.unsettled.borrow_mut().push_back(Unsettled { ticket, row: Rc::clone(row), column, range });
     }
 
+    /// The blocks of a row that were written and that no flush has covered, by column.
+    pub(crate) fn unsettled_of(&self, row: &Row) -> BTreeSet<(usize, u32)> {
+        let unsettled = self.unsettled.borrow();
+        let of_row = unsettled.iter().filter(|entry| entry.row.id == row.id);
+        of_row.flat_map(|entry| entry.blocks().map(|block| (entry.column, block))).collect()
+    }
+
     /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
     pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
         self.pool.wait_for_log().await?;
@@ -507,7 +519,7 @@ impl Shared {
         let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnsettledBlocks)> = BTreeMap::new();
         let mut away = BlocksOfRows::new();
         for entry in
-            self.unsettled.borrow().iter().filter(|entry| !self.is_in_reach(&entry.row, entry.column))
+            self.unsettled.borrow().iter().filter(|entry| !self.can_be_told(&entry.row, entry.column))
         {
             let (_, blocks) =
                 away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
@@ -523,12 +535,7 @@ impl Shared {
         for entry in &*self.unsettled.borrow() {
             let (_, blocks) =
                 by_row.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
-            for block in entry.blocks() {
-                blocks.insert(
-                    entry.row.shape.row_block(entry.column, block),
-                    (entry.column, block, entry.ticket),
-                );
-            }
+            blocks.extend(entry.blocks().map(|block| ((entry.column, block), entry.ticket)));
         }
         let rows: Vec<(Rc<Row>, UnsettledBlocks)> = by_row.into_values().collect();
         for group in rows.chunks(RESTAMP_ROWS) {
@@ -542,20 +549,38 @@ impl Shared {
     async fn restamp_rows(&self, rows: &[(Rc<Row>, UnsettledBlocks)]) -> Result<(), SpaceError> {
         self.settle_absences_of(rows.iter().map(|(row, _)| row)).await?;
         let mut guards = Vec::new();
+        let mut has_unlocked = false;
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for (row, blocks) in rows {
-            guards.push(row.locks.lock_all(&joined(blocks.keys().copied())).await);
+            // With parity these are lines in flight, which nobody writes over before a flush has covered them; and who puts
+            // others in place waits for this flush, with locks of the row.
+            if !row.has_parity() {
+                // Lines that failed may be tried again while this waits for locks: what is said of them then is the newest.
+                if std::mem::take(&mut has_unlocked) && !body.is_empty() {
+                    self.record(&body, Wait::Written).await?;
+                    body.clear();
+                    guards.clear();
+                }
+                let numbers = blocks.keys().map(|(column, block)| row.shape.row_block(*column, *block));
+                let numbers: BTreeSet<u32> = numbers.collect();
+                guards.push(row.locks.lock_all(&joined(numbers.into_iter())).await);
+            }
             if row.gone.get() {
                 continue;
             }
-            for (column, block, ticket) in blocks.values() {
-                self.restate(row, *column, *block, *ticket, &mut body).await?;
+            for (place, ticket) in blocks {
+                // Of a write that failed; said already, and the next one may be on its way to the log.
+                if row.has_parity() && row.state_in_memory(*place) == Some(BlockState::Never) {
+                    continue;
+                }
+                self.restate(row, *place, Covered::ByTheNextFlush, *ticket, &mut body).await?;
                 if body.len() > RECORD_BYTES_MAX {
                     self.record(&body, Wait::Written).await?;
                     body.clear();
                 }
             }
             self.note_dirty(row);
+            has_unlocked |= row.has_parity();
             // What is in the body is still locked when it is appended: a write in between would be recorded before it.
             if body.is_empty() {
                 guards.clear();
@@ -571,8 +596,8 @@ impl Shared {
     async fn restate<const N: usize>(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        block: u32,
+        (column, block): (usize, u32),
+        covered: Covered,
         ticket: Ticket,
         body: &mut SmallVec<[u8; N]>,
     ) -> Result<(), SpaceError> {
@@ -582,40 +607,42 @@ impl Shared {
         let state = page.state(entry);
         page.restamp(entry, stamp, ticket, self.frozen.get());
         let mut stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
-        // What is in place with parity was flushed before its table said so.
-        stretch.covered = row.has_parity();
+        stretch.covered = covered == Covered::Before;
         push_stretch(body, stretch, &[state], page.durable_generation());
         Ok(())
     }
 
-    /// Records what the table in memory says of a range, under the stamp of now. The caller holds the range's lock.
+    /// Records what the table in memory says of blocks, under the stamp of now, in one record: of a line with parity a crash
+    /// leaves all of it or nothing. The caller holds their locks.
     pub(crate) async fn record_again(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        range: Range,
+        places: impl Iterator<Item = (usize, u32)>,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
-        for block in range.first..range.first + range.count {
-            self.restate(row, column, block, ticket, &mut body).await?;
+        for place in places {
+            self.restate(row, place, Covered::ByTheNextFlush, ticket, &mut body).await?;
+        }
+        if body.is_empty() {
+            return Ok(());
         }
         self.note_dirty(row);
         self.record(&body, Wait::Written).await?;
         Ok(())
     }
 
-    /// As [`record_again`](Self::record_again), for single blocks in one record. The caller holds their locks.
+    /// As [`record_again`](Self::record_again), for blocks of a column of which a flush has covered some.
     pub(crate) async fn record_blocks_again(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        blocks: &[u32],
+        (column, blocks): (usize, &[u32]),
+        covered: impl Fn(u32) -> Covered,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for block in blocks {
-            self.restate(row, column, *block, ticket, &mut body).await?;
+            self.restate(row, (column, *block), covered(*block), ticket, &mut body).await?;
         }
         self.note_dirty(row);
         self.record(&body, Wait::Written).await?;
@@ -696,8 +723,8 @@ impl Shared {
     }
 }
 
-/// Blocks of a row by their place in it: column, block of the column, and the ticket of the last write.
-type UnsettledBlocks = BTreeMap<u32, (usize, u32, Ticket)>;
+/// Blocks of a row, by column and block of the column, with the ticket of the last write.
+type UnsettledBlocks = BTreeMap<(usize, u32), Ticket>;
 
 /// Numbers in ascending order as ranges without gaps.
 fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::cache::Cache;
 use crate::error::SpaceError;
+use crate::forming::Forming;
 use crate::layout::{Shape, slab_grains};
 use crate::locks::Range;
 use crate::row::{Row, RowRecord, Slab, Slabs};
@@ -55,6 +56,8 @@ pub struct Space {
     pub(crate) lost_unflushed: Cell<bool>,
     /// The write cache of a space with parity.
     pub(crate) cache: RefCell<Option<Rc<Cache>>>,
+    /// Stripes that form from requests under way together.
+    pub(crate) forming: Forming,
 }
 
 /// What a space takes on the disks of its pool.
@@ -86,6 +89,7 @@ impl Space {
             spec_turn: Turn::default(),
             lost_unflushed: Cell::new(false),
             cache: RefCell::default(),
+            forming: Forming::default(),
         }))
     }
 

@@ -11,7 +11,6 @@ use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
-use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::locks::Range;
@@ -30,22 +29,29 @@ type Body = SmallVec<[u8; 1088]>;
 const ZEROS_BYTES: usize = 64 * 1024;
 
 /// A part of a write that lies in one piece in one column.
-struct Part {
+pub(crate) struct Part {
     column: usize,
     range: Range,
-    /// Offset in the payload.
-    offset: usize,
+    content: Bytes_,
     states: SmallVec<[BlockState; 64]>,
 }
 
-type Parts = SmallVec<[Part; 2]>;
+impl Part {
+    /// Whole blocks of a column, from one on.
+    pub(crate) fn new(column: usize, first: u32, content: Bytes_) -> Self {
+        let count = u32::try_from(content.len() / BLOCK).unwrap_or(u32::MAX);
+        Self { column, range: Range { first, count }, content, states: SmallVec::new() }
+    }
+}
+
+pub(crate) type Parts = SmallVec<[Part; 2]>;
 type Pages = SmallVec<[(usize, usize, Rc<Page>); 4]>;
 
 /// What became of the data writes.
 struct Written {
     /// Disks that failed, and how.
     failed: SmallVec<[(DiskSlot, DeviceError); 2]>,
-    /// Whether every part is on at least one slab that holds everything else too.
+    /// Whether every part is on at least one slab that holds everything else too, or can be made of the others.
     complete: bool,
     /// The record of it.
     lsn: Lsn,
@@ -113,12 +119,14 @@ impl Space {
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         self.shared.gate().await?;
+        if self.has_cache() {
+            return self.store_with_parity(at, data).await;
+        }
         let mut done = 0;
         while done < data.len() {
             let (index, within) =
                 ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
-            let room = if self.has_cache() { room.min(CACHED_BYTES_MAX) } else { room };
             let part = data.slice(done..done + room.min(data.len() - done));
             done += part.len();
             self.write_in_row(index, within, part).await?;
@@ -126,7 +134,8 @@ impl Space {
         Ok(())
     }
 
-    async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
+    /// Writes a part of a row, in place or to the write cache.
+    pub(crate) async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
         let end = within + data.len() as u64;
         let range = blocks_of(within, end);
         let cache = self.cache.borrow().clone();
@@ -223,7 +232,16 @@ impl Space {
         data: &Bytes_,
         beside: Beside<'_>,
     ) -> Result<Wrote, SpaceError> {
-        let mut parts = split(row, first, data);
+        self.write_parts(row, split(row, first, data), beside).await
+    }
+
+    /// Writes parts of a row in place; of one with parity, whole fresh lines. The caller holds their lock.
+    pub(crate) async fn write_parts(
+        &self,
+        row: &Rc<Row>,
+        mut parts: Parts,
+        beside: Beside<'_>,
+    ) -> Result<Wrote, SpaceError> {
         if !self.survives(row, &parts, &[]) {
             return Err(self.unwritable(row, &parts, DeviceError::Gone));
         }
@@ -232,11 +250,10 @@ impl Space {
         let class = self.class_of(&parts, &pages, &held);
         let begun_in = self.shared.stamp();
         for part in &mut parts {
-            let bytes = data.get(part.offset..).unwrap_or_default();
-            let blocks = bytes.chunks_exact(BLOCK).take(part.range.count as usize);
+            let blocks = part.content.chunks_exact(BLOCK);
             part.states.extend(blocks.map(|block| BlockState::Valid(crc32c(block))));
         }
-        let written = self.write_in_order(row, &parts, &pages, (data, beside), class).await?;
+        let written = self.write_in_order(row, &parts, &pages, beside, class).await?;
         if !written.complete {
             return Err(self.give_up(row, &parts, beside, &written, &held).await);
         }
@@ -254,9 +271,9 @@ impl Space {
             self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
         }
         self.shared.settle_absences(row).await?;
-        for part in &parts {
-            self.shared.record_again(row, part.column, part.range, held.ticket()).await?;
-        }
+        let blocks_of = |part: &Part| part.range.first..part.range.first + part.range.count;
+        let blocks = parts.iter().flat_map(|part| blocks_of(part).map(|block| (part.column, block)));
+        self.shared.record_again(row, blocks, held.ticket()).await?;
         // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
         // count as flushed with the next one.
         self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
@@ -269,7 +286,7 @@ impl Space {
         row: &Rc<Row>,
         parts: &Parts,
         pages: &Pages,
-        (data, beside): (&Bytes_, Beside<'_>),
+        beside: Beside<'_>,
         class: WriteClass,
     ) -> Result<Written, SpaceError> {
         let mut body = self.body(row, parts, pages, class);
@@ -278,23 +295,23 @@ impl Space {
         match class {
             WriteClass::Fresh => {
                 self.shared.count(|counters| counters.fresh_writes += 1);
-                self.write_data(row, parts, data, append(Wait::Written)).await
+                self.write_data(row, parts, append(Wait::Written)).await
             }
             WriteClass::Rewrite => {
                 self.shared.count(|counters| counters.rewrites += 1);
                 if is_planted(Bug::RewriteInParallel) {
-                    return self.write_data(row, parts, data, append(Wait::Written)).await;
+                    return self.write_data(row, parts, append(Wait::Written)).await;
                 }
                 let lsn = append(Wait::Written).await?;
-                self.write_data(row, parts, data, std::future::ready(Ok(lsn))).await
+                self.write_data(row, parts, std::future::ready(Ok(lsn))).await
             }
             WriteClass::Overwrite => {
                 self.shared.count(|counters| counters.overwrites += 1);
                 if is_planted(Bug::IntentNotWaited) {
-                    return self.write_data(row, parts, data, append(Wait::Written)).await;
+                    return self.write_data(row, parts, append(Wait::Written)).await;
                 }
                 let lsn = append(Wait::Durable).await?;
-                self.write_data(row, parts, data, std::future::ready(Ok(lsn))).await
+                self.write_data(row, parts, std::future::ready(Ok(lsn))).await
             }
         }
     }
@@ -326,7 +343,6 @@ impl Space {
         &self,
         row: &Rc<Row>,
         parts: &Parts,
-        data: &Bytes_,
         record: impl Future<Output = Result<Lsn, PoolError>>,
     ) -> Result<Written, SpaceError> {
         let mut writes: SmallVec<[_; 4]> = SmallVec::new();
@@ -334,7 +350,7 @@ impl Space {
         let mut good: SmallVec<[bool; 8]> = SmallVec::from_elem(false, parts.len());
         for (number, part) in parts.iter().enumerate() {
             let start = u64::from(part.range.first) * BLOCK_BYTES;
-            let bytes = data.slice(part.offset..part.offset + part.range.count as usize * BLOCK);
+            let bytes = &part.content;
             row.with_slabs(part.column, |slabs| {
                 for slab in slabs {
                     let Some(disk) = slab.present(&self.shared.pool) else {
@@ -362,24 +378,23 @@ impl Space {
         }
         // A slab in two pieces of which one failed is not good; with another copy it is excluded, without the write failed.
         let lsn = recorded?;
-        let mut complete = good.iter().all(|good| *good);
+        let lacks_few = can_do_without(row, parts.iter().zip(&good).map(|(part, good)| (part, *good)));
         let sole_loss = failed.iter().any(|(_, error)| *error == DeviceError::NoSpace);
-        if sole_loss || !self.survives(row, parts, &failed) {
-            complete = false;
-        }
+        let complete = lacks_few && !sole_loss && self.survives(row, parts, &failed);
         Ok(Written { failed, complete, lsn })
     }
 
-    /// Whether every part is on some trusted slab whose disk did not fail.
-    fn survives(&self, row: &Row, parts: &Parts, failed: &[(DiskSlot, DeviceError)]) -> bool {
-        parts.iter().all(|part| {
+    /// Whether every part is on some trusted slab whose disk did not fail, or can be made of those that are.
+    pub(crate) fn survives(&self, row: &Row, parts: &Parts, failed: &[(DiskSlot, DeviceError)]) -> bool {
+        let is_there = |part: &Part| {
             row.with_slabs(part.column, |slabs| {
                 slabs.iter().any(|slab| {
                     let here = slab.stale.is_none() && slab.present(&self.shared.pool).is_some();
                     here && !failed.iter().any(|(slot, _)| *slot == slab.disk)
                 })
             })
-        })
+        };
+        can_do_without(row, parts.iter().map(|part| (part, is_there(part))))
     }
 
     /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows. What to say of it.
@@ -417,7 +432,8 @@ impl Space {
     fn unwritable(&self, row: &Row, parts: &Parts, source: DeviceError) -> SpaceError {
         let part = parts.first();
         let block = part.map_or(0, |part| row.shape.row_block(part.column, part.range.first));
-        let blocks: u64 = parts.iter().map(|part| u64::from(part.range.count)).sum();
+        let of_data = parts.iter().filter(|part| part.column < row.shape.data_columns());
+        let blocks: u64 = of_data.map(|part| u64::from(part.range.count)).sum();
         SpaceError::Unwritable {
             name: self.name(),
             at: row.index * self.row_bytes() + u64::from(block) * BLOCK_BYTES,
@@ -450,6 +466,17 @@ impl Space {
             }
         }
         Ok(pages)
+    }
+
+    /// Whether a flush has covered that all of these blocks were never written, as far as can be told now.
+    pub(crate) async fn are_fresh(&self, row: &Rc<Row>, parts: &Parts) -> Result<bool, SpaceError> {
+        let pages = match self.pages_of(row, parts).await {
+            Ok(pages) => pages,
+            Err(SpaceError::Unreadable { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let held = self.shared.tickets.begin();
+        Ok(self.class_of(parts, &pages, &held) == WriteClass::Fresh)
     }
 
     fn class_of(&self, parts: &Parts, pages: &Pages, held: &Held) -> WriteClass {
@@ -521,6 +548,16 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
 }
 
+/// Whether what is written can be had although parts of it are not there: whole lines lack no more columns than they have
+/// parity.
+fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) -> bool {
+    let mut lacking: SmallVec<[usize; 4]> =
+        parts.filter(|(_, good)| !good).map(|(part, _)| part.column).collect();
+    lacking.sort_unstable();
+    lacking.dedup();
+    lacking.len() <= row.shape.parity_columns()
+}
+
 /// Cuts a write into parts that lie in one piece in one column.
 fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
     let mut parts = Parts::new();
@@ -535,10 +572,10 @@ fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
         } else {
             spot.block
         };
-        let range = Range { first, count };
-        parts.push(Part { column: spot.column, range, offset, states: SmallVec::new() });
+        let length = count as usize * BLOCK;
+        parts.push(Part::new(spot.column, first, data.slice(offset..offset + length)));
         block += count;
-        offset += count as usize * BLOCK;
+        offset += length;
     }
     parts
 }

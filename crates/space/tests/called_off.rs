@@ -3,7 +3,7 @@
 
 mod harness;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use dolmen_pool::{DiskState, ExcludeReason, PoolError, Purpose};
@@ -361,4 +361,46 @@ fn a_replacement_whose_new_disk_is_gone_is_called_off() {
             lab.check_and_close(spaces).await
         })
         .unwrap();
+}
+
+/// Scenario: while an empty disk is struck, all others leave that carry the metadata, so that it has to stay. Whenever they do, the
+/// replacement can be called off.
+#[test]
+fn a_disk_that_has_to_stay_because_it_votes_alone_can_be_kept() {
+    let (mut wrong, mut kept) = (Vec::new(), 0);
+    for offset in 0..12 {
+        let bench = Bench::with_profile(4950 + offset, 2, || Slow::WRITES.profile());
+        let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
+        let device = spare.attach(&bench.world);
+        let stays = Rc::new(Cell::new(false));
+        let tell = Rc::clone(&stays);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let pool = spaces.pool();
+            let old = pool.find_disk("disk0")?;
+            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let strike = async {
+                tell.set(matches!(pool.strike(&old).await, Err(PoolError::Full { .. })));
+                Ok(())
+            };
+            let leave = async {
+                pause(&lab, 5 * offset).await;
+                for disk in pool.disks().iter().filter(|disk| disk.id() != old.id()) {
+                    // The last one cannot leave, once the old disk is struck.
+                    let _ = pool.exclude(disk.slot(), ExcludeReason::Asked).await;
+                }
+                Ok(())
+            };
+            beside(vec![Box::pin(leave), Box::pin(strike)]).await?;
+            if tell.get() {
+                pool.turn_back(&old, &new).await?;
+            }
+            Ok(())
+        });
+        kept += u64::from(stays.get());
+        if let Err(error) = judged {
+            wrong.push(format!("left after {} ms: {error}", 5 * offset));
+        }
+    }
+    assert!(wrong.is_empty() && kept > 0, "kept {kept} times, {wrong:#?}");
 }

@@ -83,7 +83,7 @@ fn resiliencies() -> impl Iterator<Item = Resiliency> {
 /// The lives of a resiliency.
 fn plots_of(resiliency: Resiliency) -> &'static [Plot] {
     match resiliency {
-        Resiliency::Parity { .. } => &[Plot::Blocks, Plot::Owners, Plot::Destage],
+        Resiliency::Parity { .. } => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes],
         Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => &[Plot::Blocks, Plot::Owners],
     }
 }

@@ -5,6 +5,7 @@
 
 mod harness;
 
+use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
@@ -20,10 +21,12 @@ const CAPACITY: Bytes = Bytes::gib(64);
 const SIZE: u64 = 192 << 20;
 /// Requests that are under way together.
 const DEPTH: usize = 32;
+/// Small requests between two flushes.
+const FLUSHED_AFTER: usize = 1024;
 /// What lies in one column before the next has its turn.
 const INTERLEAVE: u64 = 64 << 10;
 const SMALL: usize = 4096;
-const LARGE: usize = 1 << 20;
+const LARGE: u64 = 1 << 20;
 
 /// Who is measured: columns of data, and disks.
 const KINDS: [(Resiliency, u8, usize); 5] = [
@@ -36,7 +39,7 @@ const KINDS: [(Resiliency, u8, usize); 5] = [
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Nothing was ever written there; requests of 1 MiB in order.
+    /// Nothing was ever written there; requests of whole stripes in order, up to 1 MiB.
     Fresh,
     /// The same over flushed content.
     Whole,
@@ -77,7 +80,9 @@ impl Asked {
 /// The first bytes of requests of a class, in the order in which they are made, and their length.
 fn requests(class: Class, columns: u64) -> (Vec<u64>, usize) {
     if class != Class::Small {
-        return ((0..SIZE / LARGE as u64).map(|nth| nth * LARGE as u64).collect(), LARGE);
+        let stripe = columns * INTERLEAVE;
+        let length = LARGE / stripe * stripe;
+        return ((0..SIZE / length).map(|nth| nth * length).collect(), usize::try_from(length).unwrap());
     }
     let small = SMALL as u64;
     let of_column = INTERLEAVE / small;
@@ -103,10 +108,17 @@ async fn write_class(
     (class, columns): (Class, u8),
 ) -> Result<(u64, usize), Box<dyn Error>> {
     let (places, length) = requests(class, columns.into());
-    for (turn, some) in places.chunks(DEPTH).enumerate() {
-        let written = join_all(some.iter().map(|at| lab.write(space, *at, length, 1))).await;
-        written.into_iter().collect::<Outcome>()?;
-        if class == Class::Small && turn % 32 == 31 {
+    for some in places.chunks(if class == Class::Small { FLUSHED_AFTER } else { places.len() }) {
+        let next = Cell::new(some);
+        let write_on = async |_: usize| {
+            while let Some((at, rest)) = next.get().split_first() {
+                next.set(rest);
+                lab.write(space, *at, length, 1).await?;
+            }
+            Ok::<_, Box<dyn Error>>(())
+        };
+        join_all((0..DEPTH).map(write_on)).await.into_iter().collect::<Outcome>()?;
+        if class == Class::Small {
             spaces.flush().await?;
         }
     }
@@ -142,6 +154,11 @@ async fn measure(lab: Lab, resiliency: Resiliency, columns: u8) -> Outcome {
         if class == Class::Small && resiliency == (Resiliency::Parity { parity: 1 }) {
             let commands = per_request(asked.reads + asked.writes + asked.flushes);
             assert!(commands <= 5.5, "{commands} commands for each small write");
+        }
+        if class == Class::Fresh && resiliency.parity_columns() > 0 {
+            let stripe = u64::from(columns) + u64::from(resiliency.parity_columns());
+            let most = 1.05 * stripe as f64 / f64::from(columns);
+            assert!(bytes <= most, "whole stripes are written {bytes} times, {most} at most");
         }
     }
     drop(space);

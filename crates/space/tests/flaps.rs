@@ -14,8 +14,8 @@ use dolmen_pool::{
 use dolmen_sim::{BitFlip, DiskIndex};
 use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
-use harness::pace::{CAPACITY, PowerCut, Slow, Task, beside, pause, text};
-use harness::{Bench, Lab, check};
+use harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
+use harness::{Bench, Lab, check, places_of};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
@@ -65,6 +65,65 @@ fn a_disk_that_flaps_during_its_resync_is_not_trusted_for_it() {
                 Ok(())
             })
             .unwrap_or_else(|error| panic!("after {} ms: {error}", 5 * offset));
+    }
+}
+
+/// Scenario: a disk comes back, while something is written without it, and is being resynced. Meanwhile another disk leaves,
+/// which is a new epoch, and a flush records under that what had not been flushed. The resync gives the disk that too, and the
+/// other copy may go.
+#[test]
+fn what_is_recorded_anew_under_a_later_epoch_is_resynced() {
+    for offset in 0..30 {
+        let dials: Vec<Dial> = (0..3).map(|_| Dial::default()).collect();
+        let next = Cell::new(0);
+        let bench = Rc::new(Bench::with_profile(41, 3, || dials[next.replace(next.get() + 1)].profile()));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let disks = &outside.disks;
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+                for row in 0..8 {
+                    lab.write(&space, row << 20, 64 * 4096, 1).await?;
+                }
+                spaces.flush().await?;
+                let is_on =
+                    |disk: usize, row: u64| !places_of(&disks[disk], row << 8..(row << 8) + 1, 1).is_empty();
+                let row = (0..8).find(|row| !is_on(2, *row)).ok_or("every row is on disk 2")?;
+                disks[0].vanish();
+                lab.write(&space, row << 20, 4096, 2).await?;
+                spaces.flush().await?;
+                disks[0].come_back();
+                dials[2].flush.set(20);
+                let later = (row << 20) + 40 * 4096;
+                let rejoin =
+                    async { spaces.rejoin(disks[0].attach(&outside.world)).await.map(drop).map_err(text) };
+                let write = async {
+                    pause(&lab, 10 * offset).await;
+                    lab.write(&space, later, 4096, 2).await.map_err(text)
+                };
+                beside(vec![Box::pin(rejoin), Box::pin(write)]).await?;
+                dials[2].flush.set(0);
+                // The resync reads the first block for a second, while all else goes on.
+                dials[1].read.set(1000);
+                let progress = Progress::default();
+                let resync = async { spaces.resync(&progress).await.map(drop).map_err(text) };
+                let leave = async {
+                    pause(&lab, 500).await;
+                    dials[1].read.set(0);
+                    spaces.pool().exclude(DiskSlot(2), ExcludeReason::Asked).await.map_err(text)?;
+                    spaces.flush().await.map_err(text)
+                };
+                beside(vec![Box::pin(resync), Box::pin(leave)]).await?;
+                let behind = spaces.stale_rows().await?;
+                assert!(!behind.contains(&(space.id(), row)), "the row was not resynced: {behind:?}");
+                spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
+                lab.expect(&space, row << 20, 4096, 2).await?;
+                lab.expect(&space, later, 4096, 2).await?;
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("after {} ms: {error}", 10 * offset));
     }
 }
 

@@ -356,6 +356,34 @@ fn an_exported_pool_is_let_go_of_and_imported_again() {
 }
 
 #[test]
+fn the_pool_that_is_imported_is_the_one_whose_disk_is_named() {
+    // Scenario: disks of two pools of one name lie side by side, and a file that is of none.
+    let world = World::new(5);
+    let disk = |name: &str| world.folder.path().join("disks").join(name);
+    let identity = || world.get("/v1/pools/tank")["pool"]["id"].clone();
+    let mut ids = Vec::new();
+    for disks in [["d0", "d1"], ["d2", "d3"]] {
+        let paths: Vec<_> = disks.iter().map(|name| disk(name)).collect();
+        world.post("/v1/pools", &json!({"name": "tank", "disks": paths}));
+        ids.push(identity());
+        world.post("/v1/pools/tank/export", &json!({}));
+    }
+    assert_ne!(ids[0], ids[1]);
+    let error = world.refused("/v1/pools/import", &json!({"paths": [world.folder.path().join("disks")]}));
+    let message = error["message"].as_str().unwrap();
+    assert!(ids.iter().all(|id| message.contains(&format!("tank ({})", id.as_str().unwrap()))), "{message}");
+    let error = world.refused("/v1/pools/import", &json!({"paths": [disk("d4")]}));
+    assert_eq!(error["code"], "no_such_pool");
+    assert!(error["hint"].as_str().unwrap().contains(ids[1].as_str().unwrap()), "{error}");
+    for (name, id) in ["d3", "d0"].iter().zip(ids.iter().rev()) {
+        world.post("/v1/pools/import", &json!({"paths": [disk(name)]}));
+        assert_eq!(identity(), *id, "{name} is of the other pool");
+        assert_eq!(world.get("/v1/pools/tank")["pool"]["health"], "healthy", "its other disk was found too");
+        world.post("/v1/pools/tank/export", &json!({}));
+    }
+}
+
+#[test]
 fn what_waits_behind_an_export_changes_nothing() {
     // Scenario: a pool is exported while others ask to serve a space of it, some of them before and some behind. Whatever they
     // were told, a pool that was given up is given up: the next daemon does not open it.

@@ -55,7 +55,7 @@ pub(super) const OPERATIONS: [Operation; 15] = [
     Operation::Checkpoint,
 ];
 
-const NEVER: Entries = [Entry::Never; COLUMNS];
+pub(super) const NEVER: Entries = [Entry::Never; COLUMNS];
 
 /// The parity of two blocks, of which one that was never written counts as zeros.
 pub(super) fn parity(data: [Entry; 2]) -> Entry {

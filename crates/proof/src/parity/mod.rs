@@ -156,8 +156,8 @@ enum Bug {
     CopyNotReplaced,
     /// A read does not verify what it reconstructs from.
     UnverifiedInputs,
-    /// A fresh line of which a part is lost keeps the parity that was written with it.
-    FreshParityKept,
+    /// Of a fresh line in flight each block is decided by itself.
+    LineInParts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -374,6 +374,6 @@ fn control_inputs_that_are_not_verified_fail() {
 }
 
 #[test]
-fn control_parity_of_a_fresh_line_that_is_lost_in_part_fails() {
-    assert_fails(without(Bug::FreshParityKept), Harm::CrashTwice, 1);
+fn control_a_line_in_flight_that_is_decided_in_parts_fails() {
+    assert_fails(without(Bug::LineInParts), Harm::CrashTwice, 1);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::engine::{parity, xor};
+use super::engine::{NEVER, xor};
 use super::{Body, Bug, COLUMNS, DATA, Disks, Entries, Entry, PARITY, Place, Steps, Value, World};
 use crate::media::Step;
 use crate::walk::{Content, Mask, Protocol, Read, Recovered, Span};
@@ -237,19 +237,18 @@ fn put_again(world: World, places: &mut Places, entries: &Entries, contents: [Op
     }
 }
 
-/// Decides a line that was written in place and that no flush has covered: blocks that are there, or can be made of the
-/// others, stand; the rest was never written. Parity is of what was decided.
+/// Decides a line that was written in place and that no flush has covered: if enough of it is there to make the rest of, it
+/// stands; else all of it was never written, parity too.
 fn close(world: World, places: &mut Places, entries: &mut Entries) {
     let data = DATA.map(|column| match places.content(entries, column) {
         Some(_) => entries[column],
         None => Entry::Never,
     });
-    if data == [entries[0], entries[1]] || world.has(Bug::FreshParityKept) {
+    if world.has(Bug::LineInParts) {
         *entries = [data[0], data[1], entries[PARITY]];
-        return;
+    } else if data != [entries[0], entries[1]] {
+        *entries = NEVER;
     }
-    *entries = [data[0], data[1], parity(data)];
-    places.found[PARITY] = entries[PARITY].content();
 }
 
 /// The disks that are to have the log: where one that had it is away, another takes its place.

@@ -73,6 +73,9 @@ pub enum Plot {
     Disks,
     /// A pool that exists: blocks are cached and put in place, under writes and checkpoints, and with a disk gone.
     Destage,
+    /// A pool that exists: whole stripes are written that were never written, or seem so, under checkpoints, with a disk gone,
+    /// and written over.
+    Stripes,
     /// A block is cached and flushed, and cached again.
     Cached,
     /// A pool whose map is full: rows of it are changed and deleted, and checkpoints are made in parts.
@@ -83,7 +86,9 @@ impl Plot {
     /// Disks that it needs.
     pub fn disks(self) -> usize {
         match self {
-            Self::Blocks | Self::Owners | Self::Destage | Self::Cached | Self::FullMap => DISKS,
+            Self::Blocks | Self::Owners | Self::Destage | Self::Stripes | Self::Cached | Self::FullMap => {
+                DISKS
+            }
             Self::Disks => DISKS + 2,
         }
     }
@@ -179,6 +184,7 @@ impl Liver {
             Plot::Owners => self.owners().await,
             Plot::Disks => self.disks().await,
             Plot::Destage => self.destage().await,
+            Plot::Stripes => self.stripes().await,
             Plot::Cached => self.cached().await,
             Plot::FullMap => self.full_map().await,
         };
@@ -355,6 +361,55 @@ impl Liver {
         scribe.step("readmit", spaces.rejoin(device)).await?;
         scribe.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
         scribe.tape.ack(weak);
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// Of two data columns with 4 blocks in each interleave, 8 blocks are a stripe.
+    async fn stripes(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.step("a stripe", scribe.put("a", &a, 0, 8)).await?;
+        scribe.step("two stripes", scribe.put("a", &a, 8, 16)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("a stripe", scribe.put("a", &a, 24, 8)).await?;
+        scribe.step("a part of what is in flight", scribe.put("a", &a, 25, 2)).await?;
+        scribe.put("a", &a, 32, 8).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("put in place", spaces.destage()).await?;
+        let (put, checkpoint) = (scribe.put("a", &a, 40, 16), async { spaces.pool().checkpoint().await });
+        scribe.step("stripes under a checkpoint", together(put, checkpoint)).await;
+        scribe
+            .step("discard, write again", async {
+                scribe.discard("a", &a, 0, 8).await?;
+                scribe.put("a", &a, 0, 8).await
+            })
+            .await?;
+        scribe.step("discard a stripe", scribe.discard("a", &a, 8, 8)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("put in place", spaces.destage()).await?;
+        scribe.step("what was put in place just now", scribe.put("a", &a, 8, 8)).await?;
+        scribe.discard("a", &a, 16, 8).await?;
+        scribe.flush(&spaces).await?;
+        spaces.destage().await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("what was discarded", scribe.put("a", &a, 16, 8)).await?;
+        scribe.step("checkpoint", async { spaces.pool().checkpoint().await }).await?;
+        self.disks[1].vanish();
+        let weak = scribe.tape.begin("", Deed::Weak { disk: 1 });
+        scribe.step("a stripe without a disk", scribe.put("a", &a, 64, 8)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 72, 8).await?;
+        self.disks[1].come_back();
+        let device = self.disks[1].attach(&self.world);
+        scribe.step("readmit", spaces.rejoin(device)).await?;
+        let (put, resync) =
+            (scribe.put("a", &a, 80, 16), async { spaces.resync(&Progress::default()).await });
+        scribe.step("stripes while it is resynced", together(put, resync)).await;
+        scribe.tape.ack(weak);
+        scribe.put("a", &a, 96, 8).await?;
         drop(a);
         spaces.close().await?;
         Ok(())

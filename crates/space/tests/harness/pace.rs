@@ -120,7 +120,8 @@ impl PowerCut {
     }
 }
 
-fn opened(state: &CrashState, bench: &Bench) -> Bench {
+/// What a crash left, with a host's record of its own, for whoever opens it next.
+pub fn opened(state: &CrashState, bench: &Bench) -> Bench {
     let left = state.reopen(1);
     left.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
     let disks = left.disks.into_iter().flatten().collect();

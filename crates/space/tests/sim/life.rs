@@ -105,6 +105,16 @@ pub enum Work {
     Rejoin,
 }
 
+/// How often each rare state was met.
+#[derive(Debug, Clone, Copy)]
+struct Met([u64; Rare::ALL.len()]);
+
+impl Default for Met {
+    fn default() -> Self {
+        Self([0; Rare::ALL.len()])
+    }
+}
+
 /// What happened, for the report.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Tally {
@@ -125,7 +135,7 @@ pub struct Tally {
     pub resynced_blocks: u64,
     pub healed_blocks: u64,
     pub refused: u64,
-    rare: [u64; Rare::ALL.len()],
+    rare: Met,
 }
 
 /// States that few lives come through, so that somebody has to see to it that some do.
@@ -195,10 +205,14 @@ pub enum Rare {
     SeveralPages,
     /// The pool was compared with each of its disks left out.
     StoodWithoutEach,
+    /// Recovery found enough of a line with parity that was in flight.
+    LineStood,
+    /// Recovery found too little of one, and took it back.
+    LineReverted,
 }
 
 impl Rare {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -231,20 +245,22 @@ impl Rare {
         Self::CrashAtWork,
         Self::SeveralPages,
         Self::StoodWithoutEach,
+        Self::LineStood,
+        Self::LineReverted,
     ];
 }
 
 impl Tally {
     pub fn saw(&mut self, state: Rare) {
-        self.rare[state as usize] += 1;
+        self.rare.0[state as usize] += 1;
     }
 
     pub fn of(&self, state: Rare) -> u64 {
-        self.rare[state as usize]
+        self.rare.0[state as usize]
     }
 
     pub fn add(&mut self, other: &Self) {
-        self.rare.iter_mut().zip(other.rare).for_each(|(mine, more)| *mine += more);
+        self.rare.0.iter_mut().zip(other.rare.0).for_each(|(mine, more)| *mine += more);
         let fields: [(&mut u64, u64); 17] = [
             (&mut self.operations, other.operations),
             (&mut self.lives, other.lives),
@@ -600,6 +616,12 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     }
     if recovery.out_of_reach > 0 {
         course.note(|tally| tally.saw(Rare::Undecided));
+    }
+    if recovery.whole_lines > 0 {
+        course.note(|tally| tally.saw(Rare::LineStood));
+    }
+    if recovery.reverted_lines > 0 {
+        course.note(|tally| tally.saw(Rare::LineReverted));
     }
     if recovery.reverted > 0 {
         course.note(|tally| tally.saw(Rare::Reverted));

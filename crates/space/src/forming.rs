@@ -1,0 +1,246 @@
+//! Whole stripes that form from requests under way together (docs/design/0004, *Forming*).
+//!
+//! A part of a stripe that was never written waits for the rest, as long as somebody is under way who may bring it, and a
+//! millisecond at most. Who completes a stripe writes it for all; who waited in vain goes on alone.
+//!
+//! Invariant: who waits holds nothing but its content: no lock, no room, no ticket.
+//!
+//! Left to others: writing whole stripes (`stripe`), and everything that is none (`write`).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::sync::Notify;
+use dolmen_block_io::within;
+use dolmen_buffer::Shared as Bytes_;
+use dolmen_units::BLOCK_BYTES;
+use smallvec::{SmallVec, smallvec};
+
+use crate::error::SpaceError;
+use crate::space::Space;
+use crate::stripe::stripe_bytes;
+
+/// How long a part waits, at most.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// Parts of so many equal ones, and smaller ones, do not wait: what is under way would not make up a stripe.
+const PARTS_MAX: usize = 16;
+
+/// Content in one or more pieces, one after another.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pieces(SmallVec<[(usize, Bytes_); 4]>);
+
+impl Pieces {
+    /// Content in one piece.
+    pub(crate) fn one(content: &Bytes_) -> Self {
+        Self(smallvec![(0, content.clone())])
+    }
+
+    /// Bytes of all pieces.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|(_, piece)| piece.len()).sum()
+    }
+
+    /// What lies in one piece from a byte on, so many bytes at most.
+    pub(crate) fn at(&self, from: usize, most: usize) -> Bytes_ {
+        let behind = self.0.partition_point(|(offset, _)| *offset <= from);
+        let (offset, piece) = behind.checked_sub(1).and_then(|last| self.0.get(last)).unwrap_or_else(|| {
+            panic!("content has no byte {from}");
+        });
+        let skipped = from - offset;
+        piece.slice(skipped..piece.len().min(skipped + most))
+    }
+
+    /// Adds a piece; not where another one is.
+    fn add(&mut self, offset: usize, piece: &Bytes_) -> bool {
+        let behind = self.0.partition_point(|(other, _)| *other < offset);
+        let before = behind.checked_sub(1).and_then(|last| self.0.get(last));
+        let is_free = before.is_none_or(|(other, piece)| other + piece.len() <= offset)
+            && self.0.get(behind).is_none_or(|(other, _)| offset + piece.len() <= *other);
+        if is_free {
+            self.0.insert(behind, (offset, piece.clone()));
+        }
+        is_free
+    }
+}
+
+/// What became of a stripe, for those who wait for it.
+#[derive(Debug, Clone)]
+enum Outcome {
+    Written(Result<(), SpaceError>),
+    /// Nobody brought the rest, or it could not go in place.
+    GoOnAlone,
+}
+
+#[derive(Default)]
+struct Told {
+    outcome: RefCell<Option<Outcome>>,
+    bell: Notify,
+}
+
+impl Told {
+    fn tell(&self, outcome: Outcome) {
+        self.outcome.borrow_mut().get_or_insert(outcome);
+        self.bell.notify_all();
+    }
+}
+
+/// Tells those who wait to go on alone if whoever writes for them comes to no end.
+struct Teller(Rc<Told>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.0.tell(Outcome::GoOnAlone);
+    }
+}
+
+/// A stripe of which parts are there.
+struct Stripe {
+    /// The row, and the first byte in it.
+    place: (u64, u64),
+    pieces: Pieces,
+    told: Rc<Told>,
+}
+
+/// The stripes of a space that are forming.
+#[derive(Default)]
+pub(crate) struct Forming {
+    stripes: RefCell<Vec<Stripe>>,
+    /// Requests under way.
+    requests: Cell<u64>,
+    /// Parts of requests under way that do not wait here.
+    active: Cell<u64>,
+}
+
+/// A part of a request that is under way.
+pub(crate) struct Active<'a>(&'a Forming);
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
+/// A request that is under way.
+pub(crate) struct Request<'a>(&'a Forming);
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.0.requests.set(self.0.requests.get() - 1);
+    }
+}
+
+/// A part that waits; it goes on when this is dropped.
+struct Resting<'a>(&'a Forming);
+
+impl Drop for Resting<'_> {
+    fn drop(&mut self) {
+        self.0.active.set(self.0.active.get() + 1);
+    }
+}
+
+impl Forming {
+    /// A request begins.
+    pub(crate) fn request(&self) -> Request<'_> {
+        self.requests.set(self.requests.get() + 1);
+        Request(self)
+    }
+
+    /// A part of one begins.
+    pub(crate) fn begin(&self) -> Active<'_> {
+        self.active.set(self.active.get() + 1);
+        Active(self)
+    }
+
+    /// One of those under way ends or waits. If it was the last, nobody brings what the others wait for.
+    fn rest(&self) {
+        self.active.set(self.active.get() - 1);
+        if self.active.get() == 0 {
+            self.stripes.take().into_iter().for_each(|stripe| stripe.told.tell(Outcome::GoOnAlone));
+        }
+    }
+
+    /// Adds a part to its stripe, which has so many bytes; the stripe, if it is whole now, or who tells what becomes of it.
+    /// `None` where somebody else brings the same bytes.
+    fn add(
+        &self,
+        place: (u64, u64),
+        length: usize,
+        (offset, content): (usize, &Bytes_),
+    ) -> Option<Result<Stripe, Rc<Told>>> {
+        let mut stripes = self.stripes.borrow_mut();
+        let Some(nth) = stripes.iter().position(|stripe| stripe.place == place) else {
+            let mut pieces = Pieces::default();
+            pieces.add(offset, content);
+            let told = Rc::new(Told::default());
+            stripes.push(Stripe { place, pieces, told: Rc::clone(&told) });
+            return Some(Err(told));
+        };
+        let stripe = stripes.get_mut(nth)?;
+        if !stripe.pieces.add(offset, content) {
+            return None;
+        }
+        if stripe.pieces.len() < length {
+            return Some(Err(Rc::clone(&stripe.told)));
+        }
+        Some(Ok(stripes.swap_remove(nth)))
+    }
+
+    /// Gives up a stripe that somebody waits for; not where it is being written.
+    fn give_up(&self, told: &Rc<Told>) {
+        let mut stripes = self.stripes.borrow_mut();
+        if let Some(nth) = stripes.iter().position(|stripe| Rc::ptr_eq(&stripe.told, told)) {
+            stripes.swap_remove(nth).told.tell(Outcome::GoOnAlone);
+        }
+    }
+}
+
+impl Space {
+    /// Writes a part of a fresh stripe with the others that are under way; whether it did. Called without any lock.
+    pub(crate) async fn form(&self, index: u64, from: u64, content: &Bytes_) -> Result<bool, SpaceError> {
+        let row = self.row_for_write(index).await?;
+        let length = stripe_bytes(&row.shape);
+        let offset = usize::try_from(from % length as u64).unwrap_or(0);
+        let start = from - offset as u64;
+        let is_aligned =
+            from.is_multiple_of(BLOCK_BYTES) && (content.len() as u64).is_multiple_of(BLOCK_BYTES);
+        let is_part = offset + content.len() <= length && content.len() * PARTS_MAX >= length;
+        let is_alone = self.forming.requests.get() < 2;
+        if is_alone || !is_aligned || !is_part || start + length as u64 > self.row_bytes() {
+            return Ok(false);
+        }
+        if !row.has_parity() || !self.seems_fresh(&row, start).await? {
+            return Ok(false);
+        }
+        match self.forming.add((index, start), length, (offset, content)) {
+            None => Ok(false),
+            Some(Ok(stripe)) => {
+                let teller = Teller(stripe.told);
+                let written = self.write_stripes(index, start, &stripe.pieces).await;
+                teller.0.tell(match &written {
+                    Ok(true) => Outcome::Written(Ok(())),
+                    Ok(false) => Outcome::GoOnAlone,
+                    Err(error) => Outcome::Written(Err(error.clone())),
+                });
+                written
+            }
+            Some(Err(told)) => {
+                let _resting = Resting(&self.forming);
+                self.forming.rest();
+                let clock = self.shared.pool.seams().clock.as_ref();
+                let answer = || told.bell.wait_for(|| told.outcome.borrow().clone());
+                let outcome = match within(clock, clock.now() + PATIENCE, answer()).await {
+                    Some(outcome) => outcome,
+                    None => {
+                        self.forming.give_up(&told);
+                        answer().await
+                    }
+                };
+                match outcome {
+                    Outcome::Written(written) => written.map(|()| true),
+                    Outcome::GoOnAlone => Ok(false),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Lines of rows with parity that were written in place as a whole and that no flush has covered, after a crash or when their
+//! disks are back (docs/design/0004, *Fresh stripes in place*).
+//!
+//! Invariant: a line is all of what was written, or what it was before: so parity is of what its blocks are.
+//!
+//! Left to others: what is settled, and what is cached of these lines (`replay`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_buffer::Buffer;
+use dolmen_planted::{Bug, is_planted};
+use smallvec::SmallVec;
+
+use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::BLOCK;
+use crate::line::{LineStates, code_of};
+use crate::read::{Copy, is_silence, matches_state};
+use crate::record::BlockState;
+use crate::recovery::{Below, Claim, OpenBlock, Recovery, RowClaims, give_to_all};
+use crate::row::{Row, Slab};
+use crate::shared::Shared;
+use crate::space::Space;
+use crate::tickets::Held;
+
+/// Lines that are decided beside each other.
+const DECIDED_TOGETHER: usize = 8;
+
+/// Copies of the blocks of a line, by column.
+type Copies = Vec<SmallVec<[Copy; 4]>>;
+
+/// Blocks of a line whose content is known, by column: `None` for zeros.
+type Known<'a> = SmallVec<[(usize, Option<&'a [u8]>); 16]>;
+
+/// Decides the lines of these blocks. What cannot be decided goes to `left`, whole lines.
+pub(crate) async fn decide_lines(
+    shared: &Shared,
+    space: &Space,
+    row: &Rc<Row>,
+    open: Vec<OpenBlock>,
+    (below, held): (Below, &Held),
+    left: &mut RowClaims,
+    recovery: &mut Recovery,
+) -> Result<(), SpaceError> {
+    let mut lines: BTreeMap<u32, Vec<OpenBlock>> = BTreeMap::new();
+    for block in open {
+        lines.entry(block.block).or_default().push(block);
+    }
+    let without_table: BTreeSet<u32> = left
+        .iter()
+        .filter(|(_, claims)| claims.iter().any(Claim::is_undecided))
+        .map(|((_, line), _)| *line)
+        .collect();
+    let lines: Vec<Line<'_>> =
+        lines.into_iter().map(|(line, blocks)| Line { shared, space, row, line, blocks }).collect();
+    for together in lines.chunks(DECIDED_TOGETHER) {
+        let decided = join_all(together.iter().map(|line| line.decide(below, &without_table)));
+        for (line, decided) in together.iter().zip(decided.await) {
+            let (decided, part) = decided?;
+            recovery.add(part);
+            for block in &line.blocks {
+                match &decided {
+                    Some(states) => {
+                        block.is(states.get(block.column).copied().unwrap_or_default(), shared, row, held);
+                    }
+                    None => {
+                        recovery.out_of_reach += u64::from(block.column < row.shape.data_columns());
+                        left.insert((block.column, block.block), block.claims.clone());
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A line of which the log says what no flush has covered.
+struct Line<'a> {
+    shared: &'a Shared,
+    space: &'a Space,
+    row: &'a Rc<Row>,
+    line: u32,
+    /// Those of its blocks that the log names.
+    blocks: Vec<OpenBlock>,
+}
+
+impl Line<'_> {
+    /// What its blocks are, if enough disks answer; what that took.
+    async fn decide(
+        &self,
+        below: Below,
+        without_table: &BTreeSet<u32>,
+    ) -> Result<(Option<LineStates>, Recovery), SpaceError> {
+        let mut part = Recovery::default();
+        if without_table.contains(&self.line) {
+            return Ok((None, part));
+        }
+        // For each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
+        let mut frames = self.row.shape.parity_columns() as u64 + 1;
+        self.row.for_each_slab(|_, _| frames += 1);
+        let _frames = self.shared.looks.take(frames).await;
+        let Some((before, written)) = self.before_and_written(below).await? else { return Ok((None, part)) };
+        let was_in_flight = self.was_in_flight();
+        let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
+        if is_nothing || (before == written && !was_in_flight) {
+            return Ok((Some(written), part));
+        }
+        let copies: Copies = join_all(written.iter().enumerate().map(async |(column, state)| match state {
+            BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line).await,
+            BlockState::Never | BlockState::Damaged => SmallVec::new(),
+        }))
+        .await;
+        if is_planted(Bug::LineInParts) {
+            let is_good = |copies: &SmallVec<[Copy; 4]>, state: BlockState| {
+                copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
+            };
+            let states = written.iter().zip(&copies);
+            let states = states
+                .map(|(state, copies)| if is_good(copies, *state) { *state } else { BlockState::Never });
+            return Ok((Some(states.collect()), part));
+        }
+        let data = self.row.shape.data_columns();
+        if self.count_asked(&written, &copies) < data {
+            return Ok((None, part));
+        }
+        if self.make_whole(&written, &copies, &mut part).await? {
+            part.decided += data as u64;
+            part.whole_lines += 1;
+            return Ok((Some(written), part));
+        }
+        part.decided += data as u64;
+        part.reverted += data as u64;
+        part.reverted_lines += 1;
+        // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of a write
+        // that failed while a flush waited for it, or of a decision that was cut short, and was never served.
+        let was = |state: &BlockState| match state {
+            BlockState::Valid(_) if was_in_flight => BlockState::Never,
+            state => *state,
+        };
+        Ok((Some(before.iter().map(was).collect()), part))
+    }
+
+    /// Whether it was written as a whole and no flush has covered that. Of one that a flush has covered, blocks may have been said
+    /// again: some of them, or all behind what is settled.
+    fn was_in_flight(&self) -> bool {
+        let is_there = |column: &usize| self.line < self.row.shape.column_blocks(*column);
+        let is_whole = self.blocks.len() == (0..self.row.shape.columns()).filter(is_there).count();
+        let is_settled = |block: &OpenBlock| block.claims.iter().any(|claim| !claim.is_undecided());
+        let is_same = |block: &OpenBlock| block.claims.iter().all(|claim| claim.state() == block.newest());
+        is_whole && !(self.blocks.iter().any(is_settled) && self.blocks.iter().all(is_same))
+    }
+
+    /// Columns whose blocks, if there are any, could be read from slabs that hold everything else.
+    fn count_asked(&self, written: &LineStates, copies: &Copies) -> usize {
+        let has_answered = |copy: &Copy| copy.trusted && !copy.result.is_err_and(is_silence);
+        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.shared.pool).is_some();
+        let asked = written.iter().zip(copies).enumerate().filter(|(column, (state, copies))| match state {
+            BlockState::Valid(_) => copies.iter().any(has_answered),
+            BlockState::Never | BlockState::Damaged => {
+                self.row.with_slabs(*column, |slabs| slabs.iter().any(is_here))
+            }
+        });
+        asked.count()
+    }
+
+    /// What the blocks were when a flush covered them last, and what was written since; `None` where no disk is here that could
+    /// tell.
+    async fn before_and_written(&self, below: Below) -> Result<Option<(LineStates, LineStates)>, SpaceError> {
+        let mut before = match self.shared.line_states(self.row, self.line).await {
+            Ok(states) => states,
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut written = before.clone();
+        for block in &self.blocks {
+            let Some(base) = block.base(self.shared, self.row, below).await else { return Ok(None) };
+            before.get_mut(block.column).into_iter().for_each(|state| *state = base);
+            written.get_mut(block.column).into_iter().for_each(|state| *state = block.newest());
+        }
+        Ok(Some((before, written)))
+    }
+
+    /// Gives all columns what was written, if enough of them have it; whether they do.
+    async fn make_whole(
+        &self,
+        written: &LineStates,
+        copies: &Copies,
+        part: &mut Recovery,
+    ) -> Result<bool, SpaceError> {
+        let good = |column: usize, state: BlockState| {
+            let mut copies = copies.get(column).into_iter().flatten();
+            copies.find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
+        };
+        let mut known: Known<'_> = SmallVec::new();
+        let mut missing: SmallVec<[(usize, BlockState); 16]> = SmallVec::new();
+        for (column, state) in written.iter().enumerate() {
+            match (state, good(column, *state)) {
+                (BlockState::Never, _) => known.push((column, None)),
+                (BlockState::Valid(_), Some(copy)) => known.push((column, Some(&copy.bytes))),
+                (BlockState::Valid(_) | BlockState::Damaged, _) => missing.push((column, *state)),
+            }
+        }
+        let given: SmallVec<[usize; 16]> = known.iter().map(|(column, _)| *column).collect();
+        let mut made: SmallVec<[Buffer; 4]> = SmallVec::new();
+        for (column, state) in &missing {
+            let Ok(plan) = code_of(&self.row.shape).plan(&given, &[*column]) else { return Ok(false) };
+            let bytes_of = |source: &usize| {
+                known.iter().find(|(other, _)| other == source).and_then(|(_, bytes)| *bytes)
+            };
+            let sources: SmallVec<[Option<&[u8]>; 16]> = plan.sources().iter().map(bytes_of).collect();
+            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+            plan.reconstruct(&sources, &mut [&mut *buffer])
+                .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+            if !matches_state(&buffer, *state) {
+                return Ok(false);
+            }
+            made.push(buffer);
+        }
+        for ((column, _), content) in missing.iter().zip(&made) {
+            let copies = copies.get(*column).map(SmallVec::as_slice).unwrap_or_default();
+            let is_given = give_to_all(self.shared, self.space, copies, content).await?;
+            part.rewritten += u64::from(is_given);
+        }
+        for (column, content) in known {
+            let (Some(content), Some(copies)) = (content, copies.get(column)) else { continue };
+            part.rewritten += u64::from(give_to_all(self.shared, self.space, copies, content).await?);
+        }
+        Ok(true)
+    }
+}

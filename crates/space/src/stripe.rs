@@ -1,0 +1,213 @@
+//! Whole stripes that were never written go to their places at once, data and parity, with one record of both (docs/design/0004,
+//! *Fresh stripes in place*).
+//!
+//! Invariants:
+//! - Nothing is written in place with parity but whole lines of which a flush has covered that no block was ever written.
+//! - Memory for parity is taken before any lock, and nobody waits for it who holds some.
+//!
+//! Left to others: what a crash leaves of it (`in_flight`); everything else that is written (`write`, `cache`).
+
+use std::rc::Rc;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_buffer::Shared as Bytes_;
+use dolmen_units::BLOCK_BYTES;
+use smallvec::SmallVec;
+
+use crate::cache::CACHED_BYTES_MAX;
+use crate::error::SpaceError;
+use crate::forming::Pieces;
+use crate::layout::{BLOCK, Shape};
+use crate::line::code_of;
+use crate::locks::Range;
+use crate::record::BlockState;
+use crate::row::Row;
+use crate::shared::place_in_page;
+use crate::space::Space;
+use crate::write::{Beside, Part, Parts};
+
+/// Bytes of parity of one column that are computed as one piece, at most: a frame.
+pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
+
+impl Space {
+    /// Writes `data` from byte `at` on, cut so that whole stripes go in place where they seem fresh. The caller has checked the
+    /// range.
+    pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
+        let _request = self.forming.request();
+        let mut parts: SmallVec<[(u64, u64, Bytes_); 3]> = SmallVec::new();
+        let mut done = 0;
+        while done < data.len() {
+            let at = at + done as u64;
+            let (index, within) = (at / self.row_bytes(), at % self.row_bytes());
+            let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
+            let length = self.part_length(index, within, room.min(data.len() - done)).await?;
+            parts.push((index, within, data.slice(done..done + length)));
+            done += length;
+        }
+        let write = async |(index, within, part): &(u64, u64, Bytes_)| {
+            let _active = self.forming.begin();
+            let done = self.write_stripes(*index, *within, &Pieces::one(part)).await?
+                || self.form(*index, *within, part).await?;
+            match done {
+                true => Ok(()),
+                false => self.write_in_row(*index, *within, part.clone()).await,
+            }
+        };
+        match parts.as_slice() {
+            [part] => write(part).await,
+            // Beside each other: who waits for the rest of its first stripe has to bring that of its last one.
+            parts => join_all(parts.iter().map(write)).await.into_iter().collect(),
+        }
+    }
+
+    /// How much of what is to be written from byte `within` of a row goes out as one: stripes that seem to be fresh, a part of
+    /// one, or as much as the write cache takes at once.
+    async fn part_length(&self, index: u64, within: u64, length: usize) -> Result<usize, SpaceError> {
+        let usual = length.min(CACHED_BYTES_MAX);
+        let row = self.row_for_write(index).await?;
+        let stripe = stripe_bytes(&row.shape);
+        let next = within.next_multiple_of(stripe as u64);
+        let before_next = usize::try_from(next - within).unwrap_or(usize::MAX);
+        if before_next > 0 {
+            let is_cut = before_next < length
+                && (self.seems_fresh(&row, next - stripe as u64).await?
+                    || self.seems_fresh(&row, next).await?);
+            return Ok(if is_cut { before_next } else { usual });
+        }
+        let whole = length / stripe;
+        if whole == 0 || !self.seems_fresh(&row, within).await? {
+            return Ok(usual);
+        }
+        // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
+        let parity = stripe / row.shape.data_columns() * row.shape.parity_columns();
+        let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
+        Ok(whole.min(most) * stripe)
+    }
+
+    /// Whether the stripe that begins at a byte of a row looks as if it was never written.
+    pub(crate) async fn seems_fresh(&self, row: &Rc<Row>, within: u64) -> Result<bool, SpaceError> {
+        let block = u32::try_from(within / BLOCK_BYTES).unwrap_or(u32::MAX);
+        let spot = row.shape.locate(block);
+        let (page, entry) = place_in_page(spot.block);
+        match self.shared.page(row, spot.column, page).await {
+            Ok(page) => Ok(page.state(entry) == BlockState::Never && row.mappings.newest(block).is_none()),
+            // The write cache takes it without having to know.
+            Err(SpaceError::Unreadable { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes whole stripes of a row in place, if they are fresh and there is memory for their parity; whether it did.
+    pub(crate) async fn write_stripes(
+        &self,
+        index: u64,
+        within: u64,
+        data: &Pieces,
+    ) -> Result<bool, SpaceError> {
+        let row = self.row_for_write(index).await?;
+        let stripe = stripe_bytes(&row.shape);
+        if !row.has_parity() || !within.is_multiple_of(stripe as u64) || !data.len().is_multiple_of(stripe) {
+            return Ok(false);
+        }
+        if !self.seems_fresh(&row, within).await? {
+            return Ok(false);
+        }
+        let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
+        let range = Range { first: blocks(within), count: blocks(data.len() as u64) };
+        let lines = range.count / u32::try_from(row.shape.data_columns()).unwrap_or(1);
+        let parity_blocks = lines * u32::try_from(row.shape.parity_columns()).unwrap_or(1);
+        let _frames = self.shared.stripes.take(frames_of(&row.shape, lines)).await;
+        let Some(parts) = self.with_parity(&row.shape, range, data) else { return Ok(false) };
+        let _log_room = self.shared.room_for(range.count + parity_blocks).await?;
+        let _guard = row.locks.lock(range).await;
+        if row.gone.get() || self.shared.is_unresolved(&row) {
+            return Ok(false);
+        }
+        // The space may have been made smaller while this waited for the lock.
+        self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
+        let first_line = row.shape.locate(range.first).block;
+        let is_cached =
+            row.mappings.has_any_of(range) || self.is_unfinished(&row, first_line..first_line + lines);
+        if is_cached || !self.are_fresh(&row, &parts).await? {
+            return Ok(false);
+        }
+        self.shared.settle_absences(&row).await?;
+        if !self.survives(&row, &parts, &[]) {
+            return Ok(false);
+        }
+        self.write_parts(&row, parts, Beside::Nothing).await?;
+        Ok(true)
+    }
+
+    /// Whether a line of these waits to be finished.
+    fn is_unfinished(&self, row: &Row, lines: std::ops::Range<u32>) -> bool {
+        let cache = self.cache.borrow();
+        cache.as_ref().is_some_and(|cache| {
+            cache.unfinished.borrow().iter().any(|redo| redo.row.id == row.id && lines.contains(&redo.line))
+        })
+    }
+
+    /// Whole stripes cut into parts of columns, with their parity; `None` where there is no memory for it now.
+    fn with_parity(&self, shape: &Shape, range: Range, data: &Pieces) -> Option<Parts> {
+        let columns = shape.data_columns();
+        let of_interleave = usize::try_from(shape.interleave().0).unwrap_or(BLOCK);
+        let of_column = data.len() / columns;
+        let first_line = shape.locate(range.first).block;
+        let line_of = |offset: usize| first_line + u32::try_from(offset / BLOCK).unwrap_or(u32::MAX);
+        // What follows a byte of a column in one piece, so many bytes at most.
+        let of_data = |column: usize, offset: usize, most: usize| {
+            let (stripe, within) = (offset / of_interleave, offset % of_interleave);
+            let from = (stripe * columns + column) * of_interleave + within;
+            data.at(from, most.min(of_interleave - within))
+        };
+        let mut parts = Parts::new();
+        for column in 0..columns {
+            let mut done = 0;
+            while done < of_column {
+                let content = of_data(column, done, of_column - done);
+                let line = line_of(done);
+                done += content.len();
+                parts.push(Part::new(column, line, content));
+            }
+        }
+        for first in (0..of_column).step_by(PARITY_BYTES_MAX) {
+            let length = PARITY_BYTES_MAX.min(of_column - first);
+            let arena = &self.shared.pool.seams().metadata;
+            let mut parity: SmallVec<[_; 2]> = SmallVec::new();
+            for _ in 0..shape.parity_columns() {
+                parity.push(arena.try_take(length)?);
+            }
+            let mut done = 0;
+            while done < length {
+                let most = length - done;
+                let blocks: SmallVec<[Bytes_; 12]> =
+                    (0..columns).map(|column| of_data(column, first + done, most)).collect();
+                let run = blocks.iter().map(|block| block.len()).min().unwrap_or(most);
+                let blocks: SmallVec<[Option<&[u8]>; 12]> =
+                    blocks.iter().map(|block| block.get(..run)).collect();
+                let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
+                    parity.iter_mut().map(|buffer| buffer.get_mut(done..done + run)).collect();
+                code_of(shape)
+                    .encode(&blocks, &mut into)
+                    .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+                done += run;
+            }
+            for (column, buffer) in (columns..).zip(parity) {
+                parts.push(Part::new(column, line_of(first), buffer.freeze()));
+            }
+        }
+        Some(parts)
+    }
+}
+
+/// Bytes of data of a stripe.
+pub(crate) fn stripe_bytes(shape: &Shape) -> usize {
+    let interleave = usize::try_from(shape.interleave().0).unwrap_or(usize::MAX);
+    shape.data_columns() * interleave
+}
+
+/// Frames that the parity of so many lines takes.
+fn frames_of(shape: &Shape, lines: u32) -> u64 {
+    let of_column = u64::from(lines) * BLOCK_BYTES;
+    of_column.div_ceil(PARITY_BYTES_MAX as u64) * shape.parity_columns() as u64
+}
