@@ -358,9 +358,14 @@ fn ublk_attach_fault(error: &dolmen_ublk::AttachError) -> ErrorBody {
     let code = match error {
         AttachError::NoSpace { .. } => ErrorCode::NoSuchSpace,
         AttachError::Shape { .. } => ErrorCode::BadSize,
-        AttachError::Attached { .. } | AttachError::Contended { .. } => ErrorCode::Busy,
+        AttachError::Attached { .. } | AttachError::Contended { .. } | AttachError::TooMany { .. } => {
+            ErrorCode::Busy
+        }
         AttachError::NameTaken { .. } => ErrorCode::NameTaken,
-        AttachError::Link { .. } | AttachError::Device(_) | AttachError::Record(_) => ErrorCode::Io,
+        AttachError::Remains { .. }
+        | AttachError::Link { .. }
+        | AttachError::Device(_)
+        | AttachError::Record(_) => ErrorCode::Io,
     };
     body(code, error)
 }

@@ -8,18 +8,24 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dolmen_block_io::Durability;
-use dolmen_block_linux::{Inbox, Mailbox};
-use dolmen_fuse::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SpaceKey, WriteRequest};
+use dolmen_block_linux::{Inbox, MAILBOX_MESSAGES_MAX, Mailbox};
+use dolmen_fuse::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SLOTS_MAX, SpaceKey, WriteRequest};
 use dolmen_pool::PoolError;
 use dolmen_space::{Segment, Space, SpaceError, Spaces};
-use dolmen_ublk::Operation;
+use dolmen_ublk::{DEPTH, DEVICES_MAX, Operation};
 use dolmen_units::Bytes;
 
+use crate::crew::{Crew, WorkerIndex};
 use crate::engine::Engine;
 use crate::ways::key_of;
 
 /// Zeros that are written at a time where a range has to stay allocated.
 const ZEROS_BYTES: usize = 64 * 1024;
+// A request that finds no room would fail, and a file system with it.
+const _: () = assert!(
+    SLOTS_MAX + DEVICES_MAX * DEPTH as usize <= MAILBOX_MESSAGES_MAX,
+    "all requests that the kernel can have outstanding find room in the mailbox"
+);
 
 /// A request of the kernel's.
 #[derive(Debug)]
@@ -67,8 +73,7 @@ impl EngineHost {
     }
 
     fn post(&self, asked: Asked) {
-        // There are fewer slots than places in the mailbox; when the engine is gone, dropping the request leaves it to
-        // the next daemon.
+        // The mailbox has a place for each; when the engine is gone, dropping the request leaves it to the next daemon.
         if let Err(error) = self.mailbox.post(asked) {
             tracing::warn!(%error, "a request of an attached space could not be given to the engine");
         }
@@ -199,10 +204,10 @@ async fn carry_out_of_ublk(spaces: &Spaces, space: &Space, request: dolmen_ublk:
     }
 }
 
-async fn carry_out(spaces: Rc<Spaces>, space: Rc<Space>, asked: Asked, zeros: Rc<[u8]>) {
+async fn carry_out(spaces: &Spaces, space: &Space, asked: Asked, zeros: &[u8]) {
     match asked {
-        Asked::Read(request) => read(&space, request, &zeros).await,
-        Asked::Write(request) => write(&spaces, &space, request).await,
+        Asked::Read(request) => read(space, request, zeros).await,
+        Asked::Write(request) => write(spaces, space, request).await,
         Asked::Flush(request) => match space.flush().await {
             Ok(()) => request.answer(),
             Err(error) => request.fail(fault_of(&error)),
@@ -213,37 +218,54 @@ async fn carry_out(spaces: Rc<Spaces>, space: Rc<Space>, asked: Asked, zeros: Rc
             let (at, length) = (request.at().0, request.len().0);
             finish(request, space.write_zeroes(at, length)).await;
         }
-        Asked::Ublk(request) => carry_out_of_ublk(&spaces, &space, request, &zeros).await,
+        Asked::Ublk(request) => carry_out_of_ublk(spaces, space, request, zeros).await,
     }
+}
+
+/// A request, with the space that it is for.
+struct Job {
+    spaces: Rc<Spaces>,
+    space: Rc<Space>,
+    asked: Asked,
 }
 
 impl Engine {
     /// Answers the kernel's requests until nobody is left who could make one.
     pub(crate) async fn serve_kernel(self: Rc<Self>, mut inbox: Inbox<Asked>) {
         let zeros: Rc<[u8]> = vec![0; ZEROS_BYTES].into();
+        let crew = Rc::new(Crew::new());
         while let Some(asked) = inbox.receive().await {
             let key = asked.space();
             let pool = self.pools.borrow().get(&key.pool).cloned();
-            let space = pool
-                .as_ref()
-                .and_then(|pool| pool.spaces.list().into_iter().find(|one| one.id() == key.space));
-            match (pool, space) {
-                (Some(pool), Some(space)) => {
-                    let work = carry_out(Rc::clone(&pool.spaces), space, asked, Rc::clone(&zeros));
+            let found = pool.and_then(|pool| {
+                let space = pool.spaces.get(key.space)?;
+                Some((Rc::clone(&pool.spaces), space))
+            });
+            match found {
+                Some((spaces, space)) => {
                     self.ways.under_way.set(self.ways.under_way.get() + 1);
-                    let engine = Rc::clone(&self);
-                    let counted = async move {
-                        work.await;
-                        engine.ways.under_way.set(engine.ways.under_way.get() - 1);
-                        if engine.ways.under_way.get() == 0 {
-                            engine.ways.bell.notify_all();
-                        }
-                    };
-                    self.seams.spawner.spawn("attached", Box::pin(counted));
+                    crew.assign(Job { spaces, space, asked }, |worker| {
+                        let work = Rc::clone(&self).work(Rc::clone(&crew), worker, Rc::clone(&zeros));
+                        self.seams.spawner.spawn("attached", Box::pin(work));
+                    });
                 }
                 // After the end of a pool in good order its requests wait for the next daemon.
-                _ if self.is_stopping.get() => drop(asked),
-                _ => asked.fail(Fault::Invalid),
+                None if self.is_stopping.get() => drop(asked),
+                None => asked.fail(Fault::Invalid),
+            }
+        }
+    }
+
+    /// Carries out one request after another.
+    async fn work(self: Rc<Self>, crew: Rc<Crew<Job>>, worker: WorkerIndex, zeros: Rc<[u8]>) {
+        loop {
+            let Job { spaces, space, asked } = crew.next_job(worker).await;
+            carry_out(&spaces, &space, asked, &zeros).await;
+            drop((spaces, space));
+            crew.rest(worker);
+            self.ways.under_way.set(self.ways.under_way.get() - 1);
+            if self.ways.under_way.get() == 0 {
+                self.ways.bell.notify_all();
             }
         }
     }

@@ -16,7 +16,7 @@
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
-//! | `attach`, `ways`, `kernel`, `nbd`, `doors`, `door` | the ways in |
+//! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `watch` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
@@ -29,6 +29,7 @@ mod attach;
 mod caller;
 mod config;
 mod control;
+mod crew;
 mod devices;
 mod disks;
 mod door;

@@ -269,6 +269,7 @@ impl Engine {
         drop(found);
         let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
         self.remember(&pool).await;
+        self.take_up_waiting().await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open"));

@@ -12,7 +12,7 @@ use dolmen_api::{AttachedBy, Attachment, ErrorBody, ErrorCode};
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_fuse::{DetachError, Files, FilesConfig, Holder, Host, LedgerFile, SpaceKey};
 use dolmen_space::Space;
-use dolmen_ublk::{Devices, DevicesConfig, RecordFile};
+use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp};
 
 use crate::attach::start_fault;
 use crate::caller::Answer;
@@ -317,13 +317,7 @@ impl Engine {
         for lost in &found.lost {
             tracing::warn!(pool = %lost.pool_name, space = %lost.space_name, "was attached, and is not any more");
         }
-        for waiting in &found.waiting {
-            let (device, error) = (waiting.attached.device.display(), &waiting.error);
-            tracing::error!(%device, %error, "the attached space could not be taken up; its I/O waits; attaching it again tries again");
-        }
-        for resumed in &found.resumed {
-            tracing::info!(link = %resumed.link.display(), survival = "I/O waits while the daemon is away and goes on after; requests under way are given again by the kernel, as to any ublk device", "the attached space goes on");
-        }
+        tell_taken_up(&found);
         let devices = Arc::new(devices);
         self.ways.makers.borrow_mut().devices = Some(Arc::clone(&devices));
         let limits = Limits::of(&devices);
@@ -331,6 +325,30 @@ impl Engine {
         let taken = found.resumed.into_iter().chain(waiting).map(|one| Shown::Ublk(one, limits));
         self.ways.attached.borrow_mut().extend(taken);
         Ok(devices)
+    }
+}
+
+impl Engine {
+    /// Takes up ublk devices whose spaces are known by now: a pool was opened.
+    pub(crate) async fn take_up_waiting(&self) {
+        let Some(devices) = self.ways.makers.borrow().devices.clone() else { return };
+        self.tell_sizes();
+        match self.ways.with(move |_| devices.take_up_waiting()).await {
+            Ok(found) => tell_taken_up(&found),
+            Err(error) => {
+                tracing::error!(%error, "attached spaces of the pool could not be taken up; their I/O waits");
+            }
+        }
+    }
+}
+
+fn tell_taken_up(found: &TakenUp) {
+    for waiting in &found.waiting {
+        let (device, error) = (waiting.attached.device.display(), &waiting.error);
+        tracing::error!(%device, %error, "the attached space could not be taken up; its I/O waits; attaching it again tries again");
+    }
+    for resumed in &found.resumed {
+        tracing::info!(link = %resumed.link.display(), survival = "I/O waits while the daemon is away and goes on after; requests under way are given again by the kernel, as to any ublk device", "the attached space goes on");
     }
 }
 

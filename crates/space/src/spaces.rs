@@ -129,6 +129,12 @@ impl Spaces {
         self.all().into_iter().filter(|space| !is_hidden(space.id())).collect()
     }
 
+    /// The space with this id, if people made it. Takes no memory.
+    #[must_use]
+    pub fn get(&self, id: SpaceId) -> Option<Rc<Space>> {
+        self.spaces.borrow().get(&id).filter(|_| !is_hidden(id)).cloned()
+    }
+
     /// All spaces, the hidden ones behind the others.
     pub(crate) fn all(&self) -> Vec<Rc<Space>> {
         self.spaces.borrow().values().cloned().collect()

@@ -91,6 +91,16 @@ impl Number {
     }
 }
 
+fn refused(error: Errno) -> Unusable {
+    match error {
+        Errno::PERM | Errno::ACCESS => Unusable::NotPermitted { source: error.into() },
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+            Unusable::Absent { module: format!("the module {MODULE} did not make it") }
+        }
+        _ => Unusable::Failed { source: error.into() },
+    }
+}
+
 fn open() -> Result<OwnedFd, Errno> {
     rustix::fs::open(CONTROL, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
@@ -125,19 +135,12 @@ impl Control {
             }
             other => other,
         };
-        let file = file.map_err(|error| match error {
-            Errno::PERM | Errno::ACCESS => Unusable::NotPermitted { source: error.into() },
-            Errno::NOENT | Errno::NODEV | Errno::NXIO => {
-                Unusable::Absent { module: format!("the module {MODULE}, which was loaded, did not make it") }
-            }
-            _ => Unusable::Failed { source: error.into() },
-        })?;
-        Self::with_file(file)
+        Self::with_file(file.map_err(refused)?)
     }
 
     /// The driver, if it is there: nothing is loaded for it.
-    fn look() -> Option<Self> {
-        open().ok().and_then(|file| Self::with_file(file).ok())
+    pub(crate) fn open_loaded() -> Result<Self, Unusable> {
+        Self::with_file(open().map_err(refused)?)
     }
 
     fn with_file(file: OwnedFd) -> Result<Self, Unusable> {
@@ -312,14 +315,21 @@ pub(crate) const MARK_OF_OURS: u64 = 0x444c_4d4e;
 /// Known also of those whose daemon is gone. The module is not loaded for it.
 #[must_use]
 pub fn is_attached_space(path: &Path) -> bool {
-    let name = fs::canonicalize(path).ok();
-    let name = name.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
-    // A partition's name begins with its disk's.
-    let number = name.strip_prefix("ublkb").map(|rest| rest.split('p').next().unwrap_or_default());
-    let Some(number) = number.and_then(|digits| digits.parse().ok()) else { return false };
+    let Some(number) = number_of(path) else { return false };
     // Where nobody can be asked, it counts as one: reading another's space may wait without end.
-    let Some(driver) = Control::look() else { return true };
-    driver.info(Number(number)).is_ok_and(|info| info.is_some_and(|info| info.mark >> 32 == MARK_OF_OURS))
+    let Ok(driver) = Control::open_loaded() else { return true };
+    driver.info(number).is_ok_and(|info| info.is_some_and(|info| info.mark >> 32 == MARK_OF_OURS))
+}
+
+/// The number of a ublk device, or of the device that a partition is on.
+pub(crate) fn number_of(path: &Path) -> Option<Number> {
+    let path = fs::canonicalize(path).ok()?;
+    if path.parent() != Some(Path::new("/dev")) {
+        return None;
+    }
+    // A partition's name begins with its disk's.
+    let digits = path.file_name()?.to_str()?.strip_prefix("ublkb")?.split('p').next()?;
+    digits.parse().ok().map(Number)
 }
 
 #[cfg(test)]
@@ -340,5 +350,11 @@ mod tests {
         for path in ["/dev/null", "/dev/loop0", "/nowhere", "/dev/ublkbx", "/"] {
             assert!(!is_attached_space(Path::new(path)), "{path}");
         }
+        // A file that has the name of a device.
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("ublkb0");
+        fs::write(&file, "").expect("a file");
+        assert!(!is_attached_space(&file));
+        assert_eq!(number_of(&file), None);
     }
 }

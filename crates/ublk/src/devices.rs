@@ -12,12 +12,12 @@ use dolmen_units::{Bytes, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::DEPTH;
 use crate::control::{Control, MARK_OF_OURS, Number};
 use crate::queue::{Partitions, Queue, QueueCounters, Served};
 use crate::record::{Attachment, Made, Record, RecordError};
 use crate::request::{Host, IO_BYTES_MAX};
 use crate::wire::{DeviceInfo, Parameters, State, attribute, feature, parameter};
+use crate::{DEPTH, DEVICES_MAX};
 
 /// How often a number is looked for when others take it first.
 const TRIES_MAX: u32 = 64;
@@ -119,6 +119,24 @@ pub enum AttachError {
     Contended {
         /// What was to be attached.
         name: String,
+    },
+    /// There are as many as there may be.
+    #[error(
+        "attaching {name}: {DEVICES_MAX} spaces are attached by ublk already, which is as many as can be"
+    )]
+    TooMany {
+        /// What was to be attached.
+        name: String,
+    },
+    /// It was attached, somebody took its device away, and what is left of that stays.
+    #[error("attaching {name}: {} is gone, and what is left of it cannot be taken away", device.display())]
+    Remains {
+        /// What was to be attached.
+        name: String,
+        /// The device that it had.
+        device: PathBuf,
+        /// Why it cannot.
+        source: Box<DetachError>,
     },
     /// The link could not be made.
     #[error("attaching {name}: linking {}: {source}; nothing is attached", link.display())]
@@ -325,7 +343,7 @@ impl Devices {
     }
 
     /// Attaches a space. One that is attached in the same way stays so, and is described; if nobody serves it, it is
-    /// tried to.
+    /// tried to. If somebody took its device away, it gets another.
     ///
     /// # Errors
     /// [`AttachError`]; what could not be taken back of a failed attempt is in [`attached`](Self::attached) then.
@@ -333,8 +351,17 @@ impl Devices {
         let mut inner = self.lock();
         let name = format!("{}/{}", wanted.pool_name, wanted.space_name);
         if let Some(attachment) = self.find_attached(&inner, wanted, &name)? {
-            self.serve_again(&mut inner, &attachment)?;
-            return Ok(self.describe(&attachment));
+            if self.state(&attachment)?.is_some_and(|state| state != State::Dead) {
+                self.serve_again(&mut inner, &attachment)?;
+                return Ok(self.describe(&attachment));
+            }
+            self.delete(&mut inner, &attachment).map_err(|source| {
+                let (name, device) = (name.clone(), attachment.device().device());
+                AttachError::Remains { name, device, source: Box::new(source) }
+            })?;
+        }
+        if inner.made.attachments.len() >= DEVICES_MAX {
+            return Err(AttachError::TooMany { name });
         }
         let attachment = self.plan(&mut inner, wanted, &name)?;
         match self.make(&mut inner, attachment, &name) {

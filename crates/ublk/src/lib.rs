@@ -21,6 +21,7 @@
 //! [`Devices`], whose lock neither a queue's thread nor an answer ever takes.
 #![allow(unsafe_code)]
 
+mod abandoned;
 mod board;
 mod control;
 mod devices;
@@ -30,6 +31,7 @@ mod request;
 mod start;
 mod wire;
 
+pub use abandoned::{Abandoned, ClearError};
 pub use control::{Unusable, is_attached_space};
 pub use devices::{AttachError, Attached, DetachError, DeviceError, Devices, DevicesConfig};
 pub use queue::QueueCounters;
@@ -39,3 +41,6 @@ pub use start::{StartError, TakenUp, Waiting};
 
 /// Requests of a device that the kernel has outstanding, at most.
 pub const DEPTH: u16 = 128;
+
+/// Devices of one daemon, at most: so that the requests of all of them find room where the engine gets them from.
+pub const DEVICES_MAX: usize = 30;

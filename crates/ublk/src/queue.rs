@@ -336,16 +336,22 @@ impl Talk<'_> {
         self.push(&entry);
     }
 
-    /// Gives the kernel a command for each tag. One that it refuses comes back at once.
+    /// Gives the kernel a command for each tag. One that it refuses comes back at once; and so may one with a request: newer
+    /// kernels do not wait with those of a device that is taken up until that is declared to be over.
     fn fetch_all(&mut self) -> io::Result<()> {
         for tag in 0..DEPTH {
             self.command(channel::FETCH, tag, 0);
         }
         self.enter(Wait::No)?;
-        match self.ring.completion().find(|done| done.result() != IO_IS_THERE) {
-            Some(refused) => Err(io::Error::from_raw_os_error(-refused.result())),
-            None => Ok(()),
+        let mut refused = Ok(());
+        for _ in 0..DEPTH {
+            let Some(done) = self.ring.completion().next() else { break };
+            match u16::try_from(done.user_data()) {
+                Ok(tag) if done.result() == IO_IS_THERE => self.dispatch(tag),
+                _ => refused = Err(io::Error::from_raw_os_error(-done.result())),
+            }
         }
+        refused
     }
 
     fn go_on(&mut self) {

@@ -6,6 +6,7 @@
 //! | no device with that number and mark | forgotten, reported as lost |
 //! | ours, dead: made and never started, or stopped and not deleted | deleted, reported as lost |
 //! | ours, quiesced | served again: every request goes on |
+//! | ours, and the engine does not know the space: its pool is not open | reported as waiting, and so are its requests, until it does |
 //! | ours, and its server is not gone | waited for; after ten seconds reported as waiting, and tried again later |
 
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ use crate::devices::{Attached, DeviceError, Devices, DevicesConfig, Inner, LOOKS
 use crate::record::{Attachment, Made, Record, RecordError};
 use crate::request::Host;
 use crate::wire::State;
+
+/// Why a device is not served though it could be.
+const UNKNOWN: &str = "the pool of its space is not open; its I/O waits until the pool is imported";
 
 /// A device that nobody serves. Its I/O waits.
 #[derive(Debug)]
@@ -62,7 +66,8 @@ pub enum StartError {
 }
 
 impl Devices {
-    /// Takes up what a daemon before has left. The engine must be ready to serve the recorded spaces.
+    /// Takes up what a daemon before has left. The engine must be ready to serve the recorded spaces; those that it does
+    /// not know wait for [`take_up_waiting`](Self::take_up_waiting).
     ///
     /// At most one process of the host may do this for one run folder: the caller holds a lock.
     ///
@@ -142,10 +147,34 @@ impl Devices {
         }
     }
 
-    /// Serves a device that a daemon before, or a failure, has left without a server.
+    /// Takes up those that nobody serves and whose spaces the engine knows by now: of a pool that was opened.
+    #[must_use]
+    pub fn take_up_waiting(&self) -> TakenUp {
+        let mut inner = self.lock();
+        let mut taken_up = TakenUp::default();
+        for attachment in inner.made.attachments.clone() {
+            let is_served = inner.queues.contains_key(&attachment.space);
+            if is_served || self.host.size(attachment.space).is_none() {
+                continue;
+            }
+            let attached = self.describe(&attachment);
+            match self.serve_again(&mut inner, &attachment) {
+                Ok(()) => taken_up.resumed.push(attached),
+                Err(error) => taken_up.waiting.push(Waiting { attached, error }),
+            }
+        }
+        taken_up
+    }
+
+    /// Serves a device that a daemon before, or a failure, has left without a server. Not one of a space that the engine
+    /// does not know: each of its requests would fail, and they can wait.
     pub(crate) fn serve_again(&self, inner: &mut Inner, attachment: &Attachment) -> Result<(), DeviceError> {
         if inner.queues.contains_key(&attachment.space) {
             return Ok(());
+        }
+        if self.host.size(attachment.space).is_none() {
+            let (device, source) = (attachment.device().device(), io::Error::other(UNKNOWN));
+            return Err(DeviceError { doing: "serving", device, source });
         }
         self.wait_quiesced(attachment)?;
         let queue = self.queue(attachment)?;

@@ -5,14 +5,14 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dolmen_fuse::{Access, Fault, Holder};
-use dolmen_ublk::{AttachError, DetachError};
+use dolmen_ublk::{Abandoned, AttachError, ClearError, DEVICES_MAX, DetachError};
 use dolmen_units::Bytes;
 use support::{Rig, eventually, key, run, wanted};
 
@@ -59,6 +59,15 @@ fn an_attached_space_is_a_disk() {
     assert_eq!(attribute(&device, "queue/discard_granularity"), "4096");
     assert_ne!(attribute(&device, "queue/discard_max_bytes"), "0");
     assert!(dolmen_ublk::is_attached_space(&attached.link));
+    let channel = device.display().to_string().replace("ublkb", "ublkc");
+    for path in [device.as_path(), Path::new(&channel)] {
+        let status = fs::metadata(path).unwrap();
+        assert_eq!(
+            (status.mode() & 0o7, status.uid()),
+            (0, 0),
+            "{path:?} is for root, and for who may use disks"
+        );
+    }
 
     let text = b"what is written is in the space".repeat(1000);
     let disk = File::options().read(true).write(true).open(&attached.link).unwrap();
@@ -326,6 +335,97 @@ fn what_was_given_and_not_answered_is_given_to_the_next() {
         assert_eq!(found, [number; 4096]);
     }
     rig.devices().detach(key(1)).unwrap();
+}
+
+#[test]
+fn a_device_of_a_space_that_is_not_known_yet_waits_for_it() {
+    // Scenario: a daemon is killed, and the next one does not know the space, as when its pool does not open. A reader
+    // waits and sees no error, the device is not detached; once the space is known, the device is taken up and all goes on.
+    need!();
+    let mut rig = Rig::new();
+    let content = rig.space(1, 8 * MIB);
+    File::options().write(true).open(&content).unwrap().write_all_at(&[7; 4096], 0).unwrap();
+    rig.spawn_daemon();
+    let device = fs::read_to_string(rig.path("ready")).unwrap();
+    rig.kill_child();
+    let away = rig.path("away");
+    fs::rename(&content, &away).unwrap();
+    let taken_up = rig.start();
+    assert_eq!((taken_up.resumed.len(), taken_up.waiting.len(), taken_up.lost.len()), (0, 1, 0));
+    let reader = std::thread::Builder::new()
+        .spawn(move || {
+            let disk = File::options().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
+            let mut page = Aligned([0; 4096]);
+            disk.read_exact_at(&mut page.0, 0).map(|()| page.0[4095])
+        })
+        .unwrap();
+    let refused = rig.devices().detach(key(1)).unwrap_err();
+    assert!(refused.to_string().contains("its I/O waits until the pool is imported"), "{refused}");
+    assert!(rig.devices().take_up_waiting().resumed.is_empty(), "the space is not known yet");
+    assert!(!reader.is_finished());
+    fs::rename(&away, &content).unwrap();
+    let taken_up = rig.devices().take_up_waiting();
+    assert_eq!((taken_up.resumed.len(), taken_up.waiting.len()), (1, 0));
+    assert_eq!(reader.join().unwrap().unwrap(), 7);
+    assert!(rig.devices().take_up_waiting().resumed.is_empty(), "it is served already");
+    rig.devices().detach(key(1)).unwrap();
+}
+
+#[test]
+fn a_device_whose_daemon_does_not_come_back_is_cleared_away() {
+    // Scenario: a served device is not cleared, nor is what is no device of a space. Its daemon is killed; a reader waits;
+    // it is found by its link and cleared: the reader fails, device and link are gone. A daemon that comes back after all,
+    // and had it as waiting meanwhile, attaches the space anew.
+    need!();
+    let mut rig = Rig::new();
+    let content = rig.space(1, 8 * MIB);
+    rig.spawn_daemon();
+    let device = fs::read_to_string(rig.path("ready")).unwrap();
+    let link = rig.path("dev/tank/vm");
+    assert!(matches!(Abandoned::find(&link), Err(ClearError::Served { .. })));
+    for other in [Path::new("/dev/null"), content.as_path(), Path::new("/dev/ublkb4000000")] {
+        assert!(matches!(Abandoned::find(other), Err(ClearError::NoDevice { .. })), "{other:?}");
+    }
+    rig.kill_child();
+    let away = rig.path("away");
+    fs::rename(&content, &away).unwrap();
+    assert_eq!(rig.start().waiting.len(), 1);
+    let reader_device = device.clone();
+    let reader = std::thread::Builder::new()
+        .spawn(move || {
+            let disk = File::options().read(true).custom_flags(libc::O_DIRECT).open(reader_device)?;
+            disk.read_exact_at(&mut Aligned([0; 4096]).0, 0)
+        })
+        .unwrap();
+    // The kernel takes a moment to notice that the server is gone.
+    eventually("nobody serves it", || Abandoned::find(&link).is_ok());
+    assert!(!reader.is_finished());
+    let found = Abandoned::find(&link).unwrap();
+    assert_eq!(found.device(), Path::new(&device));
+    found.clear().unwrap();
+    assert!(reader.join().unwrap().is_err());
+    eventually("the device is gone", || !Path::new(&device).exists());
+    assert!(!link.exists());
+    fs::rename(&away, &content).unwrap();
+    let attached = rig.attach(1, "vm");
+    File::open(&attached.link).unwrap().read_exact(&mut [0; 4096]).unwrap();
+    rig.devices().detach(key(1)).unwrap();
+}
+
+#[test]
+fn there_are_no_more_devices_than_the_engine_has_room_for() {
+    need!();
+    let mut rig = Rig::new();
+    rig.start();
+    for space in 1..=DEVICES_MAX as u64 {
+        rig.space(space, MIB);
+        rig.attach(space, &format!("vm{space}"));
+    }
+    rig.space(99, MIB);
+    let refused = rig.devices().attach(&wanted(99, "more"));
+    assert!(matches!(refused, Err(AttachError::TooMany { .. })), "{refused:?}");
+    rig.devices().detach(key(1)).unwrap();
+    rig.attach(99, "more");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 use dolmen_block_io::Durability;
 use dolmen_fuse::{Access, Fault, SpaceKey, Wanted};
 use dolmen_ublk::{
-    Attached, Devices, DevicesConfig, Host, Made, Operation, Record, RecordError, RecordFile, Request,
-    StartError, TakenUp,
+    Abandoned, Attached, Devices, DevicesConfig, Host, Made, Operation, Record, RecordError, RecordFile,
+    Request, StartError, TakenUp,
 };
 use dolmen_units::{Bytes, PoolId, SpaceId};
 
@@ -361,6 +361,14 @@ impl Drop for Rig {
                         }
                     }
                 }
+            }
+            let left = devices.attached();
+            devices.finish();
+            // Whoever waits for one of these, perhaps a thread of this process, could not end.
+            for attached in left {
+                eventually("a device that stays is cleared away", || {
+                    Abandoned::find(&attached.device).and_then(Abandoned::clear).is_ok()
+                });
             }
         }
     }
