@@ -149,6 +149,8 @@ pub(crate) enum SpaceCommand {
     Attach(AttachArguments),
     /// Detach a space
     Detach(SpaceChange),
+    /// Clear away the device of an attached space whose daemon does not come back; what waits for it fails
+    Clear(ClearArguments),
 }
 
 /// Whether to change anything.
@@ -360,6 +362,20 @@ pub(crate) struct AttachArguments {
     /// What shows it as a block device
     #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
     pub way: WayWord,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen space clear`
+#[derive(Debug, Args)]
+pub(crate) struct ClearArguments {
+    /// The device, /dev/ublkbN, or a link to it
+    #[arg(value_name = "DEVICE")]
+    pub device: PathBuf,
+    /// The name again.
+    #[command(flatten)]
+    pub consent: DestroyName,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

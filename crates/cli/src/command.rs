@@ -261,6 +261,9 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
             let path = format!("{}/detach", space_path(&arguments.space));
             session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
         }
+        SpaceCommand::Clear(_) => {
+            unreachable!("commands that need no daemon are carried out before there is a session")
+        }
     }
 }
 

@@ -124,6 +124,9 @@ pub(crate) enum CliError {
     /// There is nothing to check.
     #[error(transparent)]
     Check(#[from] dolmen_check::CheckError),
+    /// A device was not cleared away.
+    #[error(transparent)]
+    Clear(#[from] dolmen_ublk::ClearError),
     /// There is nothing to plan for.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -167,6 +170,7 @@ impl CliError {
             Self::JobUnseen { source, .. } => source.exit(),
             Self::JobPutOff { .. } => ExitCode::Busy,
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
+            Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
             Self::Report(error) => error.exit(),
@@ -191,6 +195,7 @@ impl CliError {
                 Some("use the command that was installed with the daemon, or restart the daemon after an upgrade".to_owned())
             }
             Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
+            Self::Clear(error) => crate::clear::hint(error),
             Self::Plan(error) => error.hint(),
             Self::Bench(error) => error.hint(),
             Self::Report(error) => error.hint().map(str::to_owned),

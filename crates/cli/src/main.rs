@@ -18,6 +18,7 @@ mod args_plan;
 mod args_serve;
 mod bench;
 mod change;
+mod clear;
 mod client;
 mod command;
 mod confirm;
@@ -108,6 +109,7 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
             Ok(ExitCode::Ok)
         }
         Command::Check(arguments) => offline::run(&arguments, common.output, out),
+        Command::Space(SpaceCommand::Clear(arguments)) => clear::run(&arguments, common.output, out),
         Command::Plan(arguments) => plan::run(&arguments, common.output, out),
         Command::Bench(arguments) => {
             let socket = service::socket_or_usual(common.socket);
