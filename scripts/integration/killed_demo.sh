@@ -35,9 +35,12 @@ loops() { losetup -n -O BACK-FILE 2>/dev/null | grep -F "$theirs/" || :; }
 something_is_left() { [ -n "$(processes)$(mounts)$(loops)" ]; }
 nothing_is_left() { ! something_is_left || { processes; mounts; loops; return 1; } >&2; }
 
+# what_failed LOG: where the demo failed and what was said there, or else its end.
+what_failed() { grep -B 6 -A 6 '^FAILED' "$1" || tail -n 20 "$1"; }
+
 whole() {
     # shellcheck disable=SC2046 # a list of words
-    attend -- $(demo_words) >"$logs/whole.log" 2>&1 || { tail -n 20 "$logs/whole.log" >&2; return 1; }
+    attend -- $(demo_words) >"$logs/whole.log" 2>&1 || { what_failed "$logs/whole.log" >&2; return 1; }
     say "   | $(tail -n 1 "$logs/whole.log")"
 }
 

@@ -460,7 +460,7 @@ fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
                         whole.push(row);
                     }
                 }
-                if whole.len() == ROWS as usize {
+                if whole.len() as u64 == ROWS {
                     return Ok(());
                 }
                 spaces.destage().await?;
@@ -471,8 +471,8 @@ fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
                     space.discard((row << 20) + 4096, (1 << 20) - 4096).await?;
                 }
                 let size = spaces.write_caches().await?[0].size.0;
-                for piece in 0..(size + (2 << 20)) / 61_440 {
-                    let row = whole[piece as usize % whole.len()];
+                let pieces = (size + (2 << 20)) / 61_440;
+                for (piece, row) in (0..pieces).zip(whole.iter().cycle()) {
                     lab.write(&space, (row << 20) + piece % 16 * 65_536 + 4096, 61_440, 3).await?;
                 }
                 tell.set(true);

@@ -283,7 +283,7 @@ fn written_pages(life: &Life) -> BTreeSet<(DiskIndex, u64)> {
         .collect()
 }
 
-/// How every block that was ever written begins.
+/// How every block that was ever written begins, and parity of them, which stands for the first block of its line.
 type Beginnings = BTreeMap<Vec<u8>, (&'static str, u64)>;
 
 fn beginnings(life: &Life) -> Beginnings {
@@ -293,6 +293,37 @@ fn beginnings(life: &Life) -> Beginnings {
             let blocks = (first..first + count).filter(|_| fill != 0);
             found.extend(blocks.map(|block| (crash::beginning(block, fill), (entry.name, block))));
         }
+    }
+    if let Some(columns) = parity_of(life.resiliency) {
+        let of_parity = parities(&found, columns);
+        for (beginning, line) in of_parity {
+            found.entry(beginning).or_insert(line);
+        }
+    }
+    found
+}
+
+/// What parity of one column may begin with: of whatever its line's blocks ever held, or of nothing.
+fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
+    let mut lines: BTreeMap<_, BTreeMap<u64, Vec<&Vec<u8>>>> = BTreeMap::new();
+    for (beginning, (name, block)) in blocks {
+        let line = lines.entry((*name, crash::line_of(columns, *block))).or_default();
+        line.entry(*block).or_default().push(beginning);
+    }
+    let mut found = Beginnings::new();
+    for ((name, _), of_line) in lines {
+        let first = of_line.keys().next().copied().unwrap_or_default();
+        let mut sums = BTreeSet::from([vec![0; crash::BEGINNING]]);
+        for contents in of_line.values() {
+            let with = |sum: &Vec<u8>, content: &[u8]| -> Vec<u8> {
+                sum.iter().zip(content).map(|(left, right)| left ^ right).collect()
+            };
+            let more = sums.iter().flat_map(|sum| contents.iter().map(move |content| with(sum, content)));
+            let more: Vec<Vec<u8>> = more.collect();
+            sums.extend(more);
+        }
+        sums.remove(&vec![0; crash::BEGINNING]);
+        found.extend(sums.into_iter().map(|sum| (sum, (name, first))));
     }
     found
 }

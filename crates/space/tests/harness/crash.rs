@@ -479,12 +479,8 @@ impl Case {
         lost.len() >= usize::from(self.copies)
     }
 
-    /// What shares parity with a block: the row, and the block of each column. Without parity, the block alone.
     fn line_of(&self, block: u64) -> (u64, u64) {
-        let Some(columns) = self.parity_of else { return (0, block) };
-        let (row, within) = (block / (ROW.0 / BLOCK), block % (ROW.0 / BLOCK));
-        let (unit, in_unit) = (within / (INTERLEAVE.0 / BLOCK), within % (INTERLEAVE.0 / BLOCK));
-        (row, unit / columns * (INTERLEAVE.0 / BLOCK) + in_unit)
+        self.parity_of.map_or((0, block), |columns| line_of(columns, block))
     }
 
     /// Whether a block has one copy left, and that one is damaged.
@@ -498,6 +494,13 @@ impl Case {
         let hit = self.flipped.is_some_and(|(space, flipped)| space == name && is_hit(flipped));
         hit && lost >= usize::from(self.copies)
     }
+}
+
+/// What shares parity with a block: the row, and the block of each of so many columns.
+pub fn line_of(columns: u64, block: u64) -> (u64, u64) {
+    let (row, within) = (block / (ROW.0 / BLOCK), block % (ROW.0 / BLOCK));
+    let (unit, in_unit) = (within / (INTERLEAVE.0 / BLOCK), within % (INTERLEAVE.0 / BLOCK));
+    (row, unit / columns * (INTERLEAVE.0 / BLOCK) + in_unit)
 }
 
 /// What was found in blocks, by name of the space.
@@ -615,7 +618,11 @@ async fn lose_one(
     left.remove(case.lost_later % left.len());
     let opened = open_pool(seams, &left, arbiter, OpenMode::Write).await;
     let spaces = opened.map_err(|error| format!("does not open without one disk: {error:?}"))?;
-    judge_again(case, &spaces, first).await.map_err(|why| format!("without one disk: {why}"))?;
+    // Of a line that has lost a block already, nothing survives the loss of another.
+    let is_whole = |(name, block): &(&'static str, u64)| !case.may_be_lost(name, *block);
+    let whole = first.iter().filter(|(place, _)| is_whole(place));
+    let whole: Contents = whole.map(|(place, bytes)| (*place, bytes.clone())).collect();
+    judge_again(case, &spaces, &whole).await.map_err(|why| format!("without one disk: {why}"))?;
     spaces.close().await.map_err(|error| format!("does not close without one disk: {error}"))
 }
 
