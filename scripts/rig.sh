@@ -276,9 +276,13 @@ make_disks() {
 
 # --- spaces as block devices ---------------------------------------------------------------------------------------
 
+# What shows spaces as block devices. Not ublk where nobody asks for it: a run that was killed is cleared by ending its
+# processes, and a ublk device of a daemon that is gone keeps who unmounts it waiting for the next one.
+attach_way=loop
+
 # attach_space NAME: sets $device.
 attach_space() {
-    device=$(dolmen space attach "$pool/$1" | tail -n 1) || return 1
+    device=$(dolmen space attach --way "$attach_way" "$pool/$1" 2>>"$logs/attach.log" | tail -n 1) || return 1
     [ -b "$device" ] || { warn "'$device' is no block device"; return 1; }
 }
 

@@ -2,8 +2,9 @@
 # The ways that lead through the kernel, on whatever kernel this is: which of them there are, and whether they keep data.
 #
 # A mirror of two copies on files in memory is attached as a block device. Its daemon is killed and a disk is torn out
-# under load; all is read back by checksum, the disk is replaced, the daemon restarted. Then the same daemon without
-# io_uring, and a space over NBD with the kernel as the client. What this kernel does not have is named and left out.
+# under load; all is read back by checksum, the disk is replaced, the daemon restarted. Then a space as a ublk device,
+# whose daemon is killed, hands over, misses its pool, and never comes back; the same daemon without io_uring; and a
+# space over NBD with the kernel as the client. What this kernel does not have is named and left out.
 #
 # Made for other machines too: it needs no more than a shell, the usual tools and a program, which DOLMEN_BIN names.
 #
@@ -41,6 +42,7 @@ tell_ways() {
     has FUSE offers fuse /dev/fuse
     has 'FUSE over io_uring, which is not used' test -e /sys/module/fuse/parameters/enable_uring
     has 'loop devices' offers loop /dev/loop-control
+    has 'ublk' offers ublk_drv /dev/ublk-control
     has 'io_uring is not switched off' ring_is_allowed
     has 'NBD devices' offers nbd /sys/block/nbd0
 }
@@ -138,6 +140,147 @@ is_sound() { privileged fsck.ext4 -fn "$device" >"$logs/fsck.log" 2>&1 || { cat 
 # The daemon's word on how it does its I/O, which it says only where io_uring was refused.
 refused_ring() { grep -q 'refuses io_uring' "$logs/daemon.log"; }
 
+# --- by ublk -------------------------------------------------------------------------------------------------------
+
+by_ublk() {
+    case $(readlink "$device") in /dev/ublkb*) ;; *) warn "$device leads to $(readlink "$device")"; return 1 ;; esac
+}
+
+direct_make() {
+    # shellcheck disable=SC2046 # a list of words
+    dolmen space create "$pool/direct" --size "${space_mib}M" --resiliency mirror && attach_space direct && by_ublk &&
+        attend -- $(rights) mkfs.ext4 -q "$device" && mount_space direct && copy_tree "$run/list" "$mnt/tree"
+}
+
+# The next daemon takes over from one that has ended in good order, with requests that wait.
+hand_over_under_load() { dolmen stop --hand-over >/dev/null && daemon_ends && sleep 1 && load_runs && daemon_start && load_goes_on; }
+
+# fio writes, reads and compares, and the daemon is killed again and again until it is through.
+direct_fio() {
+    # shellcheck disable=SC2046 # a list of words
+    begin -- $(rights) fio --name=v --directory="$mnt" --size=12M --rw=randwrite --bsrange=4k-64k --ioengine=libaio \
+        --iodepth=16 --direct=1 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1 --fsync=64 --loops=2 \
+        >"$logs/fio.log" 2>&1
+    fio_pid=$!
+    fio_started=$(start_time "$fio_pid")
+    fio_kills=0
+    while is_process "$fio_pid" "$fio_started" && [ "$fio_kills" -lt 5 ]; do
+        sleep 1
+        daemon_kill && daemon_start || return 1
+        fio_kills=$((fio_kills + 1))
+    done
+    wait "$fio_pid" || { tail -n 20 "$logs/fio.log" >&2; return 1; }
+    say "   | the daemon was killed $fio_kills times"
+}
+
+told_way() { tail -n 5 "$logs/attach.log" | grep -q "attached by ublk, as $(readlink "$device")"; }
+
+# The disks are in another folder when the daemon is back: a reader waits, until the pool is imported.
+direct_without_pool() {
+    daemon_kill && privileged mkdir "$disks/away" && privileged mv "$disks"/? "$disks/away" && daemon_start || return 1
+    ! dolmen pool show "$pool" >/dev/null 2>&1 || { warn 'the pool is open'; return 1; }
+    # shellcheck disable=SC2046 # a list of words
+    begin -- $(rights) dd "if=$device" of=/dev/null bs=64k count=16 iflag=direct status=none
+    direct_pid=$!
+    direct_started=$(start_time "$direct_pid")
+    sleep 1
+    is_process "$direct_pid" "$direct_started" || { warn 'the reader did not wait'; return 1; }
+    privileged mv "$disks"/away/? "$disks" && privileged rmdir "$disks/away" && dolmen pool import "$disks" && wait "$direct_pid"
+}
+
+# The daemon never comes back: a file system on the device waits for ever, unless somebody clears it away.
+direct_clear() {
+    direct_device=$(readlink "$device")
+    refused 75 'is served by process' privileged "$bin" space clear "$direct_device" --destroy "$direct_device" && daemon_kill || return 1
+    # shellcheck disable=SC2046 # a list of words
+    begin -- $(rights) dd if=/dev/zero "of=$mnt/never" bs=64k count=16 conv=fsync status=none 2>/dev/null
+    direct_pid=$!
+    direct_started=$(start_time "$direct_pid")
+    sleep 1
+    is_process "$direct_pid" "$direct_started" || { warn 'the writer did not wait'; return 1; }
+    refused 73 'no terminal to confirm it at' privileged "$bin" space clear "$device" &&
+        privileged "$bin" space clear "$device" --destroy "$direct_device" || return 1
+    wait "$direct_pid" && { warn 'the writer saw no error'; return 1; }
+    privileged umount "$mnt" && [ ! -e "$device" ] && eventually 20 direct_is_gone
+}
+direct_is_gone() { [ ! -e "$direct_device" ]; }
+
+# direct_grow MIB: the space; whether the device follows is up to the kernel, and told.
+direct_grow() {
+    direct_told=$(dolmen space resize "$pool/direct" "$1M" 2>&1) || { warn "$direct_told"; return 1; }
+    if printf '%s' "$direct_told" | grep -q 'keeps its old size: .*--way loop'; then
+        say '   | this kernel does not resize ublk devices; the answer says so'
+        has_mib "$space_mib"
+    else
+        has_mib "$1"
+    fi
+}
+has_mib() { is "$(privileged blockdev --getsize64 "$device")" -eq $(($1 * 1048576)); }
+
+direct_detach() {
+    direct_device=$(readlink "$device")
+    close_space direct && [ ! -e "$direct_device" ] && [ ! -e "$device" ]
+}
+
+direct_delete() { dolmen space delete "$pool/direct" --destroy "$pool/direct" >/dev/null; }
+
+# Without ublk: a loop device is taken, and why is said; ublk alone is refused.
+told_why_not() { dolmen space attach "$pool/home" 2>&1 >/dev/null | grep 'by a loop device.*not by ublk: ' | sed 's/^/   | /' | grep . ; }
+
+step_ublk() {
+    step "ublk"
+    if refused_ring; then
+        skip 'ublk (this kernel refuses io_uring)'
+        return
+    elif ! offers ublk_drv /dev/ublk-control 2>/dev/null; then
+        must 'ublk alone is refused, before anything is attached' refused 69 'ublk' dolmen space attach --way ublk "$pool/home"
+        must 'a loop device is taken, and why is said' told_why_not
+        must 'ublk alone is refused' refused 75 'is attached already, by a loop device' dolmen space attach --way ublk "$pool/home"
+        must 'closed' dolmen space detach "$pool/home"
+        skip 'ublk (this kernel has none)'
+        return
+    fi
+    attach_way=auto
+    mnt=$run/mnt/direct
+    must 'a space is attached by ublk, and has the tree' direct_make
+    must 'which way was taken is said' told_way
+    must 'it reads back as it was written' reads_back "$mnt"
+    must 'mounted, it is not detached' refused 75 "mounted at $mnt" dolmen space detach "$pool/direct"
+    must 'the load begins' load_begin
+    must 'and goes on' load_goes_on
+    must 'the daemon is killed: I/O pauses and goes on' kill_under_load
+    must 'the daemon hands over to the next: the same' hand_over_under_load
+    must 'the load has seen no error' load_end
+    if need fio; then
+        must 'fio sees no error while daemons are killed' direct_fio
+    else
+        skip "fio under killed daemons (missing:$missing)"
+    fi
+    must 'the tree reads back as it was written' reads_back "$mnt"
+    must 'what is unused is given back' privileged fstrim "$mnt"
+    must 'closed' close_space direct
+    must 'attached' attach_space direct
+    must 'the file system is sound' is_sound
+    must 'mounted' mount_space direct
+    must 'it is detached, and nothing is left' direct_detach
+    must 'attached and mounted' open_space direct
+    must 'the pool does not open: I/O waits until it is imported' direct_without_pool
+    must 'the tree reads back as it was written' reads_back "$mnt"
+    must 'the daemon never comes back: the device is cleared away' direct_clear
+    must 'another daemon answers' daemon_start
+    must 'attached' attach_space direct
+    must 'it grows' direct_grow $((space_mib + 8))
+    must 'detached' dolmen space detach "$pool/direct"
+    must 'the same space by a loop device, as long as it is' direct_by_loop
+    must 'it grows, and the device with it' direct_grow $((space_mib + 16))
+    must 'the device has that length' has_mib $((space_mib + 16))
+    must 'the tree reads back as it was written' reads_back "$mnt"
+    must 'closed' close_space direct
+    must 'deleted' direct_delete
+    mnt=$run/mnt/home
+}
+direct_by_loop() { attach_way=loop && attach_space direct && has_mib $((space_mib + 8)) && mount_space direct; }
+
 # --- over NBD ------------------------------------------------------------------------------------------------------
 
 # Sets $nbd to a device that nobody uses.
@@ -233,6 +376,8 @@ must 'the file system is sound' is_sound
 must 'mounted' mount_space home
 must 'the tree reads back as it was written' reads_back "$mnt"
 must 'closed' close_space home
+
+step_ublk
 
 step 'without io_uring'
 if refused_ring; then
