@@ -170,6 +170,8 @@ impl Engine {
         while let Some(work) = inbox.receive().await {
             self.seams.spawner.spawn("request", work(Rc::clone(&self)));
         }
+        // Where nobody has asked for a good end: what is not answered is left to the next daemon, and does not fail.
+        self.ways.makers.borrow().let_go();
     }
 
     /// Refuses changes while the daemon is ending.
