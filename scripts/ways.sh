@@ -1,0 +1,122 @@
+#!/bin/sh
+# How fast a space is as a block device: by ublk beside a loop device over FUSE, measured in alternating rounds.
+#
+# Two mirrors of two copies in one pool, on files in memory, each filled once and then loaded by fio with direct I/O. For
+# each load it prints operations a second and the daemon's processor time for each, without what the kernel's own threads
+# and the keeper take. Needs root, FUSE, loop devices, ublk and fio.
+#
+# sh scripts/ways.sh [ROUNDS [SECONDS]]      (default: 3 rounds of 5 seconds)
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+. "$root/scripts/lib.sh"
+. "$root/scripts/rig.sh"
+script='ways'
+rounds=${1:-3}
+seconds=${2:-5}
+is_number "$rounds" && is_number "$seconds" || die 2 'usage: sh scripts/ways.sh [ROUNDS [SECONDS]]'
+space_mib=96
+
+make_memory() {
+    # shellcheck disable=SC2046 # a list of words
+    attend mount "$disks" -- $(rights) mount -t tmpfs -o "size=$((space_mib * 6))m" tmpfs "$disks" && make_disks $((space_mib * 3)) a b
+}
+
+# Sets $device_ublk and $device_loop.
+make_space() {
+    attach_way=$1
+    dolmen space create "$pool/$1" --size "${space_mib}M" --resiliency mirror && attach_space "$1" || return 1
+    eval "device_$1=\$device"
+}
+
+# run_fio FILE WORD...: one load, its result as one line of fields.
+run_fio() {
+    fio_into=$1
+    shift
+    # shellcheck disable=SC2046 # a list of words
+    attend -- $(rights) fio --name=ways --direct=1 --ioengine=libaio --group_reporting --output-format=terse \
+        --terse-version=3 --output="$fio_into" "$@" >>"$logs/fio.log" 2>&1
+}
+
+fill() { run_fio "$logs/fill" --filename="$1" --rw=write --bs=256k --iodepth=8; }
+
+# The daemon's processor time so far, in hundredths of a second.
+daemon_ticks() { for ticks_pid in $(daemon_self); do awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$ticks_pid/stat"; done; }
+
+# measure LOAD WAY WORD...: adds a line "LOAD WAY operations microseconds" to the results.
+measure() {
+    measure_load=$1
+    measure_way=$2
+    eval "measure_device=\$device_$2"
+    shift 2
+    measure_before=$(daemon_ticks)
+    run_fio "$logs/one" --filename="$measure_device" --time_based --runtime="$seconds" "$@" || return 1
+    measure_ticks=$(($(daemon_ticks) - measure_before))
+    # Operations a second of reads and of writes, and the milliseconds that they ran.
+    awk -F ';' -v load="$measure_load" -v way="$measure_way" -v ticks="$measure_ticks" 'NF > 50 {
+        count = $8 * $9 / 1000 + $49 * $50 / 1000
+        printf "%s %s %d %d\n", load, way, $8 + $49, count ? ticks * 10000 / count : 0
+    }' "$logs/one" >>"$logs/results"
+}
+
+round() {
+    for round_way in $1; do
+        measure 'read-4k-1' "$round_way" --rw=randread --bs=4k --iodepth=1 &&
+            measure 'read-4k-32' "$round_way" --rw=randread --bs=4k --iodepth=32 &&
+            measure 'write-4k-1' "$round_way" --rw=randwrite --bs=4k --iodepth=1 &&
+            measure 'write-4k-32' "$round_way" --rw=randwrite --bs=4k --iodepth=32 &&
+            measure 'write-4k-1-sync' "$round_way" --rw=randwrite --bs=4k --iodepth=1 --fsync=1 &&
+            measure 'read-256k-8' "$round_way" --rw=read --bs=256k --iodepth=8 &&
+            measure 'write-256k-8' "$round_way" --rw=write --bs=256k --iodepth=8 || return 1
+    done
+}
+
+# For each load the median of the rounds and, in brackets, the least and the most of them, of either way; whether the two
+# ranges lie apart; and the median of the processor time.
+tell_results() {
+    awk '
+        !($1 in seen) { seen[$1]; order[++loads] = $1 }
+        { key = $1 " " $2; ops[key, ++n[key]] = $3; cost[key, n[key]] = $4 }
+        function sorted(of, key,   i, j, x) {
+            for (i = 1; i <= n[key]; i++) v[i] = of[key, i]
+            for (i = 2; i <= n[key]; i++) { x = v[i]; for (j = i - 1; j > 0 && v[j] > x; j--) v[j + 1] = v[j]; v[j + 1] = x }
+        }
+        function median(of, key) { sorted(of, key); return v[int((n[key] + 1) / 2)] }
+        function range(key,   m) { m = median(ops, key); least[key] = v[1]; most[key] = v[n[key]]; return sprintf("%d (%d-%d)", m, v[1], v[n[key]]) }
+        END {
+            printf "%-16s %20s %20s %8s %12s %12s\n", "load", "ublk op/s", "loop op/s", "apart", "ublk us/op", "loop us/op"
+            for (i = 1; i <= loads; i++) {
+                u = order[i] " ublk"; l = order[i] " loop"
+                text_u = range(u); text_l = range(l)
+                apart = least[u] > most[l] || least[l] > most[u] ? "yes" : "no"
+                printf "%-16s %20s %20s %8s %12d %12d\n", order[i], text_u, text_l, apart, median(cost, u), median(cost, l)
+            }
+        }' "$logs/results"
+}
+
+open_script $((space_mib * 2)) fio
+[ -e /dev/ublk-control ] || as_root modprobe ublk_drv 2>/dev/null || :
+if [ ! -e /dev/ublk-control ]; then
+    skip "$script (this kernel has no ublk)"
+    exit 0
+fi
+: >"$logs/results"
+must 'disks in memory' make_memory
+must 'the daemon answers' daemon_start
+must 'the pool is made' dolmen pool create "$pool" "$disks/a" "$disks/b"
+for space in ublk loop; do
+    must "a space by $space" make_space "$space"
+    eval "device=\$device_$space"
+    must 'it is filled' fill "$device"
+done
+for number in $(seq 1 "$rounds"); do
+    # Either way goes first in every other round.
+    [ $((number % 2)) -eq 1 ] && order='ublk loop' || order='loop ublk'
+    must "round $number: $order" round "$order"
+done
+for space in ublk loop; do
+    must "detached from $space" dolmen space detach "$pool/$space"
+done
+must 'the daemon ends' daemon_stop
+printf '\n'
+say "Linux $(uname -r), $(nproc) processors, median of $rounds rounds of $seconds s"
+tell_results
