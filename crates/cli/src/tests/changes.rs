@@ -243,6 +243,17 @@ fn attach_and_serve_print_what_scripts_need_and_nothing_else() {
     assert_eq!(fake.run("serve tank/x", &NOBODY).results, "nbd+unix:///tank/x?socket=/run/n\n");
 }
 
+/// What is no device of a space is left alone, whatever was typed, and no daemon is asked.
+#[test]
+fn clear_leaves_what_is_no_ublk_device_alone() {
+    let fake = Fake::play(|line, _| panic!("asked: {line}"));
+    for device in ["/dev/null", "/nowhere", "/dev/ublkb4000000"] {
+        let ended = fake.run(&format!("space clear {device} --destroy {device}"), &NOBODY);
+        assert_eq!(ended.code, ExitCode::Usage, "{}", ended.messages);
+        assert!(ended.messages.contains(&format!("{device} is no ublk device")), "{}", ended.messages);
+    }
+}
+
 /// The way is asked for only where somebody did, and told as it was taken.
 #[test]
 fn attach_says_which_way_it_took() {
