@@ -224,6 +224,9 @@ direct_detach() {
 
 direct_delete() { dolmen space delete "$pool/direct" --destroy "$pool/direct" >/dev/null; }
 
+# It is there, and can what is needed of it.
+has_ublk() { dolmen space attach --way ublk "$pool/home" >/dev/null 2>"$logs/ublk.log" && dolmen space detach "$pool/home" >/dev/null; }
+
 # Without ublk: a loop device is taken, and why is said; ublk alone is refused.
 told_why_not() { dolmen space attach "$pool/home" 2>&1 >/dev/null | grep 'by a loop device.*not by ublk: ' | sed 's/^/   | /' | grep . ; }
 
@@ -232,12 +235,12 @@ step_ublk() {
     if refused_ring; then
         skip 'ublk (this kernel refuses io_uring)'
         return
-    elif ! offers ublk_drv /dev/ublk-control 2>/dev/null; then
+    elif ! has_ublk; then
         must 'ublk alone is refused, before anything is attached' refused 69 'ublk' dolmen space attach --way ublk "$pool/home"
         must 'a loop device is taken, and why is said' told_why_not
         must 'ublk alone is refused' refused 75 'is attached already, by a loop device' dolmen space attach --way ublk "$pool/home"
         must 'closed' dolmen space detach "$pool/home"
-        skip 'ublk (this kernel has none)'
+        skip "ublk ($(sed -n 's/^dolmen: //p' "$logs/ublk.log"))"
         return
     fi
     attach_way=auto
