@@ -258,6 +258,42 @@ fn a_write_that_is_taken_back_while_a_disk_leaves_is_resynced() {
     }
 }
 
+/// Scenario: a flushed block is being written over, on disks that take their time, when a flush begins and power fails. The flush
+/// waits for the write, so that the log does not call settled what the disks do not have: the block is old or new.
+#[test]
+fn a_flush_waits_for_the_writes_that_began_before_it() {
+    let dials: Vec<Dial> = (0..7).map(|_| Dial::default()).collect();
+    let next = Cell::new(0);
+    let bench = Bench::with_profile(8, 7, || dials[next.replace(next.get() + 1)].profile());
+    let cut = PowerCut::of(&bench);
+    let (fails, told) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
+    let tell = Rc::clone(&told);
+    let disks = bench.disks.clone();
+    bench
+        .run(async move |lab| {
+            let (spaces, space, row) = rows_apart(&lab, &disks).await?;
+            dials[4].write.set(1000);
+            dials[5].write.set(1000);
+            let write = async { lab.write(&space, row << 20, 4096, 2).await.map_err(text) };
+            let flush = async {
+                pause(&lab, 100).await;
+                spaces.flush().await.map_err(text)
+            };
+            let failure = async {
+                pause(&lab, 500).await;
+                fails.now();
+                Ok(())
+            };
+            beside(vec![Box::pin(write), Box::pin(flush), Box::pin(failure)]).await?;
+            tell.set(row);
+            Ok(())
+        })
+        .unwrap();
+    let at = told.get() << 20;
+    let wrong = cut.all_left(&bench).filter_map(|left| neither_old_nor_new(&left, |_| true, at));
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 async fn replaced_alone(
     lab: harness::Lab,
     device: Rc<dyn dolmen_block_io::BlockDevice>,
