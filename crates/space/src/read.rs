@@ -188,8 +188,7 @@ impl Space {
             }
             None => {
                 let spot = row.shape.locate(block);
-                let (index, entry) = place_in_page(spot.block);
-                let state = self.shared.page(row, spot.column, index).await?.state(entry);
+                let state = self.state_of(row, (spot.column, spot.block)).await?;
                 Ok((Rc::clone(row), (spot.column, spot.block), state))
             }
         }
@@ -389,11 +388,22 @@ impl Space {
         self.shared.unreadable(row, spot.column, spot.block as usize, UnreadableReason::NoGoodCopy)
     }
 
+    /// What the table says of a block. Where nobody can tell, the error names that block, not all that share a page with it.
+    async fn state_of(&self, row: &Rc<Row>, (column, block): (usize, u32)) -> Result<BlockState, SpaceError> {
+        let (index, entry) = place_in_page(block);
+        match self.shared.page(row, column, index).await {
+            Ok(page) => Ok(page.state(entry)),
+            Err(SpaceError::Unreadable { why, .. }) => {
+                Err(self.shared.unreadable(row, column, block as usize, why))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// What the table says of a block that is about to be read: damage is an error.
     async fn state_to_read(&self, row: &Rc<Row>, row_block: u32) -> Result<BlockState, SpaceError> {
         let spot = row.shape.locate(row_block);
-        let (index, entry) = place_in_page(spot.block);
-        let state = self.shared.page(row, spot.column, index).await?.state(entry);
+        let state = self.state_of(row, (spot.column, spot.block)).await?;
         if state == BlockState::Damaged {
             let why = UnreadableReason::Damaged;
             self.note(row, row_block, IncidentKind::Lost);

@@ -1,0 +1,287 @@
+//! The golden images: pools as format version 1 left them, which every later version has to read and write.
+//!
+//! `DOLMEN_GOLDEN=write` makes those that are not there yet; none is ever made anew. `DOLMEN_GOLDEN_FLIPS` says how many bits
+//! turn in each structure of each image, `DOLMEN_GOLDEN_FIRST_FLIP` where to begin; `DOLMEN_GOLDEN_FLIP` takes one of them alone,
+//! by the name that a failure tells.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)] // a test may fail, print its figures, and read its files
+
+mod golden;
+mod harness;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_checksum::crc64;
+use dolmen_pool::{OpenMode, keys};
+use dolmen_sim::Random;
+use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_units::Bytes;
+use golden::content::{Content, SpaceContent, fill_blocks};
+use golden::flips::{draw, judge};
+use golden::places::{Structure, disks_behind};
+use golden::read::{expect_all, expect_spaces, read_all};
+use golden::{BLOCK, Disk, Golden, make, stored};
+use harness::{Bench, Lab, Outcome};
+
+/// The files of the images, with the CRC-64/NVME of each: they stay as they are for ever. Images of a later version are added.
+const FILES: [(&str, u64); 4] = [
+    ("1.images", 0x44b7_8831_9046_cc4c),
+    ("1-closed.content", 0xd07d_0601_4855_22c7),
+    ("1-killed.content", 0x1f2c_6bac_82d1_86e5),
+    ("1-cut.content", 0x840b_5c40_d94f_ddc3),
+];
+/// What a block says first, where its version stands, in how many bytes, and which that is in version 1 of the format.
+const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
+    (b"DOLMENLB", 8, 4, 2),
+    (b"DOLMENCP", 8, 4, 1),
+    (b"DOLMENPG", 16, 4, 1),
+    (b"DOLMNLOG", 17, 1, 1),
+    (b"DOLMENSL", 84, 2, 1),
+    (b"DTAB", 4, 2, 1),
+];
+/// Content of blocks that tests write, unlike that of any image.
+const NEW: u16 = 60_000;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/images")
+}
+
+/// All images, with their names.
+fn images() -> Vec<(String, Golden)> {
+    let images = stored::unpack(&std::fs::read(folder().join("1.images")).unwrap());
+    let images = images.into_iter().map(|(name, disks)| {
+        let content = std::fs::read_to_string(folder().join(format!("1-{name}.content"))).unwrap();
+        (name, Golden { disks, content: Content::parse(&content) })
+    });
+    images.collect()
+}
+
+/// Makes images where there are none. What is there stays as it is.
+#[test]
+fn images_are_made_only_where_there_are_none() {
+    if std::env::var_os("DOLMEN_GOLDEN").is_none_or(|what| what != "write") {
+        return;
+    }
+    let made = make::make();
+    let disks: Vec<(&str, &[Disk])> = made.iter().map(|(name, golden)| (*name, &*golden.disks)).collect();
+    let contents = made.iter();
+    let contents =
+        contents.map(|(name, golden)| (format!("1-{name}.content"), golden.content.to_text().into_bytes()));
+    for (name, bytes) in contents.chain([("1.images".to_owned(), stored::pack(&disks))]) {
+        println!("(\"{name}\", 0x{:016x}), {} bytes", crc64(&bytes), bytes.len());
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(folder().join(&name)) {
+            Ok(mut file) => std::io::Write::write_all(&mut file, &bytes).unwrap(),
+            Err(error) => println!("{name} is left as it is: {error}"),
+        }
+    }
+}
+
+/// Scenario: somebody makes the images anew with the engine of the day. That would show nothing any more.
+#[test]
+fn no_image_was_ever_made_anew() {
+    for (name, sum) in FILES {
+        let found = crc64(&std::fs::read(folder().join(name)).unwrap());
+        assert_eq!(
+            found, sum,
+            "{name} is not what it was when its version of the format was frozen: put it back"
+        );
+    }
+}
+
+/// Each image is opened without each of its disks: what survives that, beside disks that miss something already, is all there,
+/// and nothing is wrong of the rest.
+#[test]
+fn every_image_can_be_read_without_any_one_of_its_disks() {
+    for (name, golden) in images() {
+        for gone in 0..golden.disks.len() {
+            let bench = golden.bench(4);
+            let content = golden.content.clone();
+            let lab = bench.lab_with(|disk| disk != gone);
+            let run = bench.run_in(lab, async move |lab| {
+                let spaces = lab.open().await?;
+                let mut lacking = disks_behind(&spaces).await?;
+                lacking.insert(gone);
+                let report = read_all(&spaces, &content).await?;
+                assert_eq!(report.wrong, BTreeSet::new());
+                for expected in &content.spaces {
+                    let redundancy = spaces.find(&expected.name)?.spec().resiliency.redundancy();
+                    let lost = report.errors.iter().filter(|(number, _)| *number == expected.number).count();
+                    assert!(
+                        lost == 0 || usize::from(redundancy) < lacking.len(),
+                        "{lost} blocks of {} are lost without disks {lacking:?}",
+                        expected.name
+                    );
+                }
+                spaces.close().await?;
+                Ok(())
+            });
+            run.unwrap_or_else(|error| panic!("{name} without disk {gone}: {error}"));
+        }
+    }
+}
+
+/// Whole number in the environment.
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().map_or(usual, |number| number.parse().unwrap())
+}
+
+/// Scenario: a bit turns somewhere on a disk, in every kind of structure in turn. The pool opens, nothing wrong is believed,
+/// before and behind a verification, and nothing is lost of which there is another copy, or parity.
+#[test]
+fn a_bit_that_turns_anywhere_is_never_believed() {
+    let (count, first) = (number("DOLMEN_GOLDEN_FLIPS", 1), number("DOLMEN_GOLDEN_FIRST_FLIP", 1));
+    let only = std::env::var("DOLMEN_GOLDEN_FLIP").ok();
+    let (mut tried, mut with_loss, mut seen) = (0, 0, BTreeSet::new());
+    for (name, golden) in images() {
+        let structures = golden.structures();
+        for seed in first..first + count {
+            for (structure, places) in &structures {
+                let told = format!("{name}-{structure:?}-{seed}");
+                if only.as_ref().is_some_and(|only| *only != told) {
+                    continue;
+                }
+                let mut random = Random::new(seed ^ (*structure as u64) << 32);
+                let flip = draw(places, &mut random);
+                let bench = golden.with(&flip).bench(seed);
+                let (content, lost, tell) = (golden.content.clone(), Rc::new(Cell::new(0)), flip.clone());
+                let note = Rc::clone(&lost);
+                let run = bench.run(async move |lab| {
+                    note.set(judge(lab, content, flip).await?);
+                    Ok(())
+                });
+                run.unwrap_or_else(|error| panic!("DOLMEN_GOLDEN_FLIP={told}: {error}\n{tell:?}"));
+                tried += 1;
+                with_loss += u64::from(lost.get() > 0);
+                seen.insert(*structure);
+            }
+        }
+    }
+    println!("{tried} bits, of which {with_loss} took along what had no other copy");
+    if only.is_none() {
+        assert_eq!(seen, Structure::ALL.into_iter().collect(), "every structure is on some image");
+    }
+}
+
+/// Each image is opened to look at it only: every byte of every space is what was written, and nothing is written.
+#[test]
+fn every_image_can_be_looked_at() {
+    for (name, golden) in images() {
+        let bench = golden.bench(1);
+        let content = golden.content.clone();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open_as(OpenMode::Read).await?;
+                expect_all(&spaces, &content).await
+            })
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (disk, golden) in bench.disks.iter().zip(&golden.disks) {
+            let difference = disk.truth().first_difference(&golden.image, golden.capacity);
+            assert_eq!(difference, None, "{name}: {} was written", disk.name());
+        }
+    }
+}
+
+/// Each image is opened, all of it read and verified, written to, brought up to date, closed, and opened again. What the
+/// engine wrote is of the version that the image is.
+#[test]
+fn every_image_can_be_read_and_written_for_ever() {
+    for (name, golden) in images() {
+        let bench = Rc::new(golden.bench(2));
+        let content = golden.content.clone();
+        let written = bench.run(async move |lab| {
+            let mut content = content;
+            let spaces = lab.open().await?;
+            expect_all(&spaces, &content).await?;
+            harness::check(&spaces).await?;
+            write_to(&lab, &spaces, &mut content).await?;
+            expect_all(&spaces, &content).await?;
+            let resynced = spaces.resync(&Progress::default()).await?;
+            assert_eq!((resynced.waiting, resynced.lost_blocks), (0, 0));
+            spaces.destage().await?;
+            expect_all(&spaces, &content).await?;
+            lab.check_and_close(spaces).await?;
+            let spaces = lab.open().await?;
+            expect_all(&spaces, &content).await?;
+            assert_eq!((spaces.incidents().len(), spaces.stale_rows().await?.len()), (0, 0));
+            expect_versions_of_values(&spaces).await?;
+            lab.check_and_close(spaces).await
+        });
+        written.unwrap_or_else(|error| panic!("{name}: {error}"));
+        expect_versions(&name, &bench);
+    }
+}
+
+/// Writes over what is there, beside it, and discards, in every space, and makes another one.
+async fn write_to(lab: &Lab, spaces: &Spaces, content: &mut Content) -> Outcome {
+    let new = lab.space(spaces, "new", Bytes::mib(2), Resiliency::Mirror { copies: 2 }).await?;
+    let kind = golden::content::kind_of(&new.spec());
+    content.spaces.push(SpaceContent {
+        number: 100,
+        name: "new".to_owned(),
+        kind,
+        size: 2 << 20,
+        blocks: Default::default(),
+    });
+    expect_spaces(spaces, content)?;
+    for expected in &mut content.spaces {
+        let space = spaces.find(&expected.name)?;
+        let last = expected.size / BLOCK as u64 - 8;
+        for (first, count, fill) in [(2, 6, NEW), (12, 30, NEW + 1), (last, 8, NEW + 2), (16, 3, 0)] {
+            let (at, length) = (first * BLOCK as u64, count * BLOCK);
+            if fill == 0 {
+                space.discard(at, length as u64).await?;
+            } else {
+                let mut buffer = lab.seams.data.take(length).await;
+                fill_blocks(expected.number, first, fill, &mut buffer);
+                space.write(at, &buffer.freeze(), dolmen_block_io::Durability::Cached).await?;
+            }
+            for block in first..first + count as u64 {
+                expected.blocks.insert(block, vec![fill]);
+            }
+        }
+        space.flush().await?;
+    }
+    Ok(())
+}
+
+const OTHER_VERSION: &str = "the format has another version now: keep these images, add some of the new version \
+                             (crates/space/tests/golden/README.md), and read both";
+
+/// All that the engine left on the disks is of one version of the format.
+fn expect_versions(name: &str, bench: &Bench) {
+    let mut seen = BTreeSet::new();
+    for disk in &bench.disks {
+        let disk = Disk { capacity: disk.profile().geometry.capacity.0, image: disk.truth() };
+        for (block, bytes) in stored::blocks_of(&disk) {
+            let Some(kind) = VERSIONS.iter().find(|(magic, ..)| bytes.starts_with(magic)) else { continue };
+            let (magic, at, count, expected) = kind;
+            let found = bytes[*at..at + count].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            let what = String::from_utf8_lossy(magic);
+            assert_eq!(found, *expected, "{name}: version of {what} in block {block}: {OTHER_VERSION}");
+            seen.insert(*magic);
+        }
+    }
+    assert_eq!(seen.len(), VERSIONS.len(), "{name}: every structure was looked at");
+}
+
+/// The same of values of the map.
+async fn expect_versions_of_values(spaces: &Spaces) -> Outcome {
+    for space in spaces.list() {
+        let mut values = vec![spaces.pool().get(&keys::space(space.id())).await?.unwrap_or_default()];
+        let rows = spaces.pool().scan(keys::rows(space.id(), 0..u64::MAX), 1000).await?;
+        assert!(!rows.is_empty(), "{} has rows", space.name());
+        values.extend(rows.into_iter().map(|(_, row)| row));
+        for value in values {
+            assert_eq!(value[..2], [1, 0], "version of {} or of a row of it: {OTHER_VERSION}", space.name());
+        }
+    }
+    Ok(())
+}
