@@ -292,8 +292,10 @@ impl Space {
                 change.delete(keys::stale(done.disk, row.space, row.index));
             }
         }
-        change.commit().await?;
+        // Taken over before it is durable, and behind the look at the disks: a disk that leaves meanwhile is seen to lack what is
+        // written from then on, and marked behind this. Taken over afterwards, nobody would have marked it in between.
         row.adopt(record);
+        change.commit().await?;
         Ok(())
     }
 
