@@ -151,7 +151,7 @@ impl OpenPool {
     /// How much room a space of this kind would take when it is full, its rows as the next one.
     pub(crate) fn full_size(&self, spec: &SpaceSpec) -> Answer<u64> {
         let request = spec.check().map_err(|error| fault::space(&error))?;
-        let offers = self.spaces.offers_for(spec.resiliency).map_err(|error| fault::space(&error))?;
+        let offers = self.spaces.offers_beside(spec.write_cache()).map_err(|error| fault::space(&error))?;
         let placed = Placer::new(request, grains_for(spec)).place(&offers, 0);
         let of_row = match &placed {
             Ok(placement) => placement.slabs.iter().map(|slab| slab.grains).sum(),

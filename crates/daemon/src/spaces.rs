@@ -74,7 +74,7 @@ impl Engine {
         let spec = spec_of(&request)?;
         pool.spaces.check_create(&spec).map_err(|error| fault::space(&error))?;
         let full = pool.full_size(&spec)?;
-        let cache = pool.spaces.new_write_cache(spec.resiliency);
+        let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
         let before = usual_room(&pool.offers());
         let now = match spec.provisioning {
@@ -89,7 +89,11 @@ impl Engine {
         };
         let of_pool = cache.map(|size| {
             format!(
-                "make the write cache that parity needs: {size}, {} times; it goes with the last such space",
+                "make the write cache that {} needs: {size}, {} times; it goes with the last such space",
+                match spec.resiliency {
+                    Resiliency::Parity { .. } => "parity",
+                    _ => "a strict space",
+                },
                 spec.resiliency.redundancy() + 1
             )
         });

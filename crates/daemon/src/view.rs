@@ -239,7 +239,8 @@ impl Engine {
         ];
         let fits = |resiliency: Resiliency| {
             // Where there is no room for the write cache, there is none for the space.
-            let offers = open.spaces.offers_for(resiliency).unwrap_or_default();
+            let write_cache = (resiliency.parity_columns() > 0).then(|| resiliency.redundancy());
+            let offers = open.spaces.offers_beside(write_cache).unwrap_or_default();
             Fits {
                 resiliency: resiliency_of(resiliency),
                 copies: resiliency.copies(),

@@ -83,11 +83,17 @@ pub enum Bug {
     RedoNotFlushed,
     /// What is in flight of a line is decided block by block.
     LineInParts,
+    /// A strict space is written over in place, as a relaxed one.
+    StrictInPlace,
+    /// Copies are put in place before a flush has covered what is cached of them.
+    CopiesBeforeFlush,
+    /// What the cache had of copies ends before they were flushed in their place.
+    CopiesNotFlushed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 41] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -126,6 +132,9 @@ impl Bug {
         Self::RedoEndsWithMark,
         Self::RedoNotFlushed,
         Self::LineInParts,
+        Self::StrictInPlace,
+        Self::CopiesBeforeFlush,
+        Self::CopiesNotFlushed,
     ];
 
     /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
@@ -170,6 +179,9 @@ impl Bug {
             Self::RedoEndsWithMark => "redo-ends-with-mark",
             Self::RedoNotFlushed => "redo-not-flushed",
             Self::LineInParts => "line-in-parts",
+            Self::StrictInPlace => "strict-in-place",
+            Self::CopiesBeforeFlush => "copies-before-flush",
+            Self::CopiesNotFlushed => "copies-not-flushed",
         }
     }
 }

@@ -75,13 +75,14 @@ pub(crate) fn cache_id(redundancy: u8) -> SpaceId {
 /// What that space is, in a pool of this capacity.
 pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
     let copies = redundancy + 1;
+    let resiliency = if copies == 1 { Resiliency::Simple } else { Resiliency::Mirror { copies } };
     let most = pool.0 / SMALL_POOL_SHARE / u64::from(copies);
     let size = (pool.0 / POOL_SHARE).clamp(SIZE_RANGE.0.0, SIZE_RANGE.1.0).min(most);
     let row = if size >= ROWS_MIN * THIN_ROW_BYTES.0 { THIN_ROW_BYTES } else { ROW_BYTES_MIN };
     let name = format!("write-cache-{redundancy}");
     let name = name.parse().unwrap_or_else(|error| panic!("{name} is a name: {error}"));
     let rows = (size / row.0).max(ROWS_MIN);
-    let mut spec = SpaceSpec::usual(name, Bytes(rows * row.0), Resiliency::Mirror { copies });
+    let mut spec = SpaceSpec::usual(name, Bytes(rows * row.0), resiliency);
     spec.row = Some(row);
     spec.columns = Some(1);
     spec.provisioning = Provisioning::Fixed;
@@ -635,10 +636,13 @@ impl Cache {
 
     /// Whether a flush has covered a version, so that it takes the place of those before it for good.
     pub(crate) fn is_covered(&self, version: &Version) -> bool {
-        let is_flushed = version
-            .ticket
-            .is_none_or(|ticket| self.shared().has_covered(Moment::behind(ticket, version.since)));
-        is_flushed && !version.content.place().is_some_and(|place| self.is_out_of_reach(place))
+        self.is_flushed(version) && !version.content.place().is_some_and(|place| self.is_out_of_reach(place))
+    }
+
+    /// The same, whether its place can be asked now or not.
+    pub(crate) fn is_flushed(&self, version: &Version) -> bool {
+        let is_behind = |ticket| self.shared().has_covered(Moment::behind(ticket, version.since));
+        version.ticket.is_none_or(is_behind)
     }
 
     /// Whether what the log says of a cache row waits for absent disks.

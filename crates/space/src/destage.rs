@@ -1,12 +1,16 @@
 //! Destage: what is in the write cache is put in place, whole lines at a time (docs/design/0004).
 //!
+//! With parity:
 //! 1. Under the lock of the lines' stripes: every input is read and verified, new parity computed.
 //! 2. Parity goes to the cache together with a *redo* record that names everything the lines will be; a flush makes it durable.
 //! 3. Data and parity are written in place and flushed; *done* is recorded, and what was cached ends.
 //!
+//! Copies need no more than 3: what lies in place counts for nothing while a flush has covered what is cached of it. Their redo
+//! and *done* are one record.
+//!
 //! Invariants:
 //! - Nothing is written in place before all that a line will be is durable in the cache.
-//! - A line whose writing did not end is finished, from the same content, before anything else is made of it.
+//! - A line of parity whose writing did not end is finished, from the same content, before anything else is made of it.
 //!
 //! Left to others: the rows of the cache (`cache`), what a crash leaves (`replay`).
 
@@ -289,6 +293,43 @@ impl Cache {
     async fn put_in_place_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         // What no flush has covered stays.
         self.shared().flush().await?;
+        let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| row.has_parity());
+        // By themselves: a flush, for which parity waits with locks in hand, may want the locks of these.
+        let has_done = !copied.is_empty() && self.put_copies_in_place(copied).await?;
+        if chosen.is_empty() {
+            return Ok(has_done);
+        }
+        Ok(self.put_lines_in_place(chosen).await? || has_done)
+    }
+
+    /// Puts lines of copies in place; whether any was. A flush has covered them.
+    async fn put_copies_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
+        let columns = chosen.iter().map(|(row, lines)| row.shape.data_columns() * lines.len());
+        let _frames = self.shared().lines.take(columns.sum::<usize>() as u64).await;
+        let mut guards: Vec<RangeGuard<'_>> = Vec::new();
+        let mut lines: Vec<(&Rc<Row>, u32)> = Vec::new();
+        for (row, of_row) in &chosen {
+            guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
+            if !row.gone.get() && !self.shared().is_unresolved(row) {
+                lines.extend(of_row.iter().map(|line| (row, *line)));
+            }
+        }
+        let found = join_all(lines.into_iter().map(async |(row, line)| {
+            let dirty = self.dirty_of(row, line).await?;
+            Ok((!dirty.is_empty()).then(|| prepared_copies(row, line, dirty)))
+        }));
+        let found: Result<Vec<Option<Prepared>>, SpaceError> = found.await.into_iter().collect();
+        let prepared: Vec<Prepared> = found?.into_iter().flatten().collect();
+        let has_done = !prepared.is_empty() && self.write_in_place(&prepared).await?;
+        drop(guards);
+        for (row, _) in &chosen {
+            self.free_if_unused(row).await?;
+        }
+        Ok(has_done)
+    }
+
+    /// Puts lines of parity in place, the rows in their order; whether any was. A flush has covered them.
+    async fn put_lines_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         let widest = chosen.iter().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
         let rows = chosen.iter().flat_map(|(row, lines)| lines.iter().map(move |_| row));
         let frames = rows.enumerate().map(|(nth, row)| self.frames_of_line(row, nth, widest)).sum();
@@ -431,7 +472,10 @@ impl Cache {
         let block = row.shape.row_block(column, line);
         self.settle_undecided(row, block).await?;
         let versions = row.mappings.versions(block);
-        let Some(version) = versions.iter().rfind(|version| self.is_covered(version)).copied() else {
+        let may_go = |version: &&Version| {
+            self.is_covered(version) || (!row.has_parity() && is_planted(Bug::CopiesBeforeFlush))
+        };
+        let Some(version) = versions.iter().rfind(may_go).copied() else {
             return Ok(None);
         };
         let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
@@ -496,7 +540,9 @@ impl Cache {
         for slot in failed {
             pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
-        pool.flush_disks().await?;
+        if rows.iter().any(|row| row.has_parity()) || !is_planted(Bug::CopiesNotFlushed) {
+            pool.flush_disks().await?;
+        }
         // One that left and came back may have lost what it was given.
         let mut stayed = pool.seats();
         stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
@@ -511,7 +557,9 @@ impl Cache {
         let (done, unfinished): (Vec<&Redo>, Vec<&Redo>) =
             prepared.iter().map(|one| &one.redo).partition(is_held);
         tracing::debug!(lines = done.len(), unfinished = unfinished.len(), "put in place");
-        unfinished.into_iter().for_each(|redo| self.leave_unfinished(redo.clone()));
+        // Copies stay cached, which is all that they need.
+        let of_parity = unfinished.into_iter().filter(|redo| redo.row.has_parity());
+        of_parity.for_each(|redo| self.leave_unfinished(redo.clone()));
         self.say_done(&done).await?;
         Ok(!done.is_empty())
     }
@@ -563,6 +611,10 @@ impl Cache {
                 push_stretch(&mut body, stretch, &[block.state], page.durable_generation());
                 entries.push((page, entry, block.state));
             }
+            if !redo.row.has_parity() {
+                // It says which versions end.
+                push_redo(&mut body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
+            }
             body.extend_from_slice(&done_record(redo.head()));
             if body.len() > RECORD_BYTES_MAX {
                 shared.record(&body, Wait::Written).await?;
@@ -573,7 +625,7 @@ impl Cache {
             shared.record(&body, Wait::Written).await?;
         }
         let now = shared.now(&held);
-        entries.iter().for_each(|(page, entry, state)| page.set(*entry, *state, stamp, now));
+        entries.iter().for_each(|(page, entry, state)| page.set_in_place(*entry, *state, stamp, now));
         for redo in done {
             shared.note_dirty(&redo.row);
             for (block, since) in &redo.ends {
@@ -584,6 +636,36 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+impl Dirty {
+    /// What its block will be.
+    fn state(&self) -> BlockState {
+        match &self.content {
+            _ if self.is_lost => BlockState::Damaged,
+            Some(content) => BlockState::Valid(crc32c(content)),
+            None => BlockState::Never,
+        }
+    }
+
+    /// What a redo says of it.
+    fn redo(&self, state: BlockState) -> RedoBlock {
+        let place = self.version.content.place().unwrap_or_default();
+        RedoBlock { column: self.column, state, place, since: Some(self.version.since) }
+    }
+}
+
+/// A line of copies with its content.
+fn prepared_copies(row: &Rc<Row>, line: u32, dirty: SmallVec<[Dirty; 4]>) -> Prepared {
+    let redo = Redo {
+        row: Rc::clone(row),
+        line,
+        blocks: dirty.iter().map(|one| one.redo(one.state())).collect(),
+        ends: dirty.iter().map(|one| (one.block, one.version.since)).collect(),
+        said: Lsn::default(),
+        owns_all: false,
+    };
+    Prepared { redo, contents: dirty.into_iter().map(|one| one.content.map(Buffer::freeze)).collect() }
 }
 
 /// A line whose parity was computed.
@@ -600,12 +682,7 @@ impl Computed<'_> {
     /// What the line will be: its changed blocks, then parity, whose content is in cache blocks from `first` on.
     fn redo(&self, first: Place) -> Redo {
         let state = |column: usize| self.after.get(column).copied().unwrap_or_default();
-        let data = self.dirty.iter().map(|dirty| RedoBlock {
-            column: dirty.column,
-            state: state(dirty.column),
-            place: dirty.version.content.place().unwrap_or_default(),
-            since: Some(dirty.version.since),
-        });
+        let data = self.dirty.iter().map(|dirty| dirty.redo(state(dirty.column)));
         let shape = &self.row.shape;
         let parity = (shape.data_columns()..shape.columns()).zip(self.at..).map(|(column, at)| {
             let place = first.plus(u32::try_from(at).unwrap_or(u32::MAX));
@@ -656,11 +733,7 @@ async fn compute(
     let mut after = before.clone();
     for one in dirty {
         if let Some(place) = after.get_mut(one.column) {
-            *place = match &one.content {
-                _ if one.is_lost => BlockState::Damaged,
-                Some(content) => BlockState::Valid(crc32c(content)),
-                None => BlockState::Never,
-            };
+            *place = one.state();
         }
     }
     let (data, _) = after.split_at(shape.data_columns());

@@ -81,7 +81,7 @@ impl Space {
         let row = loop {
             let Some(row) = self.row(index).await? else { return Ok(()) };
             let cache = self.cache.borrow().clone();
-            let _room = match cache.as_ref().filter(|_| row.has_parity()) {
+            let room = match cache.as_ref().filter(|_| is_discarded_in_cache(&row, range)) {
                 Some(cache) => Some(cache.reserve_discards(range.count.into()).await?),
                 None => None,
             };
@@ -96,7 +96,8 @@ impl Space {
             };
             self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;
-            if self.shared.is_unresolved(&row) {
+            let lacks_room = room.is_none() && is_discarded_in_cache(&row, range);
+            if self.shared.is_unresolved(&row) || lacks_room {
                 continue;
             }
             if row.gone.get() || self.discard_blocks(&row, range).await? == 0 {
@@ -109,7 +110,7 @@ impl Space {
 
     /// Forgets blocks of a row that hold something; how many there were. The caller holds their lock.
     async fn discard_blocks(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
-        if row.has_parity() {
+        if is_discarded_in_cache(row, range) {
             return self.discard_cached(row, range).await;
         }
         let mut found: SmallVec<[(usize, Range); 8]> = SmallVec::new();
@@ -157,7 +158,7 @@ impl Space {
         Ok(count)
     }
 
-    /// Forgets blocks of a row with parity, in the write cache: parity changes with them, later.
+    /// Forgets blocks of a row in the write cache; what lies in place follows later, and parity with it.
     async fn discard_cached(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
         let mut found: Vec<Range> = Vec::new();
         for block in range.first..range.first + range.count {
@@ -215,7 +216,7 @@ impl Space {
 
     /// Whether no block of a row holds anything.
     async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
-        if row.has_parity() {
+        if row.has_parity() || !row.mappings.is_empty() {
             for block in 0..row.shape.row_blocks() {
                 if self.is_data(row, u64::from(block)).await? {
                     return Ok(false);
@@ -301,4 +302,10 @@ impl Space {
         }
         Ok(None)
     }
+}
+
+/// Whether a discard of blocks of a row is one more version of them in the write cache: always where parity changes with it,
+/// else where they have versions there, which would come to light.
+fn is_discarded_in_cache(row: &Row, range: Range) -> bool {
+    row.has_parity() || row.mappings.has_any_of(range)
 }

@@ -12,13 +12,12 @@
 
 use std::rc::Rc;
 
-use dolmen_placement::PARITY_MAX;
 use dolmen_pool::keys;
 
 use crate::error::SpaceError;
 use crate::space::Space;
 use crate::spaces::Spaces;
-use crate::spec::Provisioning;
+use crate::spec::{Provisioning, REDUNDANCY_MAX};
 
 impl Spaces {
     /// Finishes what was cut short. Whatever cannot be finished stays as it is, for the next opening to try again: nothing
@@ -30,8 +29,8 @@ impl Spaces {
         for space in self.all() {
             let _ = self.finish_resize(&space).await;
         }
-        for redundancy in 1..=PARITY_MAX {
-            let _ = self.drop_cache(u8::try_from(redundancy).unwrap_or(0)).await;
+        for redundancy in 0..=REDUNDANCY_MAX {
+            let _ = self.drop_cache(redundancy).await;
         }
     }
 

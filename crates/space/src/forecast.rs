@@ -15,18 +15,18 @@ pub struct WriteCacheRows {
     pub left: Vec<Offer>,
 }
 
-/// The write cache that spaces with so many parity columns need, in a pool with so many bytes for data, claimed from what its
-/// disks offer, in the turns from the first on.
+/// The write cache that spaces of a redundancy need, in a pool with so many bytes for data, claimed from what its disks offer, in
+/// the turns from the first on.
 ///
 /// # Errors
 /// [`NoRoom`] where it does not fit.
 pub fn write_cache_rows(
     offers: &[Offer],
-    parity_columns: u8,
+    redundancy: u8,
     pool: Bytes,
     first_turn: u64,
 ) -> Result<WriteCacheRows, NoRoom> {
-    let spec = cache_spec(parity_columns, pool);
+    let spec = cache_spec(redundancy, pool);
     let mut cache = WriteCacheRows { rows: Vec::new(), left: offers.to_vec() };
     // Its size and its rows are within every limit.
     let Ok(request) = spec.check() else { return Ok(cache) };

@@ -241,7 +241,7 @@ impl Space {
             return Ok(());
         }
         let Some((disk, pieces)) = self.choose_copy(&run.row, run.column, run.range) else {
-            if row.has_parity() {
+            if row.has_parity() || run.row.id != row.id {
                 return self.read_run_again(row, &run, memory, into).await;
             }
             return Err(self.shared.unreadable(
@@ -344,9 +344,6 @@ impl Space {
         row_block: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        if !row.has_parity() {
-            return self.read_copied_block(row, row_block, into).await;
-        }
         match self.cached(row, row_block).await? {
             Some(Content::Discarded) => {
                 into.fill(0);
@@ -363,6 +360,9 @@ impl Space {
                 return Ok(());
             }
             None => {}
+        }
+        if !row.has_parity() {
+            return self.read_copied_block(row, row_block, into).await;
         }
         let spot = row.shape.locate(row_block);
         match self.state_to_read(row, row_block).await? {

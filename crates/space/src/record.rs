@@ -259,9 +259,9 @@ pub(crate) struct RedoBlock {
 }
 
 /// Adds the record of a line to a body.
-pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]) {
+pub(crate) fn push_redo(body: &mut impl Extend<u8>, head: RedoHead, blocks: &[RedoBlock]) {
     let count = u32::try_from(blocks.len()).unwrap_or(0);
-    body.extend_from_slice(head.raw(count).as_bytes());
+    body.extend(head.raw(count).as_bytes().iter().copied());
     for block in blocks {
         let (state, checksum) = block.state.parts();
         let raw = RawRedo {
@@ -272,7 +272,7 @@ pub(crate) fn push_redo(body: &mut Vec<u8>, head: RedoHead, blocks: &[RedoBlock]
             place: block.place.raw(),
             since: block.since.unwrap_or_default().0.into(),
         };
-        body.extend_from_slice(raw.as_bytes());
+        body.extend(raw.as_bytes().iter().copied());
     }
 }
 

@@ -567,6 +567,10 @@ async fn decide(
         let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
         let is_elsewhere = row.may_be_good_beside(column, was_read);
         let at = |kind| incident(space, row, (column, block), kind);
+        if space.has_cache() {
+            // The write cache may stand in for it, and it be half in place; if not, whoever reads it finds that it is lost.
+            return Ok(Some(newest_known(settled, open)));
+        }
         return Ok(Some(stands(shared, at, is_elsewhere, settled, open, recovery)));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
@@ -597,8 +601,7 @@ fn stands(
     open: &[Claim],
     recovery: &mut Recovery,
 ) -> BlockState {
-    let states = open.iter().rev().map(|claim| claim.state).chain([settled]);
-    let state = states.into_iter().find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged);
+    let state = newest_known(settled, open);
     recovery.reverted += u64::from(open.last().is_some_and(|newest| newest.state != state));
     if is_elsewhere && state != BlockState::Damaged {
         recovery.rotten_here += 1;
@@ -607,6 +610,12 @@ fn stands(
         note_lost(shared, incident(IncidentKind::Lost), recovery);
     }
     state
+}
+
+/// The newest state that is said of a block and is not that it is damaged.
+fn newest_known(settled: BlockState, open: &[Claim]) -> BlockState {
+    let mut states = open.iter().rev().map(|claim| claim.state).chain([settled]);
+    states.find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged)
 }
 
 fn incident(space: &Space, row: &Row, (column, block): (usize, u32), kind: IncidentKind) -> Incident {

@@ -482,10 +482,13 @@ impl Refill<'_> {
     async fn block(&mut self, block: u32) -> Result<(), SpaceError> {
         let Self { space, row, column, .. } = *self;
         let row_block = row.shape.row_block(column, block);
+        if space.is_superseded(row, row_block) {
+            return Ok(());
+        }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
         let read = match row.has_parity() {
             true => space.read_in_place(row, column, block, &mut buffer).await,
-            false => space.read_block_locked(row, row_block, &mut buffer).await,
+            false => space.read_copied_block(row, row_block, &mut buffer).await,
         };
         match read {
             Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,

@@ -179,7 +179,7 @@ impl Spaces {
             return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
         }
         // Also where it is thin, it needs its write cache at once.
-        self.claimed_first(spec.resiliency)?;
+        self.claimed_first(spec.write_cache())?;
         let rows = spec.size.0.div_ceil(spec.row_bytes().0);
         if spec.provisioning == Provisioning::Fixed && self.rows_that_fit(spec)? < rows {
             return Err(SpaceError::Size {
@@ -196,27 +196,27 @@ impl Spaces {
     /// [`SpaceError`] when the space cannot be, or its write cache finds no room.
     fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
         let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
-        let first = self.claimed_first(spec.resiliency)?;
+        let first = self.claimed_first(spec.write_cache())?;
         let turn = self.pool().next_turn() + first.rows.len() as u64;
         Ok(Placer::new(spec.check()?, grains).usable_from(&first.left, turn).rows)
     }
 
-    /// What disks offer to a space of this kind, once it has the write cache that it needs.
+    /// What disks offer to a space, once it has the write cache of this redundancy, if it needs one.
     ///
     /// # Errors
     /// [`SpaceError`] when there is no room for that.
-    pub fn offers_for(&self, resiliency: Resiliency) -> Result<Vec<Offer>, SpaceError> {
-        Ok(self.claimed_first(resiliency)?.left)
+    pub fn offers_beside(&self, write_cache: Option<u8>) -> Result<Vec<Offer>, SpaceError> {
+        Ok(self.claimed_first(write_cache)?.left)
     }
 
-    /// The write cache that a space of this kind still needs.
-    fn claimed_first(&self, resiliency: Resiliency) -> Result<WriteCacheRows, SpaceError> {
+    /// The write cache of this redundancy, if it is needed and not there.
+    fn claimed_first(&self, write_cache: Option<u8>) -> Result<WriteCacheRows, SpaceError> {
         let offers = self.pool().offers(Purpose::Claim);
-        let parity = resiliency.parity_columns();
-        if parity == 0 || self.caches.borrow().contains_key(&parity) {
+        let is_missing = |redundancy: &u8| !self.caches.borrow().contains_key(redundancy);
+        let Some(redundancy) = write_cache.filter(is_missing) else {
             return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
-        }
-        let cache = write_cache_rows(&offers, parity, self.data_bytes(), self.pool().next_turn());
+        };
+        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), self.pool().next_turn());
         Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
     }
 
@@ -231,14 +231,14 @@ impl Spaces {
     /// [`SpaceError`]; nothing is left of it then.
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
-        let Resiliency::Parity { parity } = spec.resiliency else { return self.make_space(spec).await };
+        let Some(redundancy) = spec.write_cache() else { return self.make_space(spec).await };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
-        let turn = self.make_cache(parity).await?;
+        let turn = self.make_cache(redundancy).await?;
         let made = self.make_space(spec).await;
         drop(turn);
         if made.is_err() {
             // Where that fails, the next opening does it.
-            let _ = self.drop_cache(parity).await;
+            let _ = self.drop_cache(redundancy).await;
         }
         made
     }
@@ -273,10 +273,10 @@ impl Spaces {
         }
     }
 
-    /// Makes a space known, and gives it its write cache if it has parity.
+    /// Makes a space known, and gives it its write cache if it needs one.
     fn adopt(&self, space: &Rc<Space>) {
-        let parity = space.spec().resiliency.parity_columns();
-        if let Some(cache) = self.caches.borrow().get(&parity) {
+        let redundancy = space.spec().write_cache();
+        if let Some(cache) = redundancy.and_then(|redundancy| self.caches.borrow().get(&redundancy).cloned()) {
             cache.add_owner(space);
         }
         self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));
@@ -334,7 +334,7 @@ impl Spaces {
         self.shared.caches().into_iter().find(|cache| cache.space().id() == space.id())
     }
 
-    /// The write caches of spaces with parity.
+    /// The write caches.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -346,12 +346,11 @@ impl Spaces {
         Ok(caches)
     }
 
-    /// What making a space of this kind would claim at once for its write cache: nothing if it has one already.
+    /// What making a space would claim at once for its write cache: nothing if it has one already.
     #[must_use]
-    pub fn new_write_cache(&self, resiliency: Resiliency) -> Option<Bytes> {
-        let parity = resiliency.parity_columns();
-        let is_needed = parity > 0 && !self.caches.borrow().contains_key(&parity);
-        is_needed.then(|| cache_spec(parity, self.data_bytes()).size)
+    pub fn new_write_cache(&self, spec: &SpaceSpec) -> Option<Bytes> {
+        let missing = spec.write_cache().filter(|redundancy| !self.caches.borrow().contains_key(redundancy));
+        missing.map(|redundancy| cache_spec(redundancy, self.data_bytes()).size)
     }
 
     /// Puts everything that is in the write caches in place.
@@ -376,7 +375,10 @@ impl Spaces {
     /// [`SpaceError`].
     pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         self.delete_but_for_its_cache(space).await?;
-        self.drop_cache(space.spec().resiliency.parity_columns()).await
+        match space.spec().write_cache() {
+            Some(redundancy) => self.drop_cache(redundancy).await,
+            None => Ok(()),
+        }
     }
 
     async fn delete_but_for_its_cache(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
@@ -413,11 +415,8 @@ impl Spaces {
 
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
     pub(crate) async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
-        if redundancy == 0 {
-            return Ok(());
-        }
         let _turn = self.cache_turn.take().await;
-        let needed = self.all().iter().any(|space| space.spec().resiliency.parity_columns() == redundancy);
+        let needed = self.all().iter().any(|space| space.spec().write_cache() == Some(redundancy));
         if needed {
             return Ok(());
         }
@@ -885,8 +884,8 @@ async fn start_caches(
 ) -> Result<BTreeMap<u8, Rc<Cache>>, SpaceError> {
     let mut caches = BTreeMap::new();
     for space in spaces.values() {
-        let redundancy = space.spec().resiliency.parity_columns();
-        if redundancy == 0 || caches.contains_key(&redundancy) {
+        let Some(redundancy) = space.spec().write_cache() else { continue };
+        if caches.contains_key(&redundancy) {
             continue;
         }
         let Some(hidden) = spaces.get(&cache_id(redundancy)) else {
@@ -898,7 +897,8 @@ async fn start_caches(
         caches.insert(redundancy, cache);
     }
     for space in spaces.values() {
-        if let Some(cache) = caches.get(&space.spec().resiliency.parity_columns()) {
+        let redundancy = space.spec().write_cache();
+        if let Some(cache) = redundancy.and_then(|redundancy| caches.get(&redundancy)) {
             cache.add_owner(space);
         }
     }

@@ -1,6 +1,7 @@
 //! What a space is to be, checked before anything is made.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use dolmen_placement::{Request, RequestError, Resiliency as Code, Width};
 use dolmen_units::{BLOCK_BYTES, Bytes, Name};
@@ -103,6 +104,11 @@ impl fmt::Display for Resiliency {
     }
 }
 
+/// The copies that a mirror may have.
+const MIRROR_COPIES: RangeInclusive<u8> = 2..=4;
+/// Disks that a space may lose, at most.
+pub(crate) const REDUNDANCY_MAX: u8 = 3;
+
 /// Whether rows are claimed when they are first written, or all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provisioning {
@@ -112,12 +118,12 @@ pub enum Provisioning {
     Fixed,
 }
 
-/// What becomes of a block whose every copy was damaged while it was being overwritten.
+/// How content that a flush has covered is written over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integrity {
-    /// It is taken as found, counted and listed.
+    /// In place: a block whose every copy was damaged meanwhile is taken as found, counted and listed.
     Relaxed,
-    /// Reads of it fail.
+    /// Through a write cache: until the new content is safe, nothing touches the old one.
     Strict,
 }
 
@@ -178,6 +184,12 @@ impl SpaceSpec {
         }
     }
 
+    /// The redundancy of the write cache that it needs, if it needs one: what is strict is not written over in place.
+    #[must_use]
+    pub fn write_cache(&self) -> Option<u8> {
+        (self.integrity == Integrity::Strict).then(|| self.resiliency.redundancy())
+    }
+
     /// Length of its rows.
     #[must_use]
     pub fn row_bytes(&self) -> Bytes {
@@ -231,22 +243,14 @@ impl SpaceSpec {
         if self.row_bytes() < ROW_BYTES_MIN {
             return Err(RequestError::Row { found: self.row_bytes(), max: Bytes::gib(1) }.into());
         }
-        match (self.resiliency, self.integrity) {
-            (Resiliency::Parity { .. }, Integrity::Strict) => {}
-            (Resiliency::Parity { .. }, Integrity::Relaxed) => {
-                let instead = "leave that out; no block with parity is overwritten before its new content is safe, so it is strict";
-                return Err(SpaceError::Unsupported { what: "a relaxed space with parity", instead });
-            }
-            (_, Integrity::Relaxed) => {}
-            (_, Integrity::Strict) => {
-                let instead = "make a relaxed space; it differs only for blocks in flight at a power cut that also lose their copies";
-                return Err(SpaceError::Unsupported { what: "a strict space without parity", instead });
-            }
+        if let (Resiliency::Parity { .. }, Integrity::Relaxed) = (self.resiliency, self.integrity) {
+            let instead = "leave that out; no block with parity is overwritten before its new content is safe, so it is strict";
+            return Err(SpaceError::Unsupported { what: "a relaxed space with parity", instead });
         }
         if let Resiliency::Mirror { copies } = self.resiliency
-            && !(2..=4).contains(&copies)
+            && !MIRROR_COPIES.contains(&copies)
         {
-            return Err(RequestError::Copies { found: u32::from(copies), max: 4 }.into());
+            return Err(RequestError::Copies { found: u32::from(copies), max: u32::from(*MIRROR_COPIES.end()) }.into());
         }
         let width = self.columns.map_or(Width::Auto, |columns| Width::Columns(u32::from(columns)));
         Ok(Request::new(self.resiliency.code(), width, self.row_bytes(), self.interleave)?)

@@ -249,6 +249,13 @@ impl Page {
         self.put(index, entry, now.ticket, now.frozen);
     }
 
+    /// As [`set`](Self::set), for what was put in place of a block and flushed there: what a flush has covered stood in for it
+    /// until now.
+    pub(crate) fn set_in_place(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {
+        self.set(index, state, stamp, now);
+        set_bit(&mut self.unflushed.borrow_mut().written, index, false);
+    }
+
     /// Changes when a block was written, and nothing else.
     pub(crate) fn restamp(&self, index: usize, stamp: Stamp, ticket: Ticket, frozen: Option<Ticket>) {
         let entry = self.entries.borrow().get(index).copied().unwrap_or_default();

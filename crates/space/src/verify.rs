@@ -293,7 +293,7 @@ impl Space {
         }
         let suspect = self.suspects(row, column, run, &states).await;
         for ((block, state), suspect) in (run.first..).zip(&states).zip(suspect) {
-            if *state == BlockState::Never {
+            if *state == BlockState::Never || self.is_superseded(row, row.shape.row_block(column, block)) {
                 continue;
             }
             let mut read = Ok(());
@@ -302,7 +302,7 @@ impl Space {
                 read = match row.has_parity() {
                     true => self.read_in_place(row, column, block, &mut buffer).await,
                     false => {
-                        self.read_block_locked(row, row.shape.row_block(column, block), &mut buffer).await
+                        self.read_copied_block(row, row.shape.row_block(column, block), &mut buffer).await
                     }
                 };
             }
@@ -319,6 +319,17 @@ impl Space {
     /// Whether a block in place is what its space reads there.
     fn is_needed(&self, row: &Row, column: usize, block: u32) -> bool {
         column < row.shape.data_columns() && row.mappings.newest(row.shape.row_block(column, block)).is_none()
+    }
+
+    /// Whether what lies in place of a block of copies counts for nothing: a flush has covered what the write cache has of it, and
+    /// it may be half in place.
+    pub(crate) fn is_superseded(&self, row: &Row, row_block: u32) -> bool {
+        if row.has_parity() || row.mappings.is_empty() {
+            return false;
+        }
+        let cache = self.cache.borrow().clone();
+        let versions = row.mappings.versions(row_block);
+        cache.is_some_and(|cache| versions.iter().any(|version| cache.is_flushed(version)))
     }
 
     /// Reads all copies of blocks; which of them have a bad copy, or none that is here and whole.

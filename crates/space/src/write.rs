@@ -47,6 +47,23 @@ impl Part {
 pub(crate) type Parts = SmallVec<[Part; 2]>;
 type Pages = SmallVec<[(usize, usize, Rc<Page>); 4]>;
 
+/// A write in place that has begun.
+struct Begun {
+    pages: Pages,
+    held: Held,
+    /// By the most demanding of its blocks.
+    class: WriteClass,
+}
+
+/// What became of a write of whole blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// It was written.
+    Written,
+    /// It cannot be done in place, and no room was reserved in the write cache. What of it was written may be written again.
+    NeedsCache,
+}
+
 /// What became of the data writes.
 struct Written {
     /// Disks that failed, and how.
@@ -119,7 +136,7 @@ impl Space {
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         self.shared.gate().await?;
-        if self.has_cache() {
+        if self.has_parity() {
             return self.store_with_parity(at, data).await;
         }
         let mut done = 0;
@@ -139,11 +156,14 @@ impl Space {
         let end = within + data.len() as u64;
         let range = blocks_of(within, end);
         let cache = self.cache.borrow().clone();
+        let mut must_be_cached = false;
         loop {
             let row = self.row_for_write(index).await?;
-            let mut room = match cache.as_ref().filter(|_| row.has_parity()) {
-                Some(cache) => Some(cache.reserve(range.count.into()).await?),
-                None => None,
+            let mut room = match &cache {
+                Some(cache) if must_be_cached || self.seems_cached(&row, range).await? => {
+                    Some(cache.reserve(range.count.into()).await?)
+                }
+                _ => None,
             };
             // Not before there is room in the cache: what makes room there needs room in the log.
             let _log_room = self.shared.room_for(range.count).await?;
@@ -164,16 +184,43 @@ impl Space {
             if room.is_none() {
                 self.shared.settle_absences(&row).await?;
             }
-            if within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES) {
-                return self.write_whole(&row, range.first, &data, &mut room).await;
+            let is_whole = within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
+            let written = match is_whole {
+                true => self.write_whole(&row, range.first, &data, &mut room).await?,
+                false => self.write_sectors(&row, within, &data, &mut room).await?,
+            };
+            match written {
+                Whole::Written => return Ok(()),
+                Whole::NeedsCache => must_be_cached = true,
             }
-            return self.write_sectors(&row, within, &data, &mut room).await;
         }
     }
 
-    /// Whether what is written to it goes to a write cache first.
+    /// Whether its rows have parity.
+    fn has_parity(&self) -> bool {
+        self.spec.borrow().resiliency.parity_columns() > 0
+    }
+
+    /// Whether something that is written to it goes to a write cache first.
     pub(crate) fn has_cache(&self) -> bool {
         self.cache.borrow().is_some()
+    }
+
+    /// Whether a write to blocks of a row looks as if it had to go to the write cache. Called without any lock: it may be
+    /// otherwise by the time that it is written.
+    async fn seems_cached(&self, row: &Rc<Row>, range: Range) -> Result<bool, SpaceError> {
+        if row.has_parity() || row.mappings.has_any_of(range) {
+            return Ok(true);
+        }
+        let ranges = ranges_of(row, range);
+        let pages = match self.pages_of(row, ranges.iter().copied()).await {
+            Ok(pages) => pages,
+            // Whoever writes in place says what is the matter with it.
+            Err(SpaceError::Unreadable { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let held = self.shared.tickets.begin();
+        Ok(self.class_of(ranges.into_iter(), &pages, &held) == WriteClass::Overwrite)
     }
 
     /// Writes whole blocks of a row: to the write cache if room was reserved there. The caller holds their lock.
@@ -183,12 +230,35 @@ impl Space {
         first: u32,
         data: &Bytes_,
         room: &mut Option<Reserved<'_>>,
-    ) -> Result<(), SpaceError> {
+    ) -> Result<Whole, SpaceError> {
         let cache = self.cache.borrow().clone();
         match (cache, room) {
-            (Some(cache), Some(room)) => cache.put(row, first, data, room).await,
-            _ => self.write_blocks(row, first, data, Beside::Nothing).await.map(drop),
+            (Some(cache), Some(room)) => cache.put(row, first, data, room).await?,
+            (Some(_), None) => return self.write_unless_over(row, first, data).await,
+            _ => self.write_blocks(row, first, data, Beside::Nothing).await.map(drop)?,
         }
+        Ok(Whole::Written)
+    }
+
+    /// Writes whole blocks of a row of a strict space in place, unless that would be over content that a flush has covered, or
+    /// below content that is cached. The caller holds their lock.
+    async fn write_unless_over(
+        &self,
+        row: &Rc<Row>,
+        first: u32,
+        data: &Bytes_,
+    ) -> Result<Whole, SpaceError> {
+        let count = u32::try_from(data.len() / BLOCK).unwrap_or(u32::MAX);
+        if row.mappings.has_any_of(Range { first, count }) {
+            return Ok(Whole::NeedsCache);
+        }
+        let parts = split(row, first, data);
+        let begun = self.begin(row, &parts).await?;
+        if begun.class == WriteClass::Overwrite && !is_planted(Bug::StrictInPlace) {
+            return Ok(Whole::NeedsCache);
+        }
+        self.write_begun(row, parts, begun, Beside::Nothing).await?;
+        Ok(Whole::Written)
     }
 
     /// Writes sectors that are no whole blocks: the blocks at the ends are read, verified, changed and written whole.
@@ -198,7 +268,7 @@ impl Space {
         within: u64,
         data: &Bytes_,
         room: &mut Option<Reserved<'_>>,
-    ) -> Result<(), SpaceError> {
+    ) -> Result<Whole, SpaceError> {
         let mut done = 0;
         while done < data.len() {
             let at = within + done as u64;
@@ -206,7 +276,11 @@ impl Space {
             let skip = usize::try_from(at % BLOCK_BYTES).unwrap_or(0);
             let whole = (data.len() - done) / BLOCK * BLOCK;
             if skip == 0 && whole > 0 {
-                self.write_whole(row, block, &data.slice(done..done + whole), room).await?;
+                if let Whole::NeedsCache =
+                    self.write_whole(row, block, &data.slice(done..done + whole), room).await?
+                {
+                    return Ok(Whole::NeedsCache);
+                }
                 done += whole;
                 continue;
             }
@@ -218,10 +292,12 @@ impl Space {
             {
                 to.copy_from_slice(from);
             }
-            self.write_whole(row, block, &buffer.freeze(), room).await?;
+            if let Whole::NeedsCache = self.write_whole(row, block, &buffer.freeze(), room).await? {
+                return Ok(Whole::NeedsCache);
+            }
             done += length;
         }
-        Ok(())
+        Ok(Whole::Written)
     }
 
     /// Writes whole blocks of a row. The caller holds their lock.
@@ -239,15 +315,32 @@ impl Space {
     pub(crate) async fn write_parts(
         &self,
         row: &Rc<Row>,
-        mut parts: Parts,
+        parts: Parts,
         beside: Beside<'_>,
     ) -> Result<Wrote, SpaceError> {
-        if !self.survives(row, &parts, &[]) {
-            return Err(self.unwritable(row, &parts, DeviceError::Gone));
+        let begun = self.begin(row, &parts).await?;
+        self.write_begun(row, parts, begun, beside).await
+    }
+
+    /// Begins a write in place: from here on flushes wait for it, and what is below it is not asked again.
+    async fn begin(&self, row: &Rc<Row>, parts: &Parts) -> Result<Begun, SpaceError> {
+        if !self.survives(row, parts, &[]) {
+            return Err(self.unwritable(row, parts, DeviceError::Gone));
         }
-        let pages = self.pages_of(row, &parts).await?;
+        let pages = self.pages_of(row, places_of(parts)).await?;
         let held = self.shared.tickets.begin();
-        let class = self.class_of(&parts, &pages, &held);
+        let class = self.class_of(places_of(parts), &pages, &held);
+        Ok(Begun { pages, held, class })
+    }
+
+    async fn write_begun(
+        &self,
+        row: &Rc<Row>,
+        mut parts: Parts,
+        begun: Begun,
+        beside: Beside<'_>,
+    ) -> Result<Wrote, SpaceError> {
+        let Begun { pages, held, class } = begun;
         let begun_in = self.shared.stamp();
         for part in &mut parts {
             let blocks = part.content.chunks_exact(BLOCK);
@@ -456,13 +549,17 @@ impl Space {
         self.shared.note_dirty(row);
     }
 
-    async fn pages_of(&self, row: &Rc<Row>, parts: &Parts) -> Result<Pages, SpaceError> {
+    async fn pages_of(
+        &self,
+        row: &Rc<Row>,
+        places: impl Iterator<Item = (usize, Range)>,
+    ) -> Result<Pages, SpaceError> {
         let mut pages = Pages::new();
-        for part in parts {
-            let (first, _) = place_in_page(part.range.first);
-            let (last, _) = place_in_page(part.range.first + part.range.count - 1);
+        for (column, range) in places {
+            let (first, _) = place_in_page(range.first);
+            let (last, _) = place_in_page(range.first + range.count - 1);
             for index in first..=last {
-                pages.push((part.column, index, self.shared.page(row, part.column, index).await?));
+                pages.push((column, index, self.shared.page(row, column, index).await?));
             }
         }
         Ok(pages)
@@ -470,19 +567,24 @@ impl Space {
 
     /// Whether a flush has covered that all of these blocks were never written, as far as can be told now.
     pub(crate) async fn are_fresh(&self, row: &Rc<Row>, parts: &Parts) -> Result<bool, SpaceError> {
-        let pages = match self.pages_of(row, parts).await {
+        let pages = match self.pages_of(row, places_of(parts)).await {
             Ok(pages) => pages,
             Err(SpaceError::Unreadable { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
         let held = self.shared.tickets.begin();
-        Ok(self.class_of(parts, &pages, &held) == WriteClass::Fresh)
+        Ok(self.class_of(places_of(parts), &pages, &held) == WriteClass::Fresh)
     }
 
-    fn class_of(&self, parts: &Parts, pages: &Pages, held: &Held) -> WriteClass {
+    fn class_of(
+        &self,
+        places: impl Iterator<Item = (usize, Range)>,
+        pages: &Pages,
+        held: &Held,
+    ) -> WriteClass {
         let now = self.shared.now(held);
-        let blocks = parts.iter().flat_map(|part| {
-            (part.range.first..part.range.first + part.range.count).map(move |block| (part.column, block))
+        let blocks = places.flat_map(|(column, range)| {
+            (range.first..range.first + range.count).map(move |block| (column, block))
         });
         blocks
             .filter_map(|(column, block)| find(pages, column, block))
@@ -556,6 +658,24 @@ fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) 
     lacking.sort_unstable();
     lacking.dedup();
     lacking.len() <= row.shape.parity_columns()
+}
+
+/// Where parts are: columns, and blocks of them.
+fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
+    parts.iter().map(|part| (part.column, part.range))
+}
+
+/// Where blocks of a row are: columns, and blocks of them that follow each other.
+fn ranges_of(row: &Row, range: Range) -> SmallVec<[(usize, Range); 2]> {
+    let mut ranges = SmallVec::new();
+    let (mut block, end) = (range.first, range.first + range.count);
+    while block < end {
+        let spot = row.shape.locate(block);
+        let count = spot.contiguous.min(end - block);
+        ranges.push((spot.column, Range { first: spot.block, count }));
+        block += count;
+    }
+    ranges
 }
 
 /// Cuts a write into parts that lie in one piece in one column.

@@ -35,18 +35,22 @@ use dolmen_sim::{
     BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
     World,
 };
-use dolmen_space::Resiliency;
+use dolmen_space::{Integrity, Resiliency};
+use harness::Kind;
 use life::{DISKS, Life, Plot};
 
-const RESILIENCIES: [Resiliency; 5] = [
-    Resiliency::Simple,
-    Resiliency::Span,
-    Resiliency::Mirror { copies: 2 },
-    Resiliency::Mirror { copies: 3 },
-    Resiliency::Parity { parity: 1 },
+const KINDS: [Kind; 7] = [
+    Kind::usual(Resiliency::Simple),
+    Kind::usual(Resiliency::Span),
+    MIRROR,
+    Kind::usual(Resiliency::Mirror { copies: 3 }),
+    Kind::usual(Resiliency::Parity { parity: 1 }),
+    Kind::strict(Resiliency::Simple),
+    Kind::strict(Resiliency::Mirror { copies: 2 }),
 ];
-/// The resiliency whose every cut is tried in every run.
-const EVERY_CUT: Resiliency = Resiliency::Mirror { copies: 2 };
+const MIRROR: Kind = Kind::usual(Resiliency::Mirror { copies: 2 });
+/// The kind whose every cut is tried in every run.
+const EVERY_CUT: Kind = MIRROR;
 /// More cuts than any life has.
 const CUTS_MAX: usize = 10_000;
 /// States of each life and way of crashing.
@@ -75,16 +79,17 @@ fn parity_of(resiliency: Resiliency) -> Option<u64> {
 }
 
 /// The spaces whose lives are gone through.
-fn resiliencies() -> impl Iterator<Item = Resiliency> {
+fn kinds() -> impl Iterator<Item = Kind> {
     let only = std::env::var("DOLMEN_CRASH_LIVES").unwrap_or_default();
-    RESILIENCIES.into_iter().filter(move |resiliency| resiliency.to_string().starts_with(&only))
+    KINDS.into_iter().filter(move |kind| kind.to_string().starts_with(&only))
 }
 
-/// The lives of a resiliency.
-fn plots_of(resiliency: Resiliency) -> &'static [Plot] {
-    match resiliency {
-        Resiliency::Parity { .. } => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes],
-        Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => &[Plot::Blocks, Plot::Owners],
+/// The lives of a kind.
+fn plots_of(kind: Kind) -> &'static [Plot] {
+    match (kind.resiliency, kind.integrity) {
+        (Resiliency::Parity { .. }, _) => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes],
+        (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage],
+        (_, Integrity::Relaxed) => &[Plot::Blocks, Plot::Owners],
     }
 }
 
@@ -142,8 +147,8 @@ fn some_states(life: &Life, cut: Cut, options: &StateOptions, random: &mut Rando
 fn case(life: &Life, instant: Instant, states: u64) -> Case {
     Case {
         expected: Expected::at(&life.tape, instant, Death::PowerCut),
-        copies: life.resiliency.redundancy() + 1,
-        parity_of: parity_of(life.resiliency),
+        copies: life.kind.resiliency.redundancy() + 1,
+        parity_of: parity_of(life.kind.resiliency),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,
@@ -167,8 +172,8 @@ fn try_state(
         tally.note(life, state.cut());
         let named = life.tape.named(instant);
         let context = Context(format!(
-            "{:?}, {instant:?}, steps {:?}, {state}, gone {:?}, flipped {:?}",
-            life.resiliency,
+            "{}, {instant:?}, steps {:?}, {state}, gone {:?}, flipped {:?}",
+            life.kind,
             life.steps_at(state.cut().0),
             case.gone,
             case.flipped
@@ -195,9 +200,9 @@ fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut T
     let begun = Clock::now();
     let mut states = 0;
     println!("{way}: seed {}", seed());
-    for resiliency in resiliencies() {
-        for &plot in plots_of(resiliency) {
-            let life = Life::record(resiliency, plot, seed());
+    for kind in kinds() {
+        for &plot in plots_of(kind) {
+            let life = Life::record(kind, plot, seed());
             let mut random = Random::new(seed());
             let mut tally = Tally::default();
             for cut in cuts_in_turn(&life, &mut random) {
@@ -211,7 +216,7 @@ fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut T
             states += tally.states;
             let all = life.tape.recorder().cuts().len();
             println!(
-                "  {resiliency}, {plot:?}: {} states, {} of {all} cuts, {} kinds of steps",
+                "  {kind}, {plot:?}: {} states, {} of {all} cuts, {} kinds of steps",
                 tally.states,
                 tally.cuts.len(),
                 tally.steps.len()
@@ -250,7 +255,7 @@ fn a_power_cut_that_takes_disks_along_loses_nothing_flushed() {
 
 /// Disks that the space survives: none to as many as it has spare copies.
 fn draw_gone(life: &Life, random: &mut Random) -> BTreeSet<usize> {
-    (0..life.resiliency.redundancy())
+    (0..life.kind.resiliency.redundancy())
         .filter_map(|_| (random.below(8) > 0).then(|| random.index(DISKS)))
         .collect()
 }
@@ -294,7 +299,7 @@ fn beginnings(life: &Life) -> Beginnings {
             found.extend(blocks.map(|block| (crash::beginning(block, fill), (entry.name, block))));
         }
     }
-    if let Some(columns) = parity_of(life.resiliency) {
+    if let Some(columns) = parity_of(life.kind.resiliency) {
         let of_parity = parities(&found, columns);
         for (beginning, line) in of_parity {
             found.entry(beginning).or_insert(line);
@@ -338,9 +343,9 @@ fn block_at(known: &Beginnings, state: &CrashState, page: (DiskIndex, u64)) -> O
 /// A bit turns on one disk: in a block in flight, in one beside it, or, where everything has two copies, anywhere.
 #[test]
 fn a_flipped_bit_is_never_believed() {
-    let mut looked: Option<((Resiliency, usize), Vec<(DiskIndex, u64)>, Beginnings)> = None;
+    let mut looked: Option<((Kind, usize), Vec<(DiskIndex, u64)>, Beginnings)> = None;
     go_through("a flipped bit", |life, cut, random, tally| {
-        let key = (life.resiliency, life.tape.entries.borrow().len());
+        let key = (life.kind, life.tape.entries.borrow().len());
         if looked.as_ref().is_none_or(|(of, ..)| *of != key) {
             looked = Some((key, written_pages(life).into_iter().collect(), beginnings(life)));
         }
@@ -351,7 +356,7 @@ fn a_flipped_bit_is_never_believed() {
         for (number, state) in states.iter().enumerate() {
             let data: Vec<_> =
                 pages.iter().filter(|page| block_at(known, state, **page).is_some()).copied().collect();
-            let anywhere = life.resiliency.redundancy() > 0 && random.below(4) == 0;
+            let anywhere = life.kind.resiliency.redundancy() > 0 && random.below(4) == 0;
             let from = if anywhere { pages } else { &data };
             if from.is_empty() {
                 continue;
@@ -453,7 +458,7 @@ fn crash_again(
 /// here, as it was, and another one gone: what the opening found in the cache, and had not made durable, counts for nothing.
 #[test]
 fn what_an_opening_finds_cached_is_found_anew_until_it_has_ended() -> Result<(), String> {
-    let life = Life::record(Resiliency::Parity { parity: 1 }, Plot::Cached, seed());
+    let life = Life::record(Kind::usual(Resiliency::Parity { parity: 1 }), Plot::Cached, seed());
     let end = life.tape.recorder().now();
     let instant = life.tape.end();
     let mut tally = Tally::default();
@@ -492,17 +497,17 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
     let begun = Clock::now();
     let mut kills = 0;
     println!("killed: seed {}", seed());
-    for resiliency in resiliencies() {
-        for &plot in plots_of(resiliency) {
-            let all = Life::record(resiliency, plot, seed()).world.change_count();
+    for kind in kinds() {
+        for &plot in plots_of(kind) {
+            let all = Life::record(kind, plot, seed()).world.change_count();
             let mut random = Random::new(seed());
             let count = budget().min(all);
             for number in 0..count {
                 let commands = number * all / count + random.below(all.div_ceil(count)) + 1;
                 kills += 1;
-                if let Err(why) = kill_after(resiliency, plot, commands, &mut random) {
+                if let Err(why) = kill_after(kind, plot, commands, &mut random) {
                     panic!(
-                        "killed after {commands} commands, {resiliency}, {plot:?}, seed {}: {why}",
+                        "killed after {commands} commands, {kind}, {plot:?}, seed {}: {why}",
                         seed()
                     );
                 }
@@ -512,14 +517,14 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
     println!("killed: {kills} times in {:?}", begun.elapsed());
 }
 
-fn kill_after(resiliency: Resiliency, plot: Plot, commands: u64, random: &mut Random) -> Result<(), String> {
+fn kill_after(kind: Kind, plot: Plot, commands: u64, random: &mut Random) -> Result<(), String> {
     let (world, disks, tape) = mortal_world(plot.disks(), random);
-    let (body, arbiter) = life::body(&world, &disks, &tape, resiliency, plot);
-    let _context = Context(format!("killed after {commands} commands, {resiliency}, {plot:?}"));
+    let (body, arbiter) = life::body(&world, &disks, &tape, kind, plot);
+    let _context = Context(format!("killed after {commands} commands, {kind}, {plot:?}"));
     if let Some(Err(error)) = run_for(&world, commands, body) {
         return Err(error);
     }
-    judge_the_killed(&world, disks, &tape, arbiter, resiliency, random)
+    judge_the_killed(&world, disks, &tape, arbiter, kind.resiliency, random)
 }
 
 /// A world in which what is under way at a kill may land late, its disks, and what notes what was acknowledged.
@@ -590,20 +595,20 @@ fn flush_and_fail(
 #[test]
 fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
     let mut kills = 0;
-    for resiliency in [Resiliency::Simple, Resiliency::Mirror { copies: 2 }] {
+    for kind in [Kind::usual(Resiliency::Simple), MIRROR] {
         let mut random = Random::new(seed());
         let (mut commands, mut rounds) = (0, 0);
         while rounds < REWRITE_ROUNDS {
             commands += 1;
             let (world, disks, tape) = mortal_world(DISKS, &mut random);
-            let (again, arbiter) = life::rewriting(&world, &disks, &tape, resiliency);
+            let (again, arbiter) = life::rewriting(&world, &disks, &tape, kind);
             if run_for(&world, commands, again).transpose()?.is_some() {
                 (commands, rounds) = (0, rounds + 1);
                 continue;
             }
             kills += 1;
-            judge_the_killed(&world, disks, &tape, arbiter, resiliency, &mut random).map_err(|why| {
-                format!("killed after {commands} commands, {resiliency}, seed {}: {why}", seed())
+            judge_the_killed(&world, disks, &tape, arbiter, kind.resiliency, &mut random).map_err(|why| {
+                format!("killed after {commands} commands, {kind}, seed {}: {why}", seed())
             })?;
         }
     }
@@ -618,11 +623,11 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
 fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
     let begun = Clock::now();
     println!("disks come and go: seed {}", seed());
-    for resiliency in RESILIENCIES {
-        let life = Life::record(resiliency, Plot::Disks, seed());
+    for kind in KINDS {
+        let life = Life::record(kind, Plot::Disks, seed());
         let mut random = Random::new(seed());
         let mut tally = Tally::default();
-        let every = resiliency == EVERY_CUT || budget() == u64::MAX;
+        let every = kind == EVERY_CUT || budget() == u64::MAX;
         let cuts = cuts_in_turn(&life, &mut random);
         let cuts = cuts.into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
         for cut in cuts.take(if every { CUTS_MAX } else { STATES as usize }) {
@@ -639,7 +644,7 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
                 }
             }
         }
-        println!("  {resiliency}: {} states at {} cuts", tally.states, tally.cuts.len());
+        println!("  {kind}: {} states at {} cuts", tally.states, tally.cuts.len());
     }
     println!("disks come and go: {:?}", begun.elapsed());
 }
@@ -650,7 +655,7 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
 fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
     let begun = Clock::now();
     println!("checkpoints in parts: seed {}", seed());
-    let life = Life::record(Resiliency::Mirror { copies: 2 }, Plot::FullMap, seed());
+    let life = Life::record(MIRROR, Plot::FullMap, seed());
     let mut random = Random::new(seed());
     let mut tally = Tally::default();
     let cuts = cuts_in_turn(&life, &mut random).into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
@@ -676,7 +681,7 @@ fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
 /// or it would not see a lost flush.
 #[test]
 fn the_judge_sees_a_flush_that_was_not() {
-    let life = Life::record(Resiliency::Mirror { copies: 2 }, Plot::Blocks, seed());
+    let life = Life::record(MIRROR, Plot::Blocks, seed());
     for entry in life.tape.entries.borrow_mut().iter_mut().filter(|entry| matches!(entry.deed, Deed::Flush)) {
         entry.acked = Some(Mark { order: entry.begun.order + 1, ..entry.begun });
     }

@@ -26,11 +26,11 @@ use dolmen_pool::{
 };
 use dolmen_sim::{Cut, Recorder, Reopened, StopAt, World};
 use dolmen_space::{
-    IncidentKind, Progress, Resiliency, Space, SpaceError, SpaceRange, SpaceSpec, Spaces, UnreadableReason,
+    IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, SpaceSpec, Spaces, UnreadableReason,
 };
 use dolmen_units::{Bytes, EpochId, HostId, PoolId, SpaceId};
 
-use crate::harness::{Outcome, ROW, pattern, read};
+use crate::harness::{Kind, Outcome, ROW, pattern, read};
 
 pub const BLOCK: u64 = 4096;
 const INTERLEAVE: Bytes = Bytes::kib(16);
@@ -266,10 +266,11 @@ impl Scribe {
         spaces: &Spaces,
         name: &'static str,
         size: Bytes,
-        resiliency: Resiliency,
+        kind: Kind,
     ) -> Result<Rc<Space>, SpaceError> {
         let index = self.tape.begin(name, Deed::Make { size: size.0 });
-        let mut spec = SpaceSpec::usual(name.parse().unwrap(), size, resiliency);
+        let mut spec = SpaceSpec::usual(name.parse().unwrap(), size, kind.resiliency);
+        spec.integrity = kind.integrity;
         spec.row = Some(ROW);
         spec.interleave = INTERLEAVE;
         let space = spaces.create(spec).await?;
@@ -790,8 +791,9 @@ fn judge_block(
         fills.iter().any(|fill| bytes[range.clone()] == content(block, *fill)[range.clone()])
     };
     let mixed = (0..8).all(by_sector);
-    // The one exception of P2: an overwrite was under way, no copy verifies, and recovery says so.
+    // The one exception of P2, which strict spaces do not have: an overwrite was under way, no copy verifies, and recovery says so.
     if listed
+        && space.spec().integrity == Integrity::Relaxed
         && (mixed || case.may_be_lost(space.name().as_str(), block))
         && fills.len() > 1
         && (case.torn || case.flipped.is_some())

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
 use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
 use dolmen_sim::{DiskProfile, SimDisk, World};
-use dolmen_space::{Resiliency, Segment, Space, SpaceSpec, Spaces};
+use dolmen_space::{Integrity, Resiliency, Segment, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, HostId};
 
 pub mod pace;
@@ -35,6 +36,36 @@ pub const RESILIENCIES: [Resiliency; 5] = [
     Resiliency::Mirror { copies: 3 },
     Resiliency::Mirror { copies: 4 },
 ];
+
+/// How a space survives the loss of disks, and how it is written over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    pub resiliency: Resiliency,
+    pub integrity: Integrity,
+}
+
+impl Kind {
+    /// As a space is when nobody asks for more.
+    pub const fn usual(resiliency: Resiliency) -> Self {
+        let integrity = match resiliency {
+            Resiliency::Parity { .. } => Integrity::Strict,
+            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => Integrity::Relaxed,
+        };
+        Self { resiliency, integrity }
+    }
+
+    /// Written over through a write cache.
+    pub const fn strict(resiliency: Resiliency) -> Self {
+        Self { resiliency, integrity: Integrity::Strict }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_usual = *self == Self::usual(self.resiliency);
+        write!(f, "{}{}", if is_usual { "" } else { "strict " }, self.resiliency)
+    }
+}
 
 /// Length of rows in tests: small, so that small disks hold many.
 pub const ROW: Bytes = Bytes::mib(1);

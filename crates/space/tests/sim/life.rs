@@ -13,7 +13,7 @@ use dolmen_pool::{
     open,
 };
 use dolmen_sim::{Random, SimDisk, World};
-use dolmen_space::{IncidentKind, Progress, Space, SpaceError, SpaceRange, Spaces};
+use dolmen_space::{IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, Spaces};
 use dolmen_units::DiskId;
 
 use super::client::{client, make, read_range};
@@ -635,6 +635,9 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     for incident in spaces.incidents() {
         let space = spaces.list().into_iter().find(|space| space.id() == incident.space);
         if incident.kind == IncidentKind::TakenAsFound {
+            if space.as_ref().is_some_and(|space| space.spec().integrity == Integrity::Strict) {
+                return Err(format!("of a strict space, recovery took {incident:?}"));
+            }
             let range_of = |name| SpaceRange { space: name, at: incident.at, length: incident.length };
             taken.extend(space.map(|space| range_of(space.name())));
         } else if course.redundant && !(course.hard.get() && incident.kind == IncidentKind::RottenHere) {

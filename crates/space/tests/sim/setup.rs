@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dolmen_disk::Extent;
 use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Random, Rate, SimpleLatency};
-use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
+use dolmen_space::{Integrity, Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::Bytes;
 
 /// Where the data of a small disk begins: labels and metadata are in front.
@@ -32,6 +32,8 @@ pub struct Setup {
     pub names: u32,
     /// Draws the spaces with parity.
     parity: Option<Random>,
+    /// Draws which of the others are strict.
+    strict: Option<Random>,
 }
 
 /// A stream of draws for a purpose.
@@ -75,6 +77,7 @@ impl Setup {
             others: FaultRates::NONE.with(FaultKind::SlowStretch, slow),
             names: 0,
             parity: parity(seed),
+            strict: strict(seed),
         }
     }
 
@@ -96,6 +99,12 @@ impl Setup {
         let resiliency = parity.unwrap_or(resiliency);
         let name = format!("space{}", self.names).parse().unwrap();
         let mut spec = SpaceSpec::usual(name, Bytes(drawn_size(random)), resiliency);
+        if let Some(draws) = &mut self.strict
+            && parity.is_none()
+            && draws.coin()
+        {
+            spec.integrity = Integrity::Strict;
+        }
         spec.row = Some(Bytes::mib(1 << random.below(3)));
         // Short rows would mostly get one column by themselves.
         let copies = u64::from(spec.resiliency.copies());
@@ -119,6 +128,12 @@ impl Setup {
 fn parity(seed: u64) -> Option<Random> {
     let mut draws = stream(seed, 905);
     (draws.below(2) == 0).then_some(draws)
+}
+
+/// Whether a seed has strict spaces without parity, as every third one has, and what draws them.
+fn strict(seed: u64) -> Option<Random> {
+    let mut draws = stream(seed, 906);
+    (draws.below(3) == 0).then_some(draws)
 }
 
 pub fn drawn_size(random: &mut Random) -> u64 {
