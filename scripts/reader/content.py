@@ -38,7 +38,7 @@ class RowContent:
         self.reader, self.row, self.members = reader, row, reader.pool.members
         tables = Tables(self.members, row, reader.records.floors)
         self.states = [tables.column(column) for column in range(row.columns)]
-        self.versions, self.lines = reader.records.in_cache(row) if row.parity else ({}, {})
+        self.versions, self.lines = reader.records.in_cache(row) if row.space.write_cache is not None else ({}, {})
         self.as_found = []
         self._decide()
 
@@ -278,7 +278,7 @@ class Reader:
     def _cache_row(self, row, place):
         """The row of the write cache in which a place is; None where there is none any more."""
         number, index, _ = place
-        space = self.caches.get(CACHES_FROM + row.parity)
+        space = self.caches.get(CACHES_FROM + row.space.write_cache)
         if space is None:
             return None
         if (space.id, index) not in self.cache_rows:

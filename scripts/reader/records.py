@@ -20,7 +20,7 @@ class Claim:
 
 
 class Version:
-    """What a block of a row with parity holds since a record: a place in the write cache, or nothing."""
+    """What a block of a row of a strict space holds since a record: a place in the write cache, or nothing."""
 
     def __init__(self, place, checksum):
         self.place, self.checksum = place, checksum
@@ -84,7 +84,7 @@ class Records:
         return found
 
     def in_cache(self, row):
-        """Of a row with parity: versions of its blocks, and lines that may be half in place.
+        """Of a row of a strict space: versions of its blocks, and, with parity, lines that may be half in place.
 
         Versions stand under the block of the row and the number of their first record; lines have, for each column that
         changes, its state and place."""

@@ -41,6 +41,11 @@ class Space:
             return f"mirror of {self.copies}"
         return f"parity {self.parity}" if self.resiliency == "parity" else self.resiliency
 
+    @property
+    def write_cache(self):
+        """The redundancy of the write cache that it needs, None for none."""
+        return None if self.integrity == RELAXED else self.copies - 1 + self.parity
+
 
 class Slab:
     """`RawSlab` and its runs."""

@@ -165,7 +165,9 @@ impl Cache {
     /// # Errors
     /// What stands in the way.
     pub(crate) async fn empty_all(&self) -> Result<(), SpaceError> {
-        self.shared().force_flush().await?;
+        if !is_planted(Bug::CopiesBeforeFlush) {
+            self.shared().force_flush().await?;
+        }
         self.close(Filling::Writes);
         while self.round().await? {
             self.close(Filling::Writes);
@@ -292,7 +294,9 @@ impl Cache {
     /// Puts lines in place, the rows in their order; whether any was.
     async fn put_in_place_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         // What no flush has covered stays.
-        self.shared().flush().await?;
+        if !is_planted(Bug::CopiesBeforeFlush) {
+            self.shared().flush().await?;
+        }
         let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| row.has_parity());
         // By themselves: a flush, for which parity waits with locks in hand, may want the locks of these.
         let has_done = !copied.is_empty() && self.put_copies_in_place(copied).await?;

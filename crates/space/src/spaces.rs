@@ -276,7 +276,8 @@ impl Spaces {
     /// Makes a space known, and gives it its write cache if it needs one.
     fn adopt(&self, space: &Rc<Space>) {
         let redundancy = space.spec().write_cache();
-        if let Some(cache) = redundancy.and_then(|redundancy| self.caches.borrow().get(&redundancy).cloned()) {
+        if let Some(cache) = redundancy.and_then(|redundancy| self.caches.borrow().get(&redundancy).cloned())
+        {
             cache.add_owner(space);
         }
         self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));

@@ -250,7 +250,11 @@ impl SpaceSpec {
         if let Resiliency::Mirror { copies } = self.resiliency
             && !MIRROR_COPIES.contains(&copies)
         {
-            return Err(RequestError::Copies { found: u32::from(copies), max: u32::from(*MIRROR_COPIES.end()) }.into());
+            return Err(RequestError::Copies {
+                found: u32::from(copies),
+                max: u32::from(*MIRROR_COPIES.end()),
+            }
+            .into());
         }
         let width = self.columns.map_or(Width::Auto, |columns| Width::Columns(u32::from(columns)));
         Ok(Request::new(self.resiliency.code(), width, self.row_bytes(), self.interleave)?)

@@ -220,7 +220,8 @@ impl Space {
             Err(error) => return Err(error),
         };
         let held = self.shared.tickets.begin();
-        Ok(self.class_of(ranges.into_iter(), &pages, &held) == WriteClass::Overwrite)
+        let class = self.class_of(ranges.into_iter(), &pages, &held);
+        Ok(class == WriteClass::Overwrite && !is_planted(Bug::StrictInPlace))
     }
 
     /// Writes whole blocks of a row: to the write cache if room was reserved there. The caller holds their lock.
@@ -242,12 +243,7 @@ impl Space {
 
     /// Writes whole blocks of a row of a strict space in place, unless that would be over content that a flush has covered, or
     /// below content that is cached. The caller holds their lock.
-    async fn write_unless_over(
-        &self,
-        row: &Rc<Row>,
-        first: u32,
-        data: &Bytes_,
-    ) -> Result<Whole, SpaceError> {
+    async fn write_unless_over(&self, row: &Rc<Row>, first: u32, data: &Bytes_) -> Result<Whole, SpaceError> {
         let count = u32::try_from(data.len() / BLOCK).unwrap_or(u32::MAX);
         if row.mappings.has_any_of(Range { first, count }) {
             return Ok(Whole::NeedsCache);

@@ -506,10 +506,7 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
                 let commands = number * all / count + random.below(all.div_ceil(count)) + 1;
                 kills += 1;
                 if let Err(why) = kill_after(kind, plot, commands, &mut random) {
-                    panic!(
-                        "killed after {commands} commands, {kind}, {plot:?}, seed {}: {why}",
-                        seed()
-                    );
+                    panic!("killed after {commands} commands, {kind}, {plot:?}, seed {}: {why}", seed());
                 }
             }
         }
@@ -607,9 +604,8 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
                 continue;
             }
             kills += 1;
-            judge_the_killed(&world, disks, &tape, arbiter, kind.resiliency, &mut random).map_err(|why| {
-                format!("killed after {commands} commands, {kind}, seed {}: {why}", seed())
-            })?;
+            judge_the_killed(&world, disks, &tape, arbiter, kind.resiliency, &mut random)
+                .map_err(|why| format!("killed after {commands} commands, {kind}, seed {}: {why}", seed()))?;
         }
     }
     println!("killed: {kills} times");

@@ -191,7 +191,19 @@ impl Lab {
         size: Bytes,
         resiliency: Resiliency,
     ) -> Result<Rc<Space>, Box<dyn Error>> {
-        let mut spec = SpaceSpec::usual(name.parse()?, size, resiliency);
+        self.space_of_kind(spaces, name, size, Kind::usual(resiliency)).await
+    }
+
+    /// Makes a space with short rows.
+    pub async fn space_of_kind(
+        &self,
+        spaces: &Spaces,
+        name: &str,
+        size: Bytes,
+        kind: Kind,
+    ) -> Result<Rc<Space>, Box<dyn Error>> {
+        let mut spec = SpaceSpec::usual(name.parse()?, size, kind.resiliency);
+        spec.integrity = kind.integrity;
         spec.row = Some(ROW);
         spec.interleave = Bytes::kib(64);
         Ok(spaces.create(spec).await?)
