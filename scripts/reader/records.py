@@ -1,4 +1,4 @@
-"""What the log says of blocks: docs/format/space.md, "RawStretch" and "Parity in records"."""
+"""What the log says of blocks: docs/format/space.md, "RawStretch" and "The write cache in records"."""
 
 import struct
 

@@ -30,14 +30,14 @@ pub enum Provisioning {
     Fixed,
 }
 
-/// What becomes of a block whose every copy was damaged while it was being overwritten.
+/// How content that a flush has covered is written over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Integrity {
-    /// It is taken as found, counted and listed.
+    /// In place: a block whose every copy was damaged meanwhile is taken as found, counted and listed.
     #[default]
     Relaxed,
-    /// Reads of it fail.
+    /// Through a write cache: until the new content is safe, nothing touches the old one.
     Strict,
 }
 

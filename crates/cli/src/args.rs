@@ -465,6 +465,9 @@ pub(crate) struct SpaceCreate {
     /// When room is claimed
     #[arg(long, value_enum, default_value = "thin", value_name = "WHEN")]
     pub provisioning: ProvisioningWord,
+    /// Write flushed content over through a write cache, so that a power cut in the midst of it harms none; with parity always
+    #[arg(long)]
+    pub strict: bool,
     /// Logical sector in bytes; usually 4096
     #[arg(long, value_enum, value_name = "BYTES")]
     pub sector: Option<SectorWord>,

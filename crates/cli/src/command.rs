@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, Devices, Df,
-    Disks as DiskList, ExitCode, Health, ImportMode, ImportPool, JobDocument, Jobs, OnlineDisk, Pool,
-    PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind, ResizeSpace, Shutdown,
+    Disks as DiskList, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument, Jobs, OnlineDisk,
+    Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind, ResizeSpace, Shutdown,
     Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
@@ -286,7 +286,7 @@ fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Resul
             ProvisioningWord::Thin => Provisioning::Thin,
             ProvisioningWord::Fixed => Provisioning::Fixed,
         },
-        integrity: None,
+        integrity: arguments.strict.then_some(Integrity::Strict),
         sector_bytes: arguments.sector.map(|sector| sector.bytes()),
         dry_run: false,
     };

@@ -175,7 +175,7 @@ fn paths_are_made_absolute() {
 fn the_options_of_a_space_reach_the_daemon() {
     let fake = Fake::play(|_, body| obey(body));
     fake.run("space create tank/x --size 1.5G", &NOBODY);
-    let line = "space create tank/x --size 10G --resiliency mirror --copies 3 --columns 2 --interleave 64K --row 4M --provisioning fixed --sector 512";
+    let line = "space create tank/x --size 10G --resiliency mirror --copies 3 --columns 2 --interleave 64K --row 4M --provisioning fixed --sector 512 --strict";
     fake.run(line, &NOBODY);
     let usual = json!({"name": "x", "size_bytes": 3u64 << 29, "resiliency": "mirror", "copies": null, "parity": null, "columns": null,
         "interleave_bytes": null, "row_bytes": null, "provisioning": "thin", "integrity": null,
@@ -188,6 +188,7 @@ fn the_options_of_a_space_reach_the_daemon() {
     assert_eq!(asked[1].body["row_bytes"], 4194304);
     assert_eq!(asked[1].body["provisioning"], "fixed");
     assert_eq!(asked[1].body["sector_bytes"], 512);
+    assert_eq!(asked[1].body["integrity"], "strict");
     fake.run("space create tank/x --size 1G -r parity --parity 2", &NOBODY);
     let asked = fake.acts();
     assert_eq!((&asked[2].body["resiliency"], &asked[2].body["parity"]), (&json!("parity"), &json!(2)));
