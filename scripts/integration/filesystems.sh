@@ -12,12 +12,13 @@ cd "$root" || exit 1
 . "$root/scripts/rig.sh"
 script='file systems on spaces'
 mib=${DOLMEN_FILESYSTEMS_MIB:-16}
-resiliencies='simple span mirror2 mirror3 mirror4 parity1 parity2'
+resiliencies='simple span mirror2 mirror3 mirror4 parity1 parity2 strict'
 
 make_space() {
     case $1 in
     mirror*) set -- "$1" "$2" mirror --copies "${1#mirror}" ;;
     parity*) set -- "$1" "$2" parity --parity "${1#parity}" ;;
+    strict) set -- "$1" "$2" mirror --strict ;;
     *) set -- "$1" "$2" "$1" ;;
     esac
     make_name=$1-$2

@@ -9,7 +9,7 @@ cd "$root" || exit 1
 script='the reader'
 way=nbd
 data=$run/data
-spaces='simple span two three four parity dual'
+spaces='simple span two three four parity dual strict alone'
 
 reader() { python3 "$root/scripts/read_pool.py" "$@"; }
 client() { attend -- python3 "$root/scripts/integration/reader_client.py" "$@"; }
@@ -26,7 +26,8 @@ make_space() {
 }
 make_spaces() {
     make_space simple simple && make_space span span && make_space two mirror && make_space three mirror --copies 3 &&
-        make_space four mirror --copies 4 && make_space parity parity && make_space dual parity --parity 2
+        make_space four mirror --copies 4 && make_space parity parity && make_space dual parity --parity 2 &&
+        make_space strict mirror --strict && make_space alone simple --strict
 }
 
 # Sets uris to what the client wants.
@@ -96,12 +97,16 @@ without() {
 
 each_one_left_out() {
     for one_letter in a b c d e f; do
-        without "$one_letter" 'simple span' || return 1
+        without "$one_letter" 'simple span alone' || return 1
     done
     grep -q 'MISSING simple: bytes .*: the disks that hold it are not here' "$run/said"
 }
-two_left_out() { without ab 'simple span two parity' && without cf 'simple span two parity' && without de 'simple span two parity'; }
-three_left_out() { without bde 'simple span two three parity dual'; }
+two_left_out() {
+    for two_letters in ab cf de; do
+        without "$two_letters" 'simple span alone two parity strict' || return 1
+    done
+}
+three_left_out() { without bde 'simple span alone two three parity dual strict'; }
 
 shows_all() {
     reader list "$disks"/* >"$logs/list.log" || return 1

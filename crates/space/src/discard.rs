@@ -14,7 +14,7 @@ use crate::record::{BlockState, Stamp};
 use crate::row::Row;
 use crate::shared::{place_in_page, push_stretch};
 use crate::space::Space;
-use crate::write::blocks_of;
+use crate::write::{Pages, blocks_of, find};
 
 /// A stretch of a space and whether anything is there, for block status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,8 @@ impl Space {
             return self.discard_cached(row, range).await;
         }
         let mut found: SmallVec<[(usize, Range); 8]> = SmallVec::new();
+        // They stay in memory as long as they are held here.
+        let mut pages = Pages::new();
         for block in range.first..range.first + range.count {
             let spot = row.shape.locate(block);
             let (index, entry) = place_in_page(spot.block);
@@ -125,6 +127,9 @@ impl Space {
             match found.last_mut().filter(|(column, run)| *column == spot.column && joins(run)) {
                 Some((_, run)) => run.count += 1,
                 None => found.push((spot.column, Range { first: spot.block, count: 1 })),
+            }
+            if find(&pages, spot.column, spot.block).is_none() {
+                pages.push((spot.column, index, page));
             }
         }
         if found.is_empty() {
@@ -138,13 +143,15 @@ impl Space {
         let held = self.shared.tickets.begin();
         let stamp = self.shared.stamp();
         self.record_discard(row, &found, stamp).await?;
+        // Nobody waits from here on: a write-back that begins meanwhile would have to be known.
         let now = self.shared.now(&held);
         let mut count = 0;
         for (column, run) in &found {
             for block in run.first..run.first + run.count {
-                let (index, entry) = place_in_page(block);
-                self.shared.page(row, *column, index).await?.set(entry, BlockState::Never, stamp, now);
-                count += 1;
+                if let Some((page, entry)) = find(&pages, *column, block) {
+                    page.set(entry, BlockState::Never, stamp, now);
+                    count += 1;
+                }
             }
             self.shared.note_unsettled(held.ticket(), row, *column, *run);
         }

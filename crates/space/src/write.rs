@@ -45,7 +45,7 @@ impl Part {
 }
 
 pub(crate) type Parts = SmallVec<[Part; 2]>;
-type Pages = SmallVec<[(usize, usize, Rc<Page>); 4]>;
+pub(crate) type Pages = SmallVec<[(usize, usize, Rc<Page>); 4]>;
 
 /// A write in place that has begun.
 struct Begun {
@@ -633,7 +633,7 @@ fn is_zero(data: &[u8]) -> bool {
 }
 
 /// The page of a block among those that were loaded, and its entry there.
-fn find(pages: &Pages, column: usize, block: u32) -> Option<(&Rc<Page>, usize)> {
+pub(crate) fn find(pages: &Pages, column: usize, block: u32) -> Option<(&Rc<Page>, usize)> {
     let (index, entry) = place_in_page(block);
     let (_, _, page) = pages.iter().find(|(c, i, _)| *c == column && *i == index)?;
     Some((page, entry))

@@ -27,8 +27,8 @@ use std::rc::Rc;
 use std::time::Instant as Clock;
 
 use crash::{
-    BLOCK, Case, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, attach, host_with, judge,
-    judge_in, open_pool, run_for,
+    BLOCK, Case, Death, Deed, Expected, Flipped, Instant, Mark, NotingArbiter, Tape, attach, host_with,
+    judge, judge_in, open_pool, run_for,
 };
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{
@@ -364,12 +364,13 @@ fn a_flipped_bit_is_never_believed() {
             let page = from[random.index(from.len())];
             let flip = BitFlip { disk: page.0, at: page.1 + random.below(BLOCK), bit: random.below(8) as u8 };
             let flipped = block_at(known, state, page);
+            let flipped = flipped.map_or(Flipped::Elsewhere, |(name, block)| Flipped::Block(name, block));
             let options = StateOptions { flip: Some(flip), ..options };
             let bad = some_states(life, cut, &options, &mut Random::new(seed)).swap_remove(number);
             let gone = if random.coin() && !anywhere { draw_gone(life, random) } else { BTreeSet::new() };
             try_state(life, &bad, tally, |case| {
                 case.gone.clone_from(&gone);
-                case.flipped = flipped;
+                case.flipped = Some(flipped);
             })?;
         }
         Ok(())

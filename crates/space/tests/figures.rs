@@ -14,7 +14,7 @@ use dolmen_buffer::ArenaConfig;
 use dolmen_sim::Random;
 use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
-use harness::{Bench, Lab, Outcome};
+use harness::{Bench, Kind, Lab, Outcome};
 
 /// Disks of the size at which a log has what a usual pool has.
 const CAPACITY: Bytes = Bytes::gib(64);
@@ -29,12 +29,13 @@ const SMALL: usize = 4096;
 const LARGE: u64 = 1 << 20;
 
 /// Who is measured: columns of data, and disks.
-const KINDS: [(Resiliency, u8, usize); 5] = [
-    (Resiliency::Simple, 4, 4),
-    (Resiliency::Mirror { copies: 2 }, 2, 4),
-    (Resiliency::Mirror { copies: 3 }, 2, 6),
-    (Resiliency::Parity { parity: 1 }, 4, 6),
-    (Resiliency::Parity { parity: 2 }, 6, 9),
+const KINDS: [(Kind, u8, usize); 6] = [
+    (Kind::usual(Resiliency::Simple), 4, 4),
+    (Kind::usual(Resiliency::Mirror { copies: 2 }), 2, 4),
+    (Kind::strict(Resiliency::Mirror { copies: 2 }), 2, 4),
+    (Kind::usual(Resiliency::Mirror { copies: 3 }), 2, 6),
+    (Kind::usual(Resiliency::Parity { parity: 1 }), 4, 6),
+    (Kind::usual(Resiliency::Parity { parity: 2 }), 6, 9),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +126,11 @@ async fn write_class(
     Ok((places.len() as u64, length))
 }
 
-async fn measure(lab: Lab, resiliency: Resiliency, columns: u8) -> Outcome {
+async fn measure(lab: Lab, kind: Kind, columns: u8) -> Outcome {
+    let resiliency = kind.resiliency;
     let spaces = lab.create().await?;
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(SIZE), resiliency);
+    spec.integrity = kind.integrity;
     (spec.columns, spec.provisioning) = (Some(columns), Provisioning::Fixed);
     spec.interleave = Bytes(INTERLEAVE);
     let space = spaces.create(spec).await?;
@@ -143,8 +146,8 @@ async fn measure(lab: Lab, resiliency: Resiliency, columns: u8) -> Outcome {
         let per_request = |sum: u64| sum as f64 / count as f64;
         let bytes = asked.written as f64 / (count * length as u64) as f64;
         println!(
-            "{:22} {:8} {:>8.2} {:>8.2} {:>8.3} {:>8.2}",
-            format!("{resiliency}, {columns} columns"),
+            "{:36} {:8} {:>8.2} {:>8.2} {:>8.3} {:>8.2}",
+            format!("{kind}, {columns} columns"),
             format!("{class:?}"),
             per_request(asked.reads),
             per_request(asked.writes),
@@ -167,11 +170,11 @@ async fn measure(lab: Lab, resiliency: Resiliency, columns: u8) -> Outcome {
 
 #[test]
 fn what_each_class_of_write_costs() {
-    println!("{:22} {:8} {:>8} {:>8} {:>8} {:>8}", "space", "class", "reads", "writes", "flushes", "bytes");
-    for (resiliency, columns, disks) in KINDS {
+    println!("{:36} {:8} {:>8} {:>8} {:>8} {:>8}", "space", "class", "reads", "writes", "flushes", "bytes");
+    for (kind, columns, disks) in KINDS {
         let bench = Bench::new(1, disks, CAPACITY);
         let arena = ArenaConfig { small_count: 8192, medium_count: 64, large_count: 48 };
         bench.world.set_arenas(arena, arena);
-        bench.run(async move |lab| measure(lab, resiliency, columns).await).unwrap();
+        bench.run(async move |lab| measure(lab, kind, columns).await).unwrap();
     }
 }

@@ -452,6 +452,15 @@ impl Expected {
     }
 }
 
+/// Where a bit has turned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flipped {
+    /// In one copy of a block, or of what shares parity with it.
+    Block(&'static str, u64),
+    /// In a copy of what tells of blocks, such as a table: of any.
+    Elsewhere,
+}
+
 /// A crash to be judged.
 #[derive(Debug, Clone)]
 pub struct Case {
@@ -463,8 +472,8 @@ pub struct Case {
     pub gone: BTreeSet<usize>,
     /// Disks that were not attached when the crash was recovered from.
     pub gone_then: BTreeSet<usize>,
-    /// The block of which one copy has a flipped bit.
-    pub flipped: Option<(&'static str, u64)>,
+    /// Where a bit has turned.
+    pub flipped: Option<Flipped>,
     /// The disk that goes when all has been verified, if the space survives that.
     pub lost_later: usize,
     /// Whether blocks may be torn.
@@ -492,7 +501,11 @@ impl Case {
         let absent = if decided { &self.gone_then } else { &self.gone };
         let lost = absent.union(&self.expected.weak).count() + 1;
         let is_hit = |flipped| flipped == block || self.line_of(flipped) == self.line_of(block);
-        let hit = self.flipped.is_some_and(|(space, flipped)| space == name && is_hit(flipped));
+        let hit = match self.flipped {
+            Some(Flipped::Block(space, flipped)) => space == name && is_hit(flipped),
+            Some(Flipped::Elsewhere) => true,
+            None => false,
+        };
         hit && lost >= usize::from(self.copies)
     }
 }
