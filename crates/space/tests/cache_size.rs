@@ -116,6 +116,13 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                     Bytes::mib(least)
                 );
                 spaces.resize_write_cache(parity, Bytes::mib(least)).await?;
+                // The smallest one serves the largest of writes.
+                for fill in [3, 4] {
+                    for at in [4096, 0, 1 << 20, 2 << 20, 3 << 20] {
+                        lab.write(&space, at, 1 << 20, fill).await?;
+                    }
+                }
+                lab.expect(&space, 0, 4 << 20, 4).await?;
                 // A mirror takes all that is left, but for what is kept for moves.
                 let mut spec =
                     dolmen_space::SpaceSpec::usual("full".parse()?, Bytes::gib(1), Resiliency::Simple);
@@ -131,11 +138,6 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                 assert!(room.0 >= Bytes::mib(least).0 && room < most, "{room} of {most}");
                 assert!(spaces.resize_write_cache(parity, most).await.is_err());
                 assert_eq!(cache(&spaces).await?.size, Bytes::mib(least));
-                // The smallest one serves the largest of writes.
-                for at in [4096, 0, 1 << 20, 2 << 20, 3 << 20] {
-                    lab.write(&space, at, 1 << 20, 4).await?;
-                }
-                lab.expect(&space, 0, 4 << 20, 4).await?;
                 drop((space, full));
                 lab.check_and_close(spaces).await
             })
@@ -494,13 +496,14 @@ fn what_went_through_is_told_with_its_rate() {
         .unwrap();
 }
 
-/// A world of disks of which these are not rotational.
-fn with_fast(seed: u64, count: u16, fast: &'static [u16]) -> Bench {
+/// A world of disks of which these are not rotational, and have this capacity.
+fn with_fast(seed: u64, count: u16, fast: &'static [u16], of_fast: Bytes) -> Bench {
     let next = Cell::new(0);
     Bench::with_profile(seed, count.into(), || {
-        let mut profile: DiskProfile = harness::file(CAPACITY);
-        profile.geometry.rotational = !fast.contains(&next.get());
+        let is_fast = fast.contains(&next.get());
         next.set(next.get() + 1);
+        let mut profile: DiskProfile = harness::file(if is_fast { of_fast } else { CAPACITY });
+        profile.geometry.rotational = !is_fast;
         profile
     })
 }
@@ -516,7 +519,7 @@ fn a_cache_lies_on_the_fastest_disks_that_keep_its_copies_apart() {
         (1, &[], &[0, 1, 2, 3, 4, 5]),
     ];
     for (parity, fast, expected) in cases {
-        let bench = with_fast(39, 6, fast);
+        let bench = with_fast(39, 6, fast, CAPACITY);
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -533,36 +536,25 @@ fn a_cache_lies_on_the_fastest_disks_that_keep_its_copies_apart() {
     }
 }
 
-/// Scenario: the fast disks are full when it grows. Its new rows lie on others; those that it had stay.
+/// Scenario: the fast disks are too small for all of it. What they have no room for lies on others, until it is made smaller.
 #[test]
-fn a_cache_grows_on_other_disks_when_the_fast_ones_are_full() {
-    let bench = with_fast(40, 6, &[1, 4]);
+fn a_cache_lies_on_other_disks_too_when_the_fast_ones_are_full() {
+    let bench = with_fast(40, 20, &[1, 4], Bytes::mib(64));
     bench
         .run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
             let most = size(&spaces).await?;
-            resize(&spaces, 4).await?;
-            assert_eq!(cache(&spaces).await?.disks, [DiskSlot(1), DiskSlot(4)]);
-            let mut spec = dolmen_space::SpaceSpec::usual("full".parse()?, Bytes::gib(1), Resiliency::Simple);
-            (spec.row, spec.columns) = (Some(harness::ROW), Some(1));
-            let full = spaces.create(spec).await?;
-            let free = |slot: u16| {
-                let room = spaces.pool().offers(dolmen_pool::Purpose::Claim);
-                room.iter().find(|one| one.slot == DiskSlot(slot)).map_or(0, |one| one.claimable_grains())
-            };
-            let mut at = 0;
-            while free(1) + free(4) > 60 {
-                lab.write(&full, at << 20, 4096, 1).await?;
-                at += 1;
-            }
+            let disks = async || Ok::<_, Box<dyn std::error::Error>>(cache(&spaces).await?.disks);
+            let fast = [DiskSlot(1), DiskSlot(4)];
+            let has_more =
+                |disks: Vec<DiskSlot>| disks.len() > 2 && fast.iter().all(|slot| disks.contains(slot));
+            assert!(has_more(disks().await?));
+            resize(&spaces, 12).await?;
+            assert_eq!(disks().await?, fast);
             resize(&spaces, most).await?;
-            let disks = cache(&spaces).await?.disks;
-            assert!(
-                disks.len() > 2 && disks.contains(&DiskSlot(1)) && disks.contains(&DiskSlot(4)),
-                "{disks:?}"
-            );
-            drop((space, full));
+            assert!(has_more(disks().await?));
+            drop(space);
             lab.check_and_close(spaces).await
         })
         .unwrap();
