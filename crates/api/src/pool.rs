@@ -114,6 +114,38 @@ pub struct WriteCache {
     pub waiting_bytes: u64,
     /// Room that it takes on all disks, copies and tables included.
     pub footprint_bytes: u64,
+    /// Copies of what lies in it, on different disks.
+    #[serde(default)]
+    pub copies: u8,
+    /// The disks on which it lies, by slot.
+    #[serde(default)]
+    pub disks: Vec<u16>,
+    /// Bytes written to it since the pool was opened.
+    #[serde(default)]
+    pub filled_bytes: u64,
+    /// The same for each of the last ten seconds, on the average.
+    #[serde(default)]
+    pub filled_bytes_per_s: u64,
+    /// Bytes put in place out of it since the pool was opened.
+    #[serde(default)]
+    pub destaged_bytes: u64,
+    /// The same for each of the last ten seconds, on the average.
+    #[serde(default)]
+    pub destaged_bytes_per_s: u64,
+}
+
+/// Gives a write cache another size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeWriteCache {
+    /// Bytes that it is to hold when it is full, each of them with its copies; what is no whole row of it becomes one.
+    pub size_bytes: u64,
+    /// Parity columns of the spaces that it is for; may be left out where the pool has one write cache.
+    #[serde(default)]
+    pub parity: Option<u8>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// All pools.

@@ -115,6 +115,8 @@ pub(crate) enum PoolCommand {
     Destroy(PoolDestroy),
     /// Add disks to a pool
     Add(PoolAdd),
+    /// Change a setting of a pool
+    Set(PoolSet),
     /// End the warning about errors of its disks until there are more; what was counted stays in `disk list`
     Acknowledge(PoolChange),
 }
@@ -252,6 +254,26 @@ pub(crate) struct PoolAdd {
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool set`
+#[derive(Debug, Args)]
+pub(crate) struct PoolSet {
+    /// The pool
+    pub pool: Name,
+    /// The size of the write cache of spaces with parity, without its further copies; it is made larger or smaller while
+    /// clients go on
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub write_cache: Bytes,
+    /// Which write cache, where the pool has two: that of spaces with one parity, or with two
+    #[arg(long, value_name = "PARITIES", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub parity: Option<u8>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

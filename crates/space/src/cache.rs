@@ -135,6 +135,10 @@ pub(crate) struct Cache {
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
+    /// Held while its size is changed.
+    pub(crate) size_turn: Turn,
+    /// Whether it is being deleted.
+    pub(crate) is_gone: Cell<bool>,
     /// What was cached since the pool was opened, and what was put in place.
     pub(crate) filled: Flow,
     pub(crate) destaged: Flow,
@@ -185,6 +189,8 @@ impl Cache {
             tries: Cell::new(0),
             stuck: RefCell::default(),
             waits_for_others: Cell::new(false),
+            size_turn: Turn::default(),
+            is_gone: Cell::new(false),
             filled: Flow::default(),
             destaged: Flow::default(),
         }))

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_block_io::{Moment, sync::Permit};
+use dolmen_block_io::Moment;
 use dolmen_causes::in_one_line;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -26,7 +26,7 @@ use crate::layout::slab_grains;
 use crate::locks::Range;
 use crate::row::{Row, RowRecord};
 use crate::space::{Footprint, Space};
-use crate::spaces::Spaces;
+use crate::spaces::{Progress, Spaces};
 use crate::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_BYTES};
 
 /// The part of a pool that a cache is, unless that is out of its bounds.
@@ -214,11 +214,13 @@ impl Cache {
     ///
     /// # Errors
     /// What stands in the way.
-    async fn empty_given_up(&self) -> Result<(), SpaceError> {
+    async fn empty_given_up(&self, progress: &Progress) -> Result<(), SpaceError> {
         let (mut before, mut in_vain) = (u64::MAX, 0);
         loop {
             let bell = self.bell.wait();
+            self.check_stays()?;
             self.close_given_up();
+            progress.done.set(self.empty_given_up_count());
             if self.can_go() {
                 return Ok(());
             }
@@ -237,6 +239,22 @@ impl Cache {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn empty_given_up_count(&self) -> u64 {
+        let segments = self.segments.borrow();
+        segments.iter().filter(|one| one.is_given_up && one.state == State::Free).count() as u64
+    }
+
+    /// Notes that it is being deleted, and waits until nobody changes its size any more.
+    pub(crate) async fn note_gone(&self) {
+        self.is_gone.set(true);
+        self.bell.notify_all();
+        drop(self.size_turn.take().await);
+    }
+
+    fn check_stays(&self) -> Result<(), SpaceError> {
+        if self.is_gone.get() { Err(SpaceError::Gone { name: self.space().name() }) } else { Ok(()) }
     }
 
     /// Forgets the rows that go; these.
@@ -303,14 +321,21 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`plan_write_cache`](Self::plan_write_cache); or what stands in the way, and the cache keeps its size.
-    pub async fn resize_write_cache(&self, parity: u8, size: Bytes) -> Result<WriteCacheResize, SpaceError> {
-        let _turn: Permit<'_> = self.cache_turn.take().await;
-        let change = self.plan_write_cache(parity, size)?;
+    pub async fn resize_write_cache(
+        &self,
+        parity: u8,
+        size: Bytes,
+        progress: &Progress,
+    ) -> Result<WriteCacheResize, SpaceError> {
         let cache = self.cache_for(parity)?;
+        let _turn = cache.size_turn.take().await;
+        cache.check_stays()?;
+        let change = self.plan_write_cache(parity, size)?;
+        progress.total.set(change.after.0.abs_diff(change.before.0) / cache.space().row_bytes());
         if change.after > change.before {
-            self.grow_cache(&cache, change.after).await?;
+            self.grow_cache(&cache, change.after, progress).await?;
         } else if change.after < change.before {
-            self.shrink_cache(&cache, change.after).await?;
+            self.shrink_cache(&cache, change.after, progress).await?;
         }
         Ok(change)
     }
@@ -320,7 +345,12 @@ impl Spaces {
     }
 
     /// Rows are filled when all of them are claimed and the size is durable: cut short before, all of them are given back.
-    async fn grow_cache(&self, cache: &Rc<Cache>, size: Bytes) -> Result<(), SpaceError> {
+    async fn grow_cache(
+        &self,
+        cache: &Rc<Cache>,
+        size: Bytes,
+        progress: &Progress,
+    ) -> Result<(), SpaceError> {
         let space = cache.space();
         let _turn = space.spec_turn.take().await;
         let before = space.size();
@@ -329,8 +359,10 @@ impl Spaces {
         let grown = async {
             let mut rows = Vec::new();
             for index in before.0 / space.row_bytes()..size.0 / space.row_bytes() {
+                cache.check_stays()?;
                 self.shared.gate().await?;
                 rows.push(space.claim_behind(index).await?);
+                progress.done.set(rows.len() as u64);
             }
             self.put_spec(space, SpaceSpec { size, ..space.spec() }).await?;
             Ok(rows)
@@ -350,11 +382,16 @@ impl Spaces {
 
     /// Rows are given back when none of them holds anything and the size is durable: cut short behind that, the rest of them are
     /// at the next opening.
-    async fn shrink_cache(&self, cache: &Rc<Cache>, size: Bytes) -> Result<(), SpaceError> {
+    async fn shrink_cache(
+        &self,
+        cache: &Rc<Cache>,
+        size: Bytes,
+        progress: &Progress,
+    ) -> Result<(), SpaceError> {
         let space = Rc::clone(cache.space());
         self.pool().check_writable()?;
         let mut given_up = cache.give_up_from(size.0 / space.row_bytes());
-        cache.empty_given_up().await?;
+        cache.empty_given_up(progress).await?;
         let _turn = space.spec_turn.take().await;
         self.put_spec(&space, SpaceSpec { size, ..space.spec() }).await?;
         given_up.is_done = true;

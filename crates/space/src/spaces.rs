@@ -55,7 +55,7 @@ pub struct Spaces {
     spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
     /// Write caches, by the redundancy of the spaces that they are for.
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
-    pub(crate) cache_turn: Turn,
+    cache_turn: Turn,
     recovery: Recovery,
     closing: Cell<bool>,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
@@ -426,6 +426,7 @@ impl Spaces {
         }
         let cache = self.caches.borrow_mut().remove(&redundancy);
         if let Some(cache) = &cache {
+            cache.note_gone().await;
             // Whoever was at it is done then. A checkpoint may want the turn while the rows are given back.
             drop(cache.turn.take().await);
         }

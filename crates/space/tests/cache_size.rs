@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{DiskProfile, Ran, Random, StateOptions, StopAt};
-use dolmen_space::{CacheLimit, Resiliency, Space, SpaceError, Spaces, WriteCache};
+use dolmen_space::{CacheLimit, Progress, Resiliency, Space, SpaceError, Spaces, WriteCache};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::pace::{Dial, beside, opened, pause, text};
 use harness::{Bench, Lab, Outcome};
@@ -29,7 +29,7 @@ async fn size(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
 }
 
 async fn resize(spaces: &Spaces, mib: u64) -> Outcome {
-    let change = spaces.resize_write_cache(1, Bytes::mib(mib)).await?;
+    let change = spaces.resize_write_cache(1, Bytes::mib(mib), &Progress::default()).await?;
     assert_eq!((change.after, size(spaces).await?), (Bytes::mib(mib), mib));
     Ok(())
 }
@@ -90,8 +90,9 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
+                let none = &Progress::default();
                 assert!(matches!(
-                    spaces.resize_write_cache(parity, Bytes::mib(8)).await,
+                    spaces.resize_write_cache(parity, Bytes::mib(8), none).await,
                     Err(SpaceError::NoWriteCache { .. })
                 ));
                 let space = lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Parity { parity }).await?;
@@ -109,13 +110,13 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                 let pool: u64 = spaces.pool().disks().iter().map(|disk| disk.data_bytes().0).sum();
                 let copies = u64::from(parity) + 1;
                 assert!(most.0 * copies <= pool / 16 && (most.0 + (1 << 20)) * copies > pool / 16);
-                assert!(spaces.resize_write_cache(parity, most + Bytes(1)).await.is_err());
+                assert!(spaces.resize_write_cache(parity, most + Bytes(1), none).await.is_err());
                 assert_eq!(cache(&spaces).await?, before);
                 assert_eq!(
                     spaces.plan_write_cache(parity, Bytes::mib(least) - Bytes(4000))?.after,
                     Bytes::mib(least)
                 );
-                spaces.resize_write_cache(parity, Bytes::mib(least)).await?;
+                spaces.resize_write_cache(parity, Bytes::mib(least), none).await?;
                 // The smallest one serves the largest of writes.
                 for fill in [3, 4] {
                     for at in [4096, 0, 1 << 20, 2 << 20, 3 << 20] {
@@ -136,7 +137,7 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                     return Err("there seems to be room".into());
                 };
                 assert!(room.0 >= Bytes::mib(least).0 && room < most, "{room} of {most}");
-                assert!(spaces.resize_write_cache(parity, most).await.is_err());
+                assert!(spaces.resize_write_cache(parity, most, none).await.is_err());
                 assert_eq!(cache(&spaces).await?.size, Bytes::mib(least));
                 drop((space, full));
                 lab.check_and_close(spaces).await
@@ -446,7 +447,8 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
                 let slot = spaces.pool().find_disk(outside.disks[disk].name())?.slot();
                 spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
             }
-            let refused = spaces.resize_write_cache(1, Bytes::mib(4)).await.unwrap_err();
+            let refused =
+                spaces.resize_write_cache(1, Bytes::mib(4), &Progress::default()).await.unwrap_err();
             assert!(
                 matches!(refused, SpaceError::CacheFull { .. } | SpaceError::Unreadable { .. }),
                 "{refused}"
@@ -456,7 +458,7 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
                 outside.disks[disk].come_back();
                 spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
             }
-            spaces.resync(&dolmen_space::Progress::default()).await?;
+            spaces.resync(&Progress::default()).await?;
             resize(&spaces, 4).await?;
             for row in 0..24 {
                 lab.expect(&space, row << 20, 300 << 10, 2).await?;

@@ -295,3 +295,25 @@ fn both_versions_are_told() {
     let ended = shown("version", json!({"schema": 1, "daemon": "0.2.0", "api": 1}));
     assert_eq!(ended.results, "dolmen 0.1.0, API 1\ndaemon 0.2.0, API 1\n");
 }
+
+#[test]
+fn a_write_cache_is_shown_with_what_goes_through_it() {
+    let fake = Fake::play(|line, _| match line {
+        "GET /v1/pools/tank" => {
+            let mut pool = pool("tank", "healthy");
+            pool["write_caches"] = json!([{"parity": 1, "size_bytes": 256 << 20, "waiting_bytes": 12 << 20,
+                "footprint_bytes": 513 << 20, "copies": 2, "disks": [0, 1, 4], "filled_bytes": 3u64 << 30,
+                "filled_bytes_per_s": 0, "destaged_bytes": 1u64 << 30, "destaged_bytes_per_s": 7 << 20}]);
+            answer(200, &json!({"schema": 1, "pool": pool}))
+        }
+        _ => answer(200, &json!({"schema": 1, "spaces": []})),
+    });
+    let shown = fake.run("pool show tank", &NOBODY).results;
+    let expected = "
+  write cache of parity  256 MiB, of which 12 MiB wait to be put in place
+    on disks             0, 1, 4; 2 copies of it
+    written to it        3 GiB since the pool was opened, lately 0 B a second
+    put in place         1 GiB since the pool was opened, lately 7 MiB a second
+";
+    assert!(shown.contains(expected), "{shown}");
+}
