@@ -207,7 +207,9 @@ impl Cache {
             State::Discarded(_) => 1,
         };
         let counts = |segment: &&Segment| segment.is_given_up || missing > 0;
-        missing.div_ceil(whole) + segments.iter().filter(counts).map(of).sum::<u64>()
+        // What is promised lives once it is written, and is then put in place.
+        let promised = if missing > 0 { 2 * self.reserved.get() } else { 0 };
+        promised + missing.div_ceil(whole) + segments.iter().filter(counts).map(of).sum::<u64>()
     }
 
     /// Empties the rows that are to go.
@@ -227,7 +229,7 @@ impl Cache {
             let left = self.left_to_do();
             in_vain = if left < before { 0 } else { in_vain + 1 };
             before = left;
-            let done = if in_vain > TRIES_IN_VAIN_MAX { Ok(false) } else { self.round().await };
+            let done = if in_vain > TRIES_IN_VAIN_MAX { Ok(false) } else { self.round_for_room().await };
             match done {
                 Ok(true) => {}
                 Ok(false) if in_vain <= TRIES_IN_VAIN_MAX && self.has_promised() => {
@@ -239,6 +241,15 @@ impl Cache {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Puts some lines in place; where the rows that stay lack room, as for somebody who waits for it.
+    async fn round_for_room(&self) -> Result<bool, SpaceError> {
+        let waits = u64::from(self.room_missing() > 0);
+        self.waiting.set(self.waiting.get() + waits);
+        let done = self.round().await;
+        self.waiting.set(self.waiting.get() - waits);
+        done
     }
 
     fn empty_given_up_count(&self) -> u64 {
