@@ -13,6 +13,8 @@ pub enum JobKind {
     Replace,
     /// Reads and verifies everything.
     Scrub,
+    /// Gives a write cache another size.
+    WriteCache,
 }
 
 /// How far a job is.

@@ -96,24 +96,56 @@ pub struct Pool {
     pub free_bytes: u64,
     /// Spaces on it.
     pub space_count: u64,
-    /// Write caches of its spaces with parity.
+    /// Write caches of its strict spaces, those with parity among them.
     #[serde(default)]
     pub write_caches: Vec<WriteCache>,
     /// Its disks, by slot.
     pub disks: Vec<Disk>,
 }
 
-/// The write cache of the spaces with so many parity columns.
+/// The write cache of the strict spaces that survive as much.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WriteCache {
-    /// Parity columns of the spaces that it is for.
-    pub parity: u8,
+    /// Disks that the spaces that it is for may lose.
+    pub survives: u8,
     /// Bytes that it holds when it is full.
     pub size_bytes: u64,
     /// Bytes in it that are not in place yet.
     pub waiting_bytes: u64,
     /// Room that it takes on all disks, copies and tables included.
     pub footprint_bytes: u64,
+    /// Copies of what lies in it, on different disks.
+    #[serde(default)]
+    pub copies: u8,
+    /// The disks on which it lies, by slot.
+    #[serde(default)]
+    pub disks: Vec<u16>,
+    /// Bytes written to it since the pool was opened.
+    #[serde(default)]
+    pub filled_bytes: u64,
+    /// The same for each of the last ten seconds, on the average.
+    #[serde(default)]
+    pub filled_bytes_per_s: u64,
+    /// Bytes put in place out of it since the pool was opened.
+    #[serde(default)]
+    pub destaged_bytes: u64,
+    /// The same for each of the last ten seconds, on the average.
+    #[serde(default)]
+    pub destaged_bytes_per_s: u64,
+}
+
+/// Gives a write cache another size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeWriteCache {
+    /// Bytes that it is to hold when it is full, each of them with its copies; what is no whole row of it becomes one.
+    pub size_bytes: u64,
+    /// Disks that the spaces that it is for may lose; may be left out where the pool has one write cache.
+    #[serde(default)]
+    pub survives: Option<u8>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// All pools.

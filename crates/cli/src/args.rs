@@ -115,6 +115,8 @@ pub(crate) enum PoolCommand {
     Destroy(PoolDestroy),
     /// Add disks to a pool
     Add(PoolAdd),
+    /// Change a setting of a pool
+    Set(PoolSet),
     /// End the warning about errors of its disks until there are more; what was counted stays in `disk list`
     Acknowledge(PoolChange),
 }
@@ -252,6 +254,26 @@ pub(crate) struct PoolAdd {
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool set`
+#[derive(Debug, Args)]
+pub(crate) struct PoolSet {
+    /// The pool
+    pub pool: Name,
+    /// The size of the write cache of strict spaces, those with parity among them, without its further copies; it is made
+    /// larger or smaller while clients go on
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub write_cache: Bytes,
+    /// Which write cache, where the pool has several: that of spaces that survive the loss of so many disks
+    #[arg(long, value_name = "DISKS", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub survives: Option<u8>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -5,14 +5,14 @@ use std::time::Duration;
 use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, Devices, Df,
     Disks as DiskList, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument, Jobs, OnlineDisk,
-    Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind, ResizeSpace, Shutdown,
-    Simple, SpaceDocument, Spaces, Status,
+    Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind, ResizeSpace,
+    ResizeWriteCache, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
     AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd,
-    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, ProvisioningWord, ResiliencyWord,
+    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolSet, ProvisioningWord, ResiliencyWord,
     ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments, WayWord,
 };
 use crate::args_serve::ServeArguments;
@@ -108,6 +108,7 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Import(arguments) => pool_import(session, &arguments),
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
+        PoolCommand::Set(arguments) => pool_set(session, &arguments),
         PoolCommand::Acknowledge(arguments) => {
             let path = format!("{}/acknowledge", pool_path(&arguments.pool));
             session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
@@ -146,6 +147,17 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
     };
     let path = format!("{}/disks", pool_path(&arguments.pool));
     session.take_in(&path, &disks, request, arguments.dry.intent()).map(drop)
+}
+
+fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {
+    let request = ResizeWriteCache {
+        size_bytes: arguments.write_cache.0,
+        survives: arguments.survives,
+        dry_run: false,
+    };
+    let path = format!("{}/write_cache/resize", pool_path(&arguments.pool));
+    let change = session.change(&path, &request, arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
 }
 
 fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<(), CliError> {

@@ -154,6 +154,7 @@ pub(crate) fn what(job: &Job) -> String {
         JobKind::Resync => "resync",
         JobKind::Replace => "replace",
         JobKind::Scrub => "scrub",
+        JobKind::WriteCache => "resize",
     };
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }

@@ -63,9 +63,27 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
     facts.row(vec!["used".into(), Bytes(pool.used_bytes).to_string().into()]);
     facts.row(vec!["free".into(), Bytes(pool.free_bytes).to_string().into()]);
     for cache in &pool.write_caches {
-        let name = if cache.parity == 1 { "write cache of parity" } else { "write cache of dual parity" };
         let (size, waiting) = (Bytes(cache.size_bytes), Bytes(cache.waiting_bytes));
-        facts.row(vec![name.into(), format!("{size}, of which {waiting} wait to be put in place").into()]);
+        let lost = match cache.survives {
+            0 => "no disk".to_owned(),
+            count => disk_count(count.into()),
+        };
+        let whose = format!("{size} for spaces that survive the loss of {lost}");
+        facts.row(vec![
+            "write cache".into(),
+            format!("{whose}; {waiting} of it wait to be put in place").into(),
+        ]);
+        let disks: Vec<String> = cache.disks.iter().map(ToString::to_string).collect();
+        let flow = |bytes: u64, rate: u64| {
+            format!("{} since the pool was opened, lately {} a second", Bytes(bytes), Bytes(rate))
+        };
+        for (name, value) in [
+            ("  on disks", format!("{}; {} copies of it", disks.join(", "), cache.copies)),
+            ("  written to it", flow(cache.filled_bytes, cache.filled_bytes_per_s)),
+            ("  put in place", flow(cache.destaged_bytes, cache.destaged_bytes_per_s)),
+        ] {
+            facts.row(vec![name.into(), value.into()]);
+        }
     }
     out.show(&facts.render(2, paint));
     let disks: Vec<(&Pool, &Disk)> = pool.disks.iter().map(|disk| (pool, disk)).collect();

@@ -42,7 +42,11 @@ fn bytes_table(df: &Df) -> Table {
         ("    used", df.used_bytes, "taken by slabs"),
         ("      claimed", df.claimed_bytes, "addresses of spaces"),
         ("      redundancy", df.redundancy_bytes, "their further copies and parity"),
-        ("      write cache", df.write_cache_bytes, "of spaces with parity, its copies and tables included"),
+        (
+            "      write cache",
+            df.write_cache_bytes,
+            "of strict spaces and parity, copies and tables included",
+        ),
         ("      tables", df.tables_bytes, "checksums, states and rounding up"),
         ("    free", df.free_bytes, "not used"),
         ("      reserve", df.reserve_bytes, "kept for moves and repairs"),

@@ -14,8 +14,8 @@ use axum::{Json, body::Bytes};
 use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df,
     Disks, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs, OnlineDisk,
-    PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ServeSpace, Shutdown,
-    Simple, SpaceDocument, Spaces, Status, Version,
+    PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache,
+    ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -186,6 +186,9 @@ change!(
     /// Copies what disks have missed.
     post_resync, "/v1/pools/{pool}/resync", Simple, resync, "pool" pool);
 change!(
+    /// Gives a write cache another size.
+    post_write_cache, "/v1/pools/{pool}/write_cache/resize", ResizeWriteCache, resize_write_cache, "pool" pool);
+change!(
     /// Adds disks to a pool.
     post_disks, "/v1/pools/{pool}/disks", AddDisks, add_disks, "pool" pool);
 change!(
@@ -315,6 +318,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_scrub))
         .routes(routes!(post_resync))
         .routes(routes!(post_acknowledge))
+        .routes(routes!(post_write_cache))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))

@@ -243,6 +243,7 @@ fn doing(job: &Job) -> String {
         JobKind::Resync => "bringing up to date",
         JobKind::Replace => "replacing",
         JobKind::Scrub => "verifying",
+        JobKind::WriteCache => "changing the size of",
     };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let state = if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };

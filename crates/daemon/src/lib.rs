@@ -55,6 +55,7 @@ mod view;
 mod watch;
 mod ways;
 mod words;
+mod write_cache;
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;

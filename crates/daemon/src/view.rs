@@ -16,6 +16,7 @@ use crate::fault;
 use crate::health::{pool_health, space_health};
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
+use crate::write_cache::view_write_cache;
 
 fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
     match resiliency {
@@ -82,7 +83,7 @@ impl Engine {
             used_bytes: data_bytes.saturating_sub(free_bytes),
             free_bytes,
             space_count: open.spaces.list().len() as u64,
-            write_caches: write_caches.iter().map(view_cache).collect(),
+            write_caches: write_caches.iter().map(view_write_cache).collect(),
             disks,
         })
     }
@@ -263,15 +264,6 @@ impl Engine {
             polls: counted.polls,
             pools: self.open_pools().iter().map(|pool| tally(pool)).collect(),
         })
-    }
-}
-
-fn view_cache(cache: &dolmen_space::WriteCache) -> dolmen_api::WriteCache {
-    dolmen_api::WriteCache {
-        parity: cache.parity,
-        size_bytes: cache.size.0,
-        waiting_bytes: cache.waiting.0,
-        footprint_bytes: cache.footprint.total.0,
     }
 }
 

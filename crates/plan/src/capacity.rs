@@ -189,7 +189,9 @@ pub(crate) fn fill_plain(code: Code, disks: &Disks, row: Bytes, first: Option<Wr
 fn claimed_first(code: Code, disks: &Disks) -> Option<WriteCacheRows> {
     match code {
         Code::Parity { parity } => {
-            write_cache_rows(&disks.offers(), u8::try_from(parity).ok()?, disks.data_bytes(), 0).ok()
+            // All disks count as alike.
+            let parity = u8::try_from(parity).ok()?;
+            write_cache_rows(&disks.offers(), parity, disks.data_bytes(), 0, |_| true).ok()
         }
         Code::Simple | Code::Span | Code::Mirror { .. } | Code::Wide { .. } => Some(nothing_first(disks)),
     }

@@ -46,6 +46,26 @@ impl Change<'_> {
         }
     }
 
+    /// As [`place`](Self::place), on some of the disks that are here and no others; `None` where these do not do for all copies,
+    /// or where the copies would be kept apart better on disks that are absent.
+    pub fn place_among(
+        &mut self,
+        request: &Request,
+        slab_grains: impl Fn(Bytes) -> u64,
+        among: &BTreeSet<DiskSlot>,
+    ) -> Option<Placed> {
+        if self.lacks_domains(request.resiliency()) {
+            return None;
+        }
+        let turn = self.pool.turn_number.get();
+        let others = self.pool.offers(self.purpose).into_iter().map(|offer| offer.slot);
+        let left_out = others.filter(|slot| !among.contains(slot)).collect();
+        let placer = Placer::new(*request, &slab_grains);
+        let placed = self.place_without(left_out, &placer, &|_| 0, turn).ok()?;
+        self.pool.turn_number.set(turn + 1);
+        Some(placed)
+    }
+
     /// Whether the members have fault domains enough to keep the copies of a column apart by them, and those here do not.
     fn lacks_domains(&self, resiliency: Resiliency) -> bool {
         let Resiliency::Striped { copies } = resiliency else { return false };
@@ -63,8 +83,18 @@ impl Change<'_> {
         own: &impl Fn(DiskSlot) -> u64,
         turn: u64,
     ) -> Result<Placed, PoolError> {
+        self.place_without(Vec::new(), placer, own, turn)
+    }
+
+    /// A row on disks that are here, but for some.
+    fn place_without(
+        &mut self,
+        mut left_out: Vec<DiskSlot>,
+        placer: &Placer,
+        own: &impl Fn(DiskSlot) -> u64,
+        turn: u64,
+    ) -> Result<Placed, PoolError> {
         // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
-        let mut left_out: Vec<DiskSlot> = Vec::new();
         loop {
             let mut offers = self.pool.offers(self.purpose);
             offers.retain(|offer| !left_out.contains(&offer.slot));

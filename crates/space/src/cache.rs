@@ -6,7 +6,7 @@
 //!   was put in place, or was superseded.
 //! - So many blocks are kept back from writes that the oldest row can always be emptied.
 //!
-//! Left to others: who gets room (`promise`); what is put in place, and how (`destage`); copies, tables and checksums of cache
+//! Left to others: how large it is (`cache_size`); who gets room (`promise`); what is put in place, and how (`destage`); copies, tables and checksums of cache
 //! rows, which are mirror rows.
 
 use std::cell::{Cell, RefCell};
@@ -17,10 +17,11 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
-use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Lsn, Name, SpaceId};
 
 use crate::destage::{REDO_BYTES_MAX, Redo};
 use crate::error::{SpaceError, UnreadableReason};
+use crate::flow::Flow;
 use crate::gather::Gathering;
 use crate::kept::Kept;
 use crate::layout::BLOCK;
@@ -30,8 +31,7 @@ use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, Place};
 use crate::row::Row;
 use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
-use crate::space::{Footprint, Space};
-use crate::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_BYTES};
+use crate::space::Space;
 use crate::tickets::Ticket;
 use crate::write::{Beside, Wrote};
 
@@ -50,15 +50,6 @@ const DESTAGE_SHARE: u64 = 4;
 /// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
 const FLUSHES_TO_FREE: usize = 2;
 
-/// The part of a pool that the cache is, unless that is out of its bounds.
-const POOL_SHARE: u64 = 1000;
-/// The bounds of a cache, for each copy.
-const SIZE_RANGE: (Bytes, Bytes) = (Bytes::mib(256), Bytes::gib(4));
-/// The part of a small pool that all copies may take.
-const SMALL_POOL_SHARE: u64 = 16;
-/// Rows of a cache, at least: those kept back, and some to be filled and emptied beside them.
-const ROWS_MIN: u64 = 8;
-
 /// Numbers of hidden spaces: the highest, so that their rows are locked behind those of all others.
 const HIDDEN_FROM: u64 = u64::MAX - 255;
 
@@ -72,39 +63,9 @@ pub(crate) fn cache_id(redundancy: u8) -> SpaceId {
     SpaceId(HIDDEN_FROM + u64::from(redundancy))
 }
 
-/// What that space is, in a pool of this capacity.
-pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
-    let copies = redundancy + 1;
-    let resiliency = if copies == 1 { Resiliency::Simple } else { Resiliency::Mirror { copies } };
-    let most = pool.0 / SMALL_POOL_SHARE / u64::from(copies);
-    let size = (pool.0 / POOL_SHARE).clamp(SIZE_RANGE.0.0, SIZE_RANGE.1.0).min(most);
-    let row = if size >= ROWS_MIN * THIN_ROW_BYTES.0 { THIN_ROW_BYTES } else { ROW_BYTES_MIN };
-    let name = format!("write-cache-{redundancy}");
-    let name = name.parse().unwrap_or_else(|error| panic!("{name} is a name: {error}"));
-    let rows = (size / row.0).max(ROWS_MIN);
-    let mut spec = SpaceSpec::usual(name, Bytes(rows * row.0), resiliency);
-    spec.row = Some(row);
-    spec.columns = Some(1);
-    spec.provisioning = Provisioning::Fixed;
-    spec
-}
-
-/// A write cache, as it is seen from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteCache {
-    /// Parity columns of the spaces that it is for.
-    pub parity: u8,
-    /// Bytes that it holds when it is full.
-    pub size: Bytes,
-    /// Bytes in it that are not in place yet.
-    pub waiting: Bytes,
-    /// What its rows take on all disks.
-    pub footprint: Footprint,
-}
-
 /// What a cache row is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// It can be filled.
     Free,
     /// It is being filled.
@@ -115,25 +76,35 @@ enum State {
     Drained(Moment),
     /// It was discarded before a moment. Once a flush has covered that, it can be filled again.
     Discarded(Moment),
+    /// It is empty, is never filled again, and goes as soon as that is durable.
+    Leaving,
 }
 
 /// A cache row.
-struct Segment {
-    row: Rc<Row>,
-    state: State,
+pub(crate) struct Segment {
+    pub(crate) row: Rc<Row>,
+    pub(crate) state: State,
     filled: u32,
     /// Blocks that hold the only newest version of something.
-    live: u32,
+    pub(crate) live: u32,
     /// Whose blocks were written to it, in order: rows, and blocks of them that follow each other.
     contents: Vec<(Rc<Row>, Range)>,
+    /// Whether it is to go: it counts for nobody who looks for room, and is filled only where no other row can be.
+    pub(crate) is_given_up: bool,
+}
+
+impl Segment {
+    pub(crate) fn new(row: Rc<Row>, state: State) -> Self {
+        Self { row, state, filled: 0, live: 0, contents: Vec::new(), is_given_up: false }
+    }
 }
 
 /// The write cache for spaces of one redundancy.
 pub(crate) struct Cache {
     space: Rc<Space>,
-    segments: RefCell<Vec<Segment>>,
-    /// Full ones, oldest first.
-    full: RefCell<VecDeque<usize>>,
+    pub(crate) segments: RefCell<Vec<Segment>>,
+    /// Full ones, oldest first, but for those that are to go: they come before.
+    pub(crate) full: RefCell<VecDeque<usize>>,
     /// The one that is being filled by writes, and the one with parity that is being put in place.
     open: [Cell<Option<usize>>; 2],
     /// Blocks promised to writes that are about to begin, and versions promised to these and to discards.
@@ -164,6 +135,13 @@ pub(crate) struct Cache {
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
+    /// Held while its size is changed.
+    pub(crate) size_turn: Turn,
+    /// Whether it is being deleted.
+    pub(crate) is_gone: Cell<bool>,
+    /// What was cached since the pool was opened, and what was put in place.
+    pub(crate) filled: Flow,
+    pub(crate) destaged: Flow,
 }
 
 /// Blocks of rows with parity, by row.
@@ -187,8 +165,7 @@ impl Cache {
         let mut segments = Vec::new();
         for index in 0..count {
             let Some(row) = space.undecided_row(index).await? else { continue };
-            let state = State::Drained(Moment::default());
-            segments.push(Segment { row, state, filled: 0, live: 0, contents: Vec::new() });
+            segments.push(Segment::new(row, State::Drained(Moment::default())));
         }
         Ok(Rc::new(Self {
             space,
@@ -212,6 +189,10 @@ impl Cache {
             tries: Cell::new(0),
             stuck: RefCell::default(),
             waits_for_others: Cell::new(false),
+            size_turn: Turn::default(),
+            is_gone: Cell::new(false),
+            filled: Flow::default(),
+            destaged: Flow::default(),
         }))
     }
 
@@ -226,21 +207,6 @@ impl Cache {
         *space.cache.borrow_mut() = Some(Rc::clone(self));
     }
 
-    /// How it is.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read.
-    pub(crate) async fn view(&self) -> Result<WriteCache, SpaceError> {
-        let footprint = self.space.footprint().await?;
-        let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
-        Ok(WriteCache {
-            parity: self.space.spec().resiliency.redundancy(),
-            size: self.space.size(),
-            waiting: Bytes(live * BLOCK_BYTES),
-            footprint,
-        })
-    }
-
     /// The space with parity that has this number.
     pub(crate) fn owner(&self, id: SpaceId) -> Option<Rc<Space>> {
         self.owners.borrow().get(&id)?.upgrade()
@@ -250,7 +216,7 @@ impl Cache {
         &self.space.shared
     }
 
-    fn segment_blocks(&self) -> u32 {
+    pub(crate) fn segment_blocks(&self) -> u32 {
         u32::try_from(self.space.row_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX)
     }
 
@@ -264,12 +230,13 @@ impl Cache {
         let whole = u64::from(self.segment_blocks());
         let lacks_disks = self.shared().pool.lacks_disks();
         let of = |segment: &Segment| match segment.state {
+            _ if segment.is_given_up => 0,
             // It waits for disks.
             _ if self.shared().is_unresolved(&segment.row) => 0,
             _ if lacks_disks && !self.can_be_filled(&segment.row) => 0,
             State::Free => whole,
             State::Open => whole - u64::from(segment.filled),
-            State::Full | State::Drained(_) | State::Discarded(_) => 0,
+            State::Full | State::Drained(_) | State::Discarded(_) | State::Leaving => 0,
         };
         self.segments.borrow().iter().map(of).sum()
     }
@@ -278,12 +245,13 @@ impl Cache {
     pub(crate) fn free_for_parity(&self) -> u64 {
         let segments = self.segments.borrow();
         let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let open = open.filter(|segment| self.can_be_filled(&segment.row));
+        let open = open.filter(|segment| !segment.is_given_up && self.can_be_filled(&segment.row));
         open.map_or(0, |segment| u64::from(self.segment_blocks() - segment.filled))
     }
 
     fn capacity(&self) -> u64 {
-        self.segments.borrow().len() as u64 * u64::from(self.segment_blocks())
+        let stay = self.segments.borrow().iter().filter(|segment| !segment.is_given_up).count();
+        stay as u64 * u64::from(self.segment_blocks())
     }
 
     /// Versions that there may be: so that the log can say all of them again, with those of other caches.
@@ -320,7 +288,7 @@ impl Cache {
         let open = self.open_for(filling);
         let mut segments = self.segments.borrow_mut();
         let whole = self.segment_blocks();
-        let is_good = |segment: &Segment| self.has_all_copies(&segment.row);
+        let is_good = |segment: &Segment| !segment.is_given_up && self.has_all_copies(&segment.row);
         if let Some(at) = open.get() {
             let others = segments.iter().any(|other| other.state == State::Free && is_good(other));
             let segment = segments.get_mut(at)?;
@@ -337,12 +305,11 @@ impl Cache {
         let at = match open.get() {
             Some(at) => at,
             None => {
-                let free = |segment: &&(usize, &Segment)| segment.1.state == State::Free;
-                let numbered: Vec<(usize, &Segment)> = segments.iter().enumerate().collect();
-                let best = numbered.iter().filter(free).find(|(_, segment)| is_good(segment));
-                let any =
-                    || numbered.iter().filter(free).find(|(_, segment)| self.can_be_filled(&segment.row));
-                best.or_else(any)?.0
+                let is_free =
+                    |segment: &Segment| segment.state == State::Free && self.can_be_filled(&segment.row);
+                let free = segments.iter().enumerate().filter(|(_, segment)| is_free(segment));
+                // Of those that are to go none, but where room that was promised before has no other.
+                free.min_by_key(|(_, segment)| (segment.is_given_up, !is_good(segment)))?.0
             }
         };
         open.set(Some(at));
@@ -452,6 +419,7 @@ impl Cache {
             let mapping = mapping_of(row, from, count, Some(place));
             let wrote = self.write_mapped((at, block), piece.clone(), mapping).await?;
             self.note_written(at, row, Range { first: from, count });
+            self.filled.add(self.now(), piece.len() as u64);
             self.kept.put(place, &piece);
             for (number, state) in (0..).zip(&wrote.states) {
                 let BlockState::Valid(checksum) = *state else { continue };
@@ -549,7 +517,7 @@ impl Cache {
             if matches!(segment.state, State::Drained(_)) {
                 segment.state = State::Full;
                 segment.filled = self.segment_blocks();
-                full.push_back(at);
+                queue(&mut full, at, segment.is_given_up);
             }
         }
     }
@@ -681,7 +649,12 @@ impl Cache {
                     }
                 }
                 State::Discarded(since) if self.shared().has_covered(since) => State::Free,
-                State::Free | State::Open | State::Full | State::Drained(_) | State::Discarded(_) => continue,
+                State::Free
+                | State::Open
+                | State::Full
+                | State::Drained(_)
+                | State::Discarded(_)
+                | State::Leaving => continue,
             };
             if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
                 if next == State::Free {
@@ -743,7 +716,7 @@ impl Cache {
         true
     }
 
-    fn open_for(&self, filling: Filling) -> &Cell<Option<usize>> {
+    pub(crate) fn open_for(&self, filling: Filling) -> &Cell<Option<usize>> {
         let [writes, parity] = &self.open;
         match filling {
             Filling::Writes => writes,
@@ -754,7 +727,7 @@ impl Cache {
     fn note_full(&self, at: usize, segment: &mut Segment) {
         segment.filled = self.segment_blocks();
         segment.state = State::Full;
-        self.full.borrow_mut().push_back(at);
+        queue(&mut self.full.borrow_mut(), at, segment.is_given_up);
         self.note_drained(at, segment);
     }
 
@@ -967,6 +940,14 @@ impl fmt::Debug for Cache {
             self.capacity(),
             self.versions.get()
         )
+    }
+}
+
+/// Notes that a row is full.
+fn queue(full: &mut VecDeque<usize>, at: usize, is_given_up: bool) {
+    match is_given_up {
+        true => full.push_front(at),
+        false => full.push_back(at),
     }
 }
 

@@ -79,6 +79,13 @@ impl Redo {
         self.row.id == row.id && self.line == line
     }
 
+    /// Bytes of data that it puts in place.
+    fn content_bytes(&self) -> u64 {
+        let data = self.row.shape.data_columns();
+        let is_data = |block: &&RedoBlock| block.column < data && matches!(block.state, BlockState::Valid(_));
+        self.blocks.iter().filter(is_data).count() as u64 * BLOCK_BYTES
+    }
+
     /// Blocks of the cache that are there for it alone.
     pub(crate) fn own_places(&self) -> impl Iterator<Item = Place> + '_ {
         let data = self.row.shape.data_columns();
@@ -176,7 +183,7 @@ impl Cache {
     }
 
     /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
-    async fn round(&self) -> Result<bool, SpaceError> {
+    pub(crate) async fn round(&self) -> Result<bool, SpaceError> {
         // Before the turn, which the checkpoint takes that makes room.
         let _log_room = self.shared().room_for(ROUND_BLOCKS).await?;
         let _turn = self.turn.take().await;
@@ -631,6 +638,7 @@ impl Cache {
         let now = shared.now(&held);
         entries.iter().for_each(|(page, entry, state)| page.set_in_place(*entry, *state, stamp, now));
         for redo in done {
+            self.destaged.add(self.now(), redo.content_bytes());
             shared.note_dirty(&redo.row);
             for (block, since) in &redo.ends {
                 self.forget(&redo.row.mappings.end(*block, *since));

@@ -114,6 +114,22 @@ pub enum SpaceError {
         /// The space of the cache.
         name: Name,
     },
+    /// A write cache cannot have this size.
+    #[error("a write cache cannot have {found}: {limit}")]
+    CacheSize {
+        /// What was asked for.
+        found: Bytes,
+        /// What it may have.
+        limit: CacheLimit,
+    },
+    /// There is no such write cache.
+    #[error(
+        "the pool has no write cache for spaces that survive the loss of so many disks: {redundancy}; it is made with the first strict one"
+    )]
+    NoWriteCache {
+        /// How many.
+        redundancy: u8,
+    },
     /// Shrinking would cut off data.
     #[error(
         "space {name} cannot shrink to {wanted}: there is data behind that, up to byte {used_end}; trim or move it first"
@@ -140,6 +156,20 @@ pub enum SpaceError {
         /// What can be done instead.
         instead: &'static str,
     },
+}
+
+/// How large a write cache may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CacheLimit {
+    /// At least so large.
+    #[error("it needs {0} at least, two rows for writes and one for each copy to put parity in")]
+    Least(Bytes),
+    /// A part of the pool at most.
+    #[error("its copies may take a sixteenth of the pool, so it may have {0} at most")]
+    OfPool(Bytes),
+    /// As much as there is room for.
+    #[error("the pool has room for {0}")]
+    Room(Bytes),
 }
 
 /// Why a range cannot be read.

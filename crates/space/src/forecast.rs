@@ -1,10 +1,16 @@
 //! What spaces will take of a pool, for those who plan: by the same lengths and the same placement as when they are made.
 
-use dolmen_placement::{NoRoom, Offer, Placement, Placer};
-use dolmen_units::Bytes;
+use std::collections::BTreeSet;
 
-use crate::cache::cache_spec;
+use dolmen_placement::{DomainId, NoRoom, Offer, Placement, Placer, Standing};
+use dolmen_pool::{Pool, Purpose};
+use dolmen_units::{Bytes, DiskSlot};
+
+use crate::cache::is_hidden;
+use crate::cache_size::cache_spec;
 use crate::layout::slab_grains;
+use crate::space::Space;
+use crate::spec::SpaceSpec;
 
 /// A write cache that is to be claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +22,7 @@ pub struct WriteCacheRows {
 }
 
 /// The write cache that spaces of a redundancy need, in a pool with so many bytes for data, claimed from what its disks offer, in
-/// the turns from the first on.
+/// the turns from the first on. `is_fast` tells on which disks seeks cost no time.
 ///
 /// # Errors
 /// [`NoRoom`] where it does not fit.
@@ -25,20 +31,90 @@ pub fn write_cache_rows(
     redundancy: u8,
     pool: Bytes,
     first_turn: u64,
+    is_fast: impl Fn(DiskSlot) -> bool,
 ) -> Result<WriteCacheRows, NoRoom> {
     let spec = cache_spec(redundancy, pool);
     let mut cache = WriteCacheRows { rows: Vec::new(), left: offers.to_vec() };
-    // Its size and its rows are within every limit.
-    let Ok(request) = spec.check() else { return Ok(cache) };
-    let placer = Placer::new(request, slab_grains(spec.interleave, 0));
     for turn in 0..spec.size.0 / spec.row_bytes().0 {
-        let placement = placer.place(&cache.left, first_turn + turn)?;
+        match cache.add(&spec, first_turn + turn, &is_fast) {
+            Some(placed) => placed?,
+            None => break,
+        }
+    }
+    Ok(cache)
+}
+
+/// How many rows of a write cache a pool has room for, so many at most.
+pub(crate) fn cache_rows(pool: &Pool, spec: &SpaceSpec, most: u64) -> u64 {
+    let mut cache = WriteCacheRows { rows: Vec::new(), left: pool.offers(Purpose::Claim) };
+    let mut turns = (pool.next_turn()..).zip(0..most);
+    let is_there = |cache: &mut WriteCacheRows, turn| {
+        matches!(cache.add(spec, turn, &|slot| is_fast(pool, slot)), Some(Ok(())))
+    };
+    turns.find(|(turn, _)| !is_there(&mut cache, *turn)).map_or(most, |(_, rows)| rows)
+}
+
+/// Whether seeks cost no time on a disk that is here.
+pub(crate) fn is_fast(pool: &Pool, slot: DiskSlot) -> bool {
+    let geometry = pool.disk(slot).filter(|disk| disk.is_present()).and_then(|disk| disk.geometry());
+    geometry.is_some_and(|geometry| !geometry.rotational)
+}
+
+/// The disks among these that the next row of a write cache should lie on: the fast ones, where they keep as many copies apart as
+/// all of them do, and are not all of them.
+pub(crate) fn fastest(
+    offers: &[Offer],
+    copies: u8,
+    is_fast: impl Fn(DiskSlot) -> bool,
+) -> Option<BTreeSet<DiskSlot>> {
+    let claimable = || offers.iter().filter(|offer| offer.standing == Standing::Claimable);
+    let domains = |is_meant: &dyn Fn(&Offer) -> bool| -> usize {
+        let domains: BTreeSet<DomainId> =
+            claimable().filter(|offer| is_meant(offer)).map(|o| o.domain).collect();
+        domains.len()
+    };
+    let copies = usize::from(copies);
+    let fast: BTreeSet<DiskSlot> =
+        claimable().map(|offer| offer.slot).filter(|slot| is_fast(*slot)).collect();
+    let is_apart = domains(&|_| true) < copies || domains(&|offer| fast.contains(&offer.slot)) >= copies;
+    (fast.len() >= copies && fast.len() < claimable().count() && is_apart).then_some(fast)
+}
+
+impl Space {
+    /// The disks that a row of it should lie on, if it is one of a write cache and they are not all that there are.
+    pub(crate) fn fast_disks(&self) -> Option<BTreeSet<DiskSlot>> {
+        let pool = &self.shared.pool;
+        let copies = self.spec().resiliency.copies();
+        is_hidden(self.id())
+            .then(|| fastest(&pool.offers(Purpose::Claim), copies, |slot| is_fast(pool, slot)))?
+    }
+}
+
+impl WriteCacheRows {
+    /// Claims one row more. `None` where a row cannot be as it should.
+    fn add(
+        &mut self,
+        spec: &SpaceSpec,
+        turn: u64,
+        is_fast: &impl Fn(DiskSlot) -> bool,
+    ) -> Option<Result<(), NoRoom>> {
+        // Its size and its rows are within every limit.
+        let placer = Placer::new(spec.check().ok()?, slab_grains(spec.interleave, 0));
+        let on_fast = fastest(&self.left, spec.resiliency.copies(), is_fast).and_then(|fast| {
+            let offers: Vec<Offer> =
+                self.left.iter().filter(|offer| fast.contains(&offer.slot)).copied().collect();
+            placer.place(&offers, turn).ok()
+        });
+        let placement = match on_fast.map_or_else(|| placer.place(&self.left, turn), Ok) {
+            Ok(placement) => placement,
+            Err(error) => return Some(Err(error)),
+        };
         for slab in &placement.slabs {
-            for offer in cache.left.iter_mut().filter(|offer| offer.slot == slab.slot) {
+            for offer in self.left.iter_mut().filter(|offer| offer.slot == slab.slot) {
                 offer.free_grains = offer.free_grains.saturating_sub(slab.grains);
             }
         }
-        cache.rows.push(placement);
+        self.rows.push(placement);
+        Some(Ok(()))
     }
-    Ok(cache)
 }

@@ -20,11 +20,13 @@
 
 mod absence;
 mod cache;
+mod cache_size;
 mod carry;
 mod destage;
 mod discard;
 mod error;
 mod finish;
+mod flow;
 mod forecast;
 mod format;
 mod forming;
@@ -58,9 +60,10 @@ mod tickets;
 mod verify;
 mod write;
 
-pub use cache::WriteCache;
+pub use cache_size::{WriteCache, WriteCacheResize};
 pub use discard::Extent;
-pub use error::{SpaceError, UnreadableReason};
+pub use error::{CacheLimit, SpaceError, UnreadableReason};
+pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use layout::slab_grains;
 pub use read::{READ_BYTES_MAX, Segment, Segments};

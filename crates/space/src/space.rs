@@ -214,6 +214,12 @@ impl Space {
         self.claim(index).await
     }
 
+    /// Claims a row that does not exist, wherever the space ends.
+    pub(crate) async fn claim_behind(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
+        let _turn = self.claim_turn.take().await;
+        self.claim(index).await
+    }
+
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone or smaller.
     pub(crate) async fn claims_end(&self) {
         drop(self.claim_turn.take().await);
@@ -250,8 +256,11 @@ impl Space {
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
         let own = self.own.borrow().clone();
         let grains = self.slab_grains();
-        let (placement, claims) =
-            change.place(&self.request, grains, |slot| own.get(&slot).copied().unwrap_or(0))?;
+        let on_fast = self.fast_disks().and_then(|fast| change.place_among(&self.request, grains, &fast));
+        let (placement, claims) = match on_fast {
+            Some(placed) => placed,
+            None => change.place(&self.request, grains, |slot| own.get(&slot).copied().unwrap_or(0))?,
+        };
         let (data, parity) = match placement.code {
             Code::Striped { .. } => (placement.columns, 0),
             Code::Parity { data, parity } => (data, parity),

@@ -14,9 +14,10 @@ use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Name, SpaceId};
 
-use crate::cache::{Cache, WriteCache, cache_id, cache_spec, is_hidden};
+use crate::cache::{Cache, cache_id, is_hidden};
+use crate::cache_size::{WriteCache, cache_spec};
 use crate::error::SpaceError;
-use crate::forecast::{WriteCacheRows, write_cache_rows};
+use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
@@ -53,7 +54,7 @@ pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
     spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
     /// Write caches, by the redundancy of the spaces that they are for.
-    caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
+    pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
     cache_turn: Turn,
     recovery: Recovery,
     closing: Cell<bool>,
@@ -216,12 +217,14 @@ impl Spaces {
         let Some(redundancy) = write_cache.filter(is_missing) else {
             return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
         };
-        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), self.pool().next_turn());
+        let turn = self.pool().next_turn();
+        let is_fast = |slot| is_fast(self.pool(), slot);
+        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), turn, is_fast);
         Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
     }
 
     /// Room for slabs on all members, whether they are here or not.
-    fn data_bytes(&self) -> Bytes {
+    pub(crate) fn data_bytes(&self) -> Bytes {
         Bytes(self.pool().disks().iter().map(|disk| disk.data_bytes().0).sum())
     }
 
@@ -423,6 +426,7 @@ impl Spaces {
         }
         let cache = self.caches.borrow_mut().remove(&redundancy);
         if let Some(cache) = &cache {
+            cache.note_gone().await;
             // Whoever was at it is done then. A checkpoint may want the turn while the rows are given back.
             drop(cache.turn.take().await);
         }
@@ -531,7 +535,7 @@ impl Spaces {
     }
 
     /// Commits what a space is from now on. Whoever calls it has read what it was in the same turn of `spec_turn`.
-    async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+    pub(crate) async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
         let mut change = self.pool().change(Purpose::Release).await;
         // While this waited, it may have been deleted, which nobody may take back, and another may have taken the name.
         space.check_stays()?;

@@ -33,7 +33,7 @@ fn what_was_flushed_is_written_over_through_the_cache() {
                 let space = lab.space_of_kind(&spaces, "data", Bytes::mib(8), kind).await?;
                 let caches = spaces.write_caches().await?;
                 assert_eq!(caches.len(), 1);
-                assert_eq!(caches[0].parity, resiliency.redundancy());
+                assert_eq!(caches[0].redundancy, resiliency.redundancy());
                 lab.write(&space, 0, 256 << 10, 1).await?;
                 lab.write(&space, 8 * KIB, 8 << 10, 2).await?;
                 assert_eq!(waiting(&spaces).await?, Bytes::ZERO, "{kind}: nothing was flushed");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 19] = [
+const CHANGES: [&str; 20] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -14,6 +14,7 @@ const CHANGES: [&str; 19] = [
     "pool add tank /c",
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
+    "pool set tank --write-cache 1G",
     "pool acknowledge tank",
     "disk online tank 3",
     "space create tank/x --size 1G",
@@ -404,4 +405,20 @@ fn commands_that_ask_nobody_need_no_daemon() {
     let main = std::fs::read_to_string(pages.join("dolmen.1")).unwrap();
     assert!(main.contains("Exit codes") && main.contains("not now: busy"), "{main}");
     assert!(pages.join("dolmen-space-create.1").exists());
+}
+
+#[test]
+fn the_size_of_a_write_cache_reaches_the_daemon() {
+    let fake = Fake::play(|_, body| obey(body));
+    fake.run("pool set tank --write-cache 1.5G", &NOBODY);
+    fake.run("pool set tank --write-cache 64M --survives 2 -n", &NOBODY);
+    let asked = fake.asked();
+    assert_eq!(asked[0].line, "POST /v1/pools/tank/write_cache/resize");
+    assert_eq!(asked[0].body, json!({"size_bytes": 3u64 << 29, "survives": null, "dry_run": false}));
+    assert_eq!(asked[1].body, json!({"size_bytes": 64 << 20, "survives": 2, "dry_run": true}));
+    for line in
+        ["pool set tank", "pool set tank --write-cache 0", "pool set tank --write-cache 1G --survives 4"]
+    {
+        assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
+    }
 }

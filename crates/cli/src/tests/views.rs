@@ -221,7 +221,7 @@ pool tank
       used            41 GiB    41 %  taken by slabs
         claimed       20 GiB    20 %  addresses of spaces
         redundancy    19 GiB    19 %  their further copies and parity
-        write cache    1 GiB     1 %  of spaces with parity, its copies and tables included
+        write cache    1 GiB     1 %  of strict spaces and parity, copies and tables included
         tables         1 GiB     1 %  checksums, states and rounding up
       free            57 GiB    57 %  not used
         reserve        2 GiB     2 %  kept for moves and repairs
@@ -294,4 +294,26 @@ fn empty_lists_say_how_to_begin() {
 fn both_versions_are_told() {
     let ended = shown("version", json!({"schema": 1, "daemon": "0.2.0", "api": 1}));
     assert_eq!(ended.results, "dolmen 0.1.0, API 1\ndaemon 0.2.0, API 1\n");
+}
+
+#[test]
+fn a_write_cache_is_shown_with_what_goes_through_it() {
+    let fake = Fake::play(|line, _| match line {
+        "GET /v1/pools/tank" => {
+            let mut pool = pool("tank", "healthy");
+            pool["write_caches"] = json!([{"survives": 1, "size_bytes": 256 << 20, "waiting_bytes": 12 << 20,
+                "footprint_bytes": 513 << 20, "copies": 2, "disks": [0, 1, 4], "filled_bytes": 3u64 << 30,
+                "filled_bytes_per_s": 0, "destaged_bytes": 1u64 << 30, "destaged_bytes_per_s": 7 << 20}]);
+            answer(200, &json!({"schema": 1, "pool": pool}))
+        }
+        _ => answer(200, &json!({"schema": 1, "spaces": []})),
+    });
+    let shown = fake.run("pool show tank", &NOBODY).results;
+    let expected = "
+  write cache      256 MiB for spaces that survive the loss of 1 disk; 12 MiB of it wait to be put in place
+    on disks       0, 1, 4; 2 copies of it
+    written to it  3 GiB since the pool was opened, lately 0 B a second
+    put in place   1 GiB since the pool was opened, lately 7 MiB a second
+";
+    assert!(shown.contains(expected), "{shown}");
 }

@@ -197,7 +197,7 @@ fn every_byte_of_a_pool_is_accounted_for() {
     assert_eq!(bytes("claimed"), (5 + 64) << 20);
     assert_eq!(bytes("redundancy"), (5 + 32) << 20);
     let cache = &world.get("/v1/pools/tank")["pool"]["write_caches"][0];
-    assert_eq!((&cache["parity"], &cache["footprint_bytes"]), (&json!(1), &df["write_cache_bytes"]));
+    assert_eq!((&cache["survives"], &cache["footprint_bytes"]), (&json!(1), &df["write_cache_bytes"]));
     let [space, first] =
         [&made["space"], &space["space"]].map(|space| space["footprint_bytes"].as_u64().unwrap());
     assert_eq!(bytes("used"), first + space + bytes("write_cache"));
@@ -230,4 +230,66 @@ fn the_description_of_the_api_names_every_path_of_its_documents_page() {
     ] {
         assert!(described["paths"][path].is_object(), "{path}");
     }
+}
+
+#[test]
+fn a_write_cache_is_shown_and_gets_the_size_that_is_asked_for() {
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let resize = "/v1/pools/tank/write_cache/resize";
+    let size = |mib: u64| json!({"size_bytes": mib << 20});
+    let none = world.refused(resize, &size(8));
+    assert!(none["message"].to_string().contains("pool tank has no write cache"), "{none}");
+    for parity in [1, 2] {
+        if parity == 2 {
+            world.post("/v1/pools/tank/disks", &json!({"disks": [world.make_disk("d3", 256 << 20)]}));
+        }
+        let name = format!("p{parity}");
+        let space = json!({"name": name, "size_bytes": 64 << 20, "resiliency": "parity", "parity": parity});
+        world.post("/v1/pools/tank/spaces", &space);
+    }
+    let cache = |nth: usize| world.get("/v1/pools/tank")["pool"]["write_caches"][nth].clone();
+    let first = cache(0);
+    assert_eq!(
+        (&first["survives"], &first["copies"], &first["waiting_bytes"]),
+        (&json!(1), &json!(2), &json!(0))
+    );
+    assert_eq!(first["disks"], json!([0, 1, 2]));
+    for name in ["filled_bytes", "filled_bytes_per_s", "destaged_bytes", "destaged_bytes_per_s"] {
+        assert_eq!(first[name], json!(0), "{name}");
+    }
+    // There are two.
+    let which = world.refused(resize, &size(8));
+    assert!(which["hint"].to_string().contains("--survives and one of 1, 2"), "{which}");
+    let of = |parity: u64, mib: u64| json!({"size_bytes": mib << 20, "survives": parity});
+    let small = world.refused(resize, &of(2, 4));
+    assert_eq!(small["code"], "bad_size");
+    assert!(small["message"].to_string().contains("it needs 5 MiB at least"), "{small}");
+    let large = world.refused(resize, &of(1, 4096));
+    assert!(large["message"].to_string().contains("a sixteenth of the pool, so it may have"), "{large}");
+    let before = first["size_bytes"].as_u64().unwrap();
+    let free = || world.get("/v1/pools/tank/df")["free_bytes"].as_u64().unwrap();
+    let free_before = free();
+    for (mib, word) in [(4, "smaller"), (7, "larger")] {
+        let plan = world.post(resize, &dry(of(1, mib)));
+        assert_eq!(plan["is_changed"], false);
+        let steps = plan["plan"]["steps"].to_string();
+        let told = if word == "larger" { "claim 6." } else { "give" };
+        assert!(steps.contains(told) && steps.contains(&format!("to {mib} MiB")), "{steps}");
+        let made = world.post(resize, &of(1, mib));
+        assert!(
+            made["message"].to_string().contains(&format!("is being made {word}, to {mib} MiB")),
+            "{made}"
+        );
+        assert_eq!(plan["plan"], made["plan"]);
+        let job = world.last_job();
+        assert_eq!((&job["kind"], &job["state"]), (&json!("write_cache"), &json!("done")), "{job}");
+        assert_eq!(cache(0)["size_bytes"], json!(mib << 20));
+        assert_eq!(job["rows_done"], job["rows_total"]);
+    }
+    assert!(free() > free_before);
+    let undo = world.post(resize, &dry(of(1, 5)))["plan"]["undo"].clone();
+    assert_eq!(undo, json!(format!("dolmen pool set tank --write-cache {} --survives 1", 7 << 20)));
+    assert_eq!(world.post(resize, &of(1, 7))["is_changed"], false);
+    assert!(before > 7 << 20);
 }

@@ -127,6 +127,7 @@ pub struct Tally {
     pub returned_old: u64,
     pub rejoins: u64,
     pub replacements: u64,
+    pub resizes: u64,
     pub decided: u64,
     pub rewritten: u64,
     pub taken_as_found: u64,
@@ -261,7 +262,7 @@ impl Tally {
 
     pub fn add(&mut self, other: &Self) {
         self.rare.0.iter_mut().zip(other.rare.0).for_each(|(mine, more)| *mine += more);
-        let fields: [(&mut u64, u64); 17] = [
+        let fields: [(&mut u64, u64); 18] = [
             (&mut self.operations, other.operations),
             (&mut self.lives, other.lives),
             (&mut self.kills, other.kills),
@@ -271,6 +272,7 @@ impl Tally {
             (&mut self.returned_old, other.returned_old),
             (&mut self.rejoins, other.rejoins),
             (&mut self.replacements, other.replacements),
+            (&mut self.resizes, other.resizes),
             (&mut self.decided, other.decided),
             (&mut self.rewritten, other.rewritten),
             (&mut self.taken_as_found, other.taken_as_found),

@@ -8,7 +8,8 @@ use dolmen_block_io::sleep;
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, PoolError};
 use dolmen_sim::{FaultKind, Random};
-use dolmen_space::{Progress, SpaceError};
+use dolmen_space::{Progress, SpaceError, WriteCache};
+use dolmen_units::Bytes;
 
 use super::life::{Life, OPERATOR, Rare, USHER, Work};
 
@@ -29,6 +30,8 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
             Err(error) => life.trouble(format!("resync: {}", in_one_line(&error))),
         }
     }
+    doing("resize write caches");
+    resize_write_caches(life).await?;
     doing("destage");
     if let Err(error) = life.spaces.destage().await {
         life.trouble(format!("destage: {}", in_one_line(&error)));
@@ -38,6 +41,28 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
         life.lost.set(false);
         life.hard.set(false);
         life.cache_lost.set(false);
+    }
+    Ok(())
+}
+
+/// Gives write caches another size, larger and smaller in turn. While disks are away that may fail; then it has the size that
+/// it had.
+async fn resize_write_caches(life: &Rc<Life>) -> Result<(), String> {
+    let sizes = |caches: Vec<WriteCache>| caches.into_iter().map(|cache| (cache.redundancy, cache.size));
+    let seen = async || life.spaces.write_caches().await.map(sizes).map_err(|error| in_one_line(&error));
+    for (redundancy, before) in seen().await? {
+        let turn = life.clock.now().0 / 1000 % 7;
+        let size = Bytes(Bytes::mib(4 + u64::from(redundancy) + turn).0.max(before.0 / 2));
+        let progress = Progress::default();
+        match life.spaces.resize_write_cache(redundancy, size, &progress).await {
+            Ok(change) => life.note(|tally| tally.resizes += u64::from(change.after != change.before)),
+            Err(error) => {
+                life.trouble(format!("resizing a write cache to {size}: {}", in_one_line(&error)));
+                if seen().await?.any(|(other, now)| other == redundancy && now != before) {
+                    return Err(format!("the write cache for redundancy {redundancy} changed and failed"));
+                }
+            }
+        }
     }
     Ok(())
 }

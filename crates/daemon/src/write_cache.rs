@@ -1,0 +1,135 @@
+//! Write caches of pools: shown, and given another size.
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, ResizeWriteCache};
+use dolmen_space::{WriteCache, WriteCacheResize};
+use dolmen_units::Bytes;
+
+use crate::caller::Answer;
+use crate::engine::Engine;
+use crate::fault;
+use crate::jobs::Outcome;
+use crate::plan::{Figures, Undo, made, planned, usual_room};
+
+pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
+    dolmen_api::WriteCache {
+        survives: cache.redundancy,
+        size_bytes: cache.size.0,
+        waiting_bytes: cache.waiting.0,
+        footprint_bytes: cache.footprint.total.0,
+        copies: cache.redundancy + 1,
+        disks: cache.disks.iter().map(|slot| slot.0).collect(),
+        filled_bytes: cache.filled.bytes,
+        filled_bytes_per_s: cache.filled.bytes_per_second,
+        destaged_bytes: cache.destaged.bytes,
+        destaged_bytes_per_s: cache.destaged.bytes_per_second,
+    }
+}
+
+/// What people call it.
+fn name_of(pool: &str, redundancy: u8) -> String {
+    let of = match redundancy {
+        0 => "survive the loss of no disk".to_owned(),
+        1 => "survive the loss of a disk".to_owned(),
+        count => format!("survive the loss of {count} disks"),
+    };
+    format!("the write cache of pool {pool} for spaces that {of}")
+}
+
+/// What tells caches apart, in a row.
+fn joined(caches: &[WriteCache]) -> String {
+    let all: Vec<String> = caches.iter().map(|cache| cache.redundancy.to_string()).collect();
+    all.join(", ")
+}
+
+/// The cache that is meant.
+fn which<'a>(pool: &str, caches: &'a [WriteCache], survives: Option<u8>) -> Answer<&'a WriteCache> {
+    let refused = |message: String, hint: String| {
+        Err(ErrorBody::new(ErrorCode::BadRequest, format!("{message}; nothing was changed"))
+            .on(pool)
+            .hint(hint))
+    };
+    match (caches, survives) {
+        ([], _) => refused(
+            format!("pool {pool} has no write cache"),
+            "it is made with the first space that has parity or is strict".to_owned(),
+        ),
+        ([one], None) => Ok(one),
+        (_, None) => refused(
+            format!("pool {pool} has several write caches"),
+            format!("say which with --survives and one of {}", joined(caches)),
+        ),
+        (_, Some(survives)) => match caches.iter().find(|cache| cache.redundancy == survives) {
+            Some(cache) => Ok(cache),
+            None => refused(
+                format!("pool {pool} does not have {}", name_of(pool, survives)),
+                "`dolmen pool show` shows those that it has".to_owned(),
+            ),
+        },
+    }
+}
+
+/// What is done, in words.
+fn step_of(name: &str, change: &WriteCacheResize, waiting: Bytes) -> Vec<String> {
+    let WriteCacheResize { before, after, .. } = *change;
+    if after > before {
+        return vec![format!(
+            "claim {} on disks, and make {name} larger, from {before} to {after}",
+            change.claimed()
+        )];
+    }
+    vec![
+        format!("put in place what lies in the part of {name} that goes, {waiting} at most"),
+        format!("make it smaller, from {before} to {after}, and give {} on disks back", change.given_back()),
+    ]
+}
+
+impl Engine {
+    pub(crate) async fn resize_write_cache(
+        self: Rc<Self>,
+        pool: String,
+        request: ResizeWriteCache,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = self.turn_to_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let cache = which(&pool.name(), &caches, request.survives)?;
+        let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));
+        let size = Bytes(request.size_bytes);
+        let change = pool
+            .spaces
+            .plan_write_cache(redundancy, size)
+            .map_err(|error| fault::space(&error).on(pool.name()))?;
+        let WriteCacheResize { before, after, .. } = change;
+        if after == before {
+            return Ok(planned(
+                pool.plan(Undo::NotNeeded, Vec::new()),
+                format!("{name} has {after} already"),
+            ));
+        }
+        let of = if caches.len() > 1 { format!(" --survives {redundancy}") } else { String::new() };
+        let undo = Undo::By(format!("dolmen pool set {} --write-cache {}{of}", pool.name(), before.0));
+        let free = (pool.free() + change.given_back().0).saturating_sub(change.claimed().0);
+        let moved = if after < before { cache.waiting } else { Bytes::ZERO };
+        let room =
+            Figures { before: usual_room(&pool.offers()), after: pool.room_with_free(free), moved: moved.0 };
+        let plan = room.plan(undo, step_of(&name, &change, moved));
+        if request.dry_run {
+            return Ok(planned(plan, format!("{name} would have {after} instead of {before}")));
+        }
+        let spaces = Rc::clone(&pool.spaces);
+        let done = name.clone();
+        let job =
+            self.start_job(&pool, JobKind::WriteCache, (name.clone(), None), move |course| async move {
+                let changed = spaces.resize_write_cache(redundancy, size, &course.progress).await;
+                let changed = changed.map_err(|error| fault::space(&error))?;
+                Ok(Outcome::Done(format!("{done} has {} now", changed.after)))
+            });
+        let larger = if after > before { "larger" } else { "smaller" };
+        let mut change = made(plan, format!("{name} is being made {larger}, to {after}, job {}", job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+}
