@@ -385,7 +385,6 @@ fn a_kill_leaves_one_size_or_the_other() {
         let run = |commands: u64| {
             let bench = Bench::new(36, 4, CAPACITY);
             let (done, first) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-            let begun = Rc::new(Cell::new(0));
             let prepared = {
                 let first = Rc::clone(&first);
                 bench.run(async move |lab| {
@@ -395,7 +394,6 @@ fn a_kill_leaves_one_size_or_the_other() {
                 })
             };
             prepared.unwrap();
-            begun.set(0);
             let lab = bench.lab();
             let body = {
                 let done = Rc::clone(&done);
