@@ -6,7 +6,10 @@ use dolmen_block_io::Moment;
 
 /// What counts as lately, in seconds.
 const LATELY_S: u64 = 10;
+/// A place for each second of that.
+const PLACES: usize = 10;
 const SECOND_NS: u64 = 1_000_000_000;
+const _: () = assert!(PLACES as u64 == LATELY_S, "each second has a place");
 
 /// Bytes of one second.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,7 +31,7 @@ pub struct FlowView {
 #[derive(Default)]
 pub(crate) struct Flow {
     total: Cell<u64>,
-    seconds: RefCell<[Second; LATELY_S as usize]>,
+    seconds: RefCell<[Second; PLACES]>,
 }
 
 impl Flow {
@@ -38,7 +41,7 @@ impl Flow {
         let number = now.0 / SECOND_NS;
         let mut seconds = self.seconds.borrow_mut();
         // Each second has a place of its own among the last ten.
-        let place = usize::try_from(number % LATELY_S).unwrap_or(0);
+        let place = usize::try_from(number % PLACES as u64).unwrap_or(0);
         let Some(second) = seconds.get_mut(place) else { return };
         if second.number != number {
             *second = Second { number, bytes: 0 };
