@@ -94,6 +94,7 @@ impl Engine {
         let pool = self.pool_to_change(&pool)?;
         let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
+        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
         let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));

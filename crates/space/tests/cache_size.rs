@@ -608,3 +608,46 @@ fn a_cache_lies_on_other_disks_too_when_the_fast_ones_are_full() {
         })
         .unwrap();
 }
+
+/// Scenario: the last space with parity is deleted while its cache is made smaller, at several moments of that. The cache goes,
+/// and neither waits for ever.
+#[test]
+fn a_cache_that_shrinks_goes_with_its_last_space() {
+    for moment in 0..10 {
+        let dial = Dial::default();
+        let bench = Bench::with_profile(42, 5, || dial.profile());
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+                for piece in 0..60 {
+                    lab.write(&space, piece * 65_536, 61_440, 1).await?;
+                }
+                dial.flush.set(7);
+                dial.write.set(3);
+                let progress = Progress::default();
+                let resizing = async {
+                    match spaces.resize_write_cache(1, Bytes::mib(4), &progress).await {
+                        Ok(_) | Err(SpaceError::Gone { .. }) => Ok(()),
+                        Err(error) => Err(text(error)),
+                    }
+                };
+                let deleting = async {
+                    pause(&lab, moment * 30).await;
+                    spaces.delete(&space).await.map_err(text)
+                };
+                beside(vec![Box::pin(resizing), Box::pin(deleting)]).await?;
+                assert_eq!(spaces.write_caches().await?, []);
+                drop(space);
+                // The next one begins anew.
+                let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+                assert!(size(&spaces).await? > 4);
+                lab.write(&space, 0, 1 << 20, 2).await?;
+                resize(&spaces, 4).await?;
+                lab.expect(&space, 0, 1 << 20, 2).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("moment {moment}: {error}"));
+    }
+}
