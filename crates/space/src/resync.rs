@@ -307,6 +307,15 @@ impl Space {
         to: DiskSlot,
     ) -> Result<bool, SpaceError> {
         let pool = &self.shared.pool;
+        // Nobody may be writing to a slab when its grains are given away.
+        let is_full = row.record().columns.iter().any(|slabs| slabs.len() >= SLABS_MAX);
+        let (_guard, _tables) = match is_full {
+            true => {
+                let whole = Range { first: 0, count: row.shape.row_blocks() };
+                (Some(row.locks.lock(whole).await), Some(self.shared.table_turn.take().await))
+            }
+            false => (None, None),
+        };
         let mut change = pool.change(Purpose::Move).await;
         // A move that was called off leaves nothing behind what was looked at to move it back.
         let is_target = || pool.disk(to).is_some_and(|disk| disk.member().state == MemberState::Active);
@@ -323,9 +332,9 @@ impl Space {
             }
             if slabs.len() >= SLABS_MAX {
                 // A replacement that is replaced itself before it had everything makes room for the next.
-                let Some(at) = slabs.iter().position(|slab| slab.disk == from && slab.stale.is_some()) else {
-                    continue;
-                };
+                // If it became full just now, the next try does that.
+                let is_useless = |slab: &Slab| is_full && slab.disk == from && slab.stale.is_some();
+                let Some(at) = slabs.iter().position(is_useless) else { continue };
                 let useless = slabs.remove(at);
                 change.release(from, &useless.runs);
                 has_removed = true;
