@@ -14,7 +14,7 @@ mnt=$run/mnt/home
 make_home() {
     # shellcheck disable=SC2046 # a list of words
     dolmen space create "$pool/home" --size 2G --resiliency mirror && attach_space home &&
-        attend -- $(rights) mkfs.ext4 -q "$device" && mount_space home
+        attend -- $(rights) mkfs.ext4 -q "$device" && mount_space home && kernel_name=$(basename "$(readlink -f "$device")")
 }
 
 # Writes with checksums and verifies what it wrote shortly after, until $run/stop is there; any error ends it.
@@ -50,10 +50,11 @@ stands_still() {
     is "$(answered)" -eq "$still_from" && load_runs
 }
 
-# What the kernel has said of the device since the start of this run, and of tasks that hang.
+# What the kernel has said of the device since the start of this run, and of tasks that hang. By the end it is detached: its
+# name was noted when it was there.
 complaints() {
     as_root dmesg | sed 's/^\[ *\([0-9.]*\)\] /\1 /' |
-        awk -v start="$kernel_start" -v device="$(basename "$(readlink -f "$device")")" \
+        awk -v start="$kernel_start" -v device="$kernel_name" \
             '$1 > start && (index($0, device) && /error|fail|abort|corrupt|remount/ || /blocked for more than/)'
 }
 kernel_is_content() {

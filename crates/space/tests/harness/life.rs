@@ -332,8 +332,10 @@ impl Liver {
         scribe.flush(&spaces).await?;
         scribe.put("a", &a, 1, 1).await?;
         scribe.step("carry a change, put in place", spaces.destage()).await?;
-        scribe.put("a", &a, 6, 1).await?;
-        scribe.step("flush, put in place", spaces.destage()).await?;
+        if self.kind.resiliency.parity_columns() == 0 {
+            scribe.put("a", &a, 6, 1).await?;
+            scribe.step("flush, put in place", spaces.destage()).await?;
+        }
         scribe.step("discard", scribe.discard("a", &a, 0, 2)).await?;
         scribe.put("a", &a, 8, 2).await?;
         scribe.flush(&spaces).await?;
