@@ -60,7 +60,7 @@ pub struct PoolReport {
     pub space_count: usize,
     /// Blocks whose copies were all read and compared with their checksums.
     pub verified: Bytes,
-    /// Records of writes that recovery had to decide about, in memory: more than 0 when the pool was not closed.
+    /// Records that no flush had covered, so that recovery had to decide about them, in memory: none where the pool was closed.
     pub replayed_count: usize,
 }
 
@@ -185,7 +185,7 @@ async fn start(
     let options = OpenOptions { mode: OpenMode::Confirmed };
     let opened: Opened =
         open(seams, arbiter, candidates, &options).await.map_err(|error| in_one_line(&error))?;
-    pool.replayed_count = opened.blocks.len();
+    pool.replayed_count = opened.blocks.iter().filter(|record| !record.settled).count();
     Spaces::start(opened).await.map_err(|error| in_one_line(&error))
 }
 

@@ -130,6 +130,17 @@ fn a_sound_pool_has_no_findings_closed_or_not() {
     }
 }
 
+/// What lies in a write cache is named by the log of a closed pool too.
+#[test]
+fn a_pool_that_was_closed_with_blocks_in_its_write_cache_was_closed() {
+    for end in [End::Closed, End::Torn] {
+        let bench = Bench::new(4, Resiliency::Parity { parity: 1 }, end);
+        let report = bench.check(bench.devices()).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(report.pools[0].replayed_count > 0, end == End::Torn);
+    }
+}
+
 /// One flipped bit in one copy: the disk is named, nothing is lost.
 #[test]
 fn a_damaged_copy_is_found_and_named() {
