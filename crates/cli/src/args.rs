@@ -481,7 +481,7 @@ pub(crate) struct SpaceCreate {
     /// Bytes written to one column before the next: a power of two, 16K to 1M; usually 256K, with parity 64K
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub interleave: Option<Bytes>,
-    /// The unit in which room is claimed and given back, 1M to 1G; usually 64M, above 64T 256M
+    /// The unit in which room is claimed and given back, 1M to 1G; usually 8M and more by the size, fixed 64M, above 64T 256M
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub row: Option<Bytes>,
     /// When room is claimed

@@ -253,7 +253,7 @@ pub(crate) fn open_exit(error: &OpenError) -> ExitCode {
 fn http_hint(error: &HttpError) -> Option<&'static str> {
     match error {
         HttpError::NoDaemon { .. } => Some(
-            "start it with `systemctl start dolmen` or, in a terminal of its own, `dolmen daemon`; another socket is named by --socket or DOLMEN_SOCKET",
+            "start it as root with `dolmen daemon`, in a terminal of its own; another socket is named by --socket or DOLMEN_SOCKET",
         ),
         HttpError::Denied { .. } => Some("run as root, or as the user that the daemon runs as"),
         HttpError::Socket { .. } | HttpError::Malformed { .. } => {

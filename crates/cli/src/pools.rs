@@ -9,7 +9,7 @@ use crate::out::Out;
 use crate::paint::Tone;
 use crate::status::{disk_count, disk_table, pool_table, space_table};
 use crate::table::{Align, Cell, Table};
-use crate::words::{health, health_tone, pool_state_cell};
+use crate::words::{count, health, health_tone, pool_state_cell};
 
 /// Shows all pools.
 pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
@@ -78,7 +78,10 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
             format!("{} since the pool was opened, lately {} a second", Bytes(bytes), Bytes(rate))
         };
         for (name, value) in [
-            ("  on disks", format!("{}; {} copies of it", disks.join(", "), cache.copies)),
+            (
+                "  on disks",
+                format!("{}; {} of it", disks.join(", "), count(cache.copies.into(), "copy", "copies")),
+            ),
             ("  written to it", flow(cache.filled_bytes, cache.filled_bytes_per_s)),
             ("  put in place", flow(cache.destaged_bytes, cache.destaged_bytes_per_s)),
         ] {

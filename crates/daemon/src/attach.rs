@@ -190,7 +190,9 @@ impl Engine {
             }
             return Ok(planned(plan, format!("{name} would be detached")));
         }
-        if let Err(error) = space.flush().await {
+        // Of a pool that is only looked at nothing was written.
+        let is_looked_at = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
+        if !is_looked_at && let Err(error) = space.flush().await {
             return Err(fault::space(&error).on(name));
         }
         let detached = self.ways.with(move |makers| makers.detach(&attached)).await?;

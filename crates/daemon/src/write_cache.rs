@@ -39,7 +39,8 @@ fn name_of(pool: &str, redundancy: u8) -> String {
 
 /// What tells caches apart, in a row.
 fn joined(caches: &[WriteCache]) -> String {
-    let all: Vec<String> = caches.iter().map(|cache| cache.redundancy.to_string()).collect();
+    let mut all: Vec<String> = caches.iter().map(|cache| cache.redundancy.to_string()).collect();
+    all.sort_unstable();
     all.join(", ")
 }
 
