@@ -13,6 +13,7 @@ use dolmen_block_linux::DriverChoice;
 use dolmen_fuse::{Access, AttachError, DetachError, Holder, LoopError, MountError, StartError, Wanted};
 use dolmen_pool::PoolState;
 use dolmen_space::{Segment, Space};
+use dolmen_ublk::{Devices, RecordFile};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -127,6 +128,17 @@ impl Engine {
                 },
             },
         };
+        // One that could not be taken up, or not yet, has requests that wait, and perhaps a file system that is mounted.
+        let record = RecordFile::new(self.config.ublk_record());
+        let is_on_record = Devices::is_on_record(&record, wanted.space);
+        if is_on_record.map_err(|error| body(ErrorCode::Io, &error))? {
+            let name = format!("{}/{}", wanted.pool_name, wanted.space_name);
+            let message = format!(
+                "{name} has a ublk device that is not taken up; another one beside it would be a second writer"
+            );
+            return Err(ErrorBody::new(ErrorCode::Busy, message)
+                .hint("the daemon's log says why it is not; try again when that is mended, or take the device away with `dolmen space clear`"));
+        }
         let files = self.ways_files().await?;
         self.tell_sizes();
         let wanted = wanted.clone();

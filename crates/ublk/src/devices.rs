@@ -508,6 +508,10 @@ impl Devices {
         if !self.control.can_resize() {
             return Err(DetachError::CannotResize { link: self.describe(&attachment).link });
         }
+        if self.state(&attachment)?.is_none_or(|state| state == State::Dead) {
+            // Another program may have its number by now.
+            return Err(DetachError::NotAttached { space });
+        }
         let size = self.host.size(space).ok_or(DetachError::NotAttached { space })?;
         let grows = size.0 > attachment.size_bytes;
         attachment.size_bytes = size.0;

@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use dolmen_fuse::link;
+use dolmen_fuse::{SpaceKey, link};
 use rustix::io::Errno;
 
 use crate::control::{Control, Unusable};
@@ -105,6 +105,14 @@ impl Devices {
     /// [`RecordError`], when the record cannot be read.
     pub fn are_left(record: &dyn Record) -> Result<bool, RecordError> {
         record.load().map(|made| !made.attachments.is_empty())
+    }
+
+    /// Whether a space is on record, whoever serves it now: another device on it would be a second writer.
+    ///
+    /// # Errors
+    /// [`RecordError`], when the record cannot be read.
+    pub fn is_on_record(record: &dyn Record, space: SpaceKey) -> Result<bool, RecordError> {
+        record.load().map(|made| made.attachments.iter().any(|one| one.space == space))
     }
 
     fn take_up(&self, taken_up: &mut TakenUp) -> Result<(), RecordError> {
