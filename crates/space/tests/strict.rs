@@ -110,17 +110,19 @@ fn sectors_of_a_flushed_block_are_cached_with_the_rest_of_it() {
         .unwrap();
 }
 
-/// One space is parity, one a strict mirror: both survive one disk, and share a cache. It goes with the last of them.
+/// One space is parity, one a strict mirror: both survive one disk, and share a cache, whatever people call theirs. It goes with
+/// the last of them.
 #[test]
 fn spaces_of_one_redundancy_share_a_cache() {
     Bench::new(3, 4, Bytes::mib(96))
         .run(async move |lab| {
             let spaces = lab.create().await?;
-            let mirror = lab.space_of_kind(&spaces, "mirror", Bytes::mib(8), MIRROR).await?;
+            let mirror = lab.space_of_kind(&spaces, "write-cache-1", Bytes::mib(8), MIRROR).await?;
             let parity =
                 lab.space(&spaces, "parity", Bytes::mib(8), Resiliency::Parity { parity: 1 }).await?;
             let simple = Kind::strict(Resiliency::Simple);
             let simple = lab.space_of_kind(&spaces, "simple", Bytes::mib(8), simple).await?;
+            spaces.resize_write_cache(1, Bytes::mib(6), &Progress::default()).await?;
             assert_eq!(spaces.write_caches().await?.len(), 2);
             for fill in 1..=2 {
                 for space in [&mirror, &parity, &simple] {
