@@ -240,7 +240,7 @@ impl Engine {
         ];
         let fits = |resiliency: Resiliency| {
             // Where there is no room for the write cache, there is none for the space.
-            let write_cache = (resiliency.parity_columns() > 0).then(|| resiliency.redundancy());
+            let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
             let offers = open.spaces.offers_beside(write_cache).unwrap_or_default();
             Fits {
                 resiliency: resiliency_of(resiliency),

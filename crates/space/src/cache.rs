@@ -1,4 +1,4 @@
-//! The write cache in front of parity: cache rows, filled one after another and emptied in turn (docs/design/0004).
+//! The write cache in front of strict spaces: cache rows, filled one after another and emptied in turn (docs/design/0004).
 //!
 //! Invariants:
 //! - A cache block is written only when it is fresh: nothing that a flush has covered is ever overwritten here.
@@ -6,8 +6,8 @@
 //!   was put in place, or was superseded.
 //! - So many blocks are kept back from writes that the oldest row can always be emptied.
 //!
-//! Left to others: how large it is (`cache_size`); who gets room (`promise`); what is put in place, and how (`destage`); copies, tables and checksums of cache
-//! rows, which are mirror rows.
+//! Left to others: how large it is (`cache_size`); who gets room (`promise`); what is put in place, and how (`destage`);
+//! copies, tables and checksums of cache rows, which are mirror rows.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -112,7 +112,7 @@ pub(crate) struct Cache {
     pub(crate) promised: Cell<u64>,
     /// Versions in memory.
     pub(crate) versions: Cell<u64>,
-    /// The spaces with parity that it is for.
+    /// The strict spaces that it is for, those with parity among them.
     owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
     /// Rows with blocks in the cache.
     pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
@@ -144,7 +144,7 @@ pub(crate) struct Cache {
     pub(crate) destaged: Flow,
 }
 
-/// Blocks of rows with parity, by row.
+/// Blocks of rows of strict spaces, by row.
 pub(crate) type BlocksOfRows = BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)>;
 
 /// Which of the rows that are being filled.
@@ -201,13 +201,13 @@ impl Cache {
         &self.space
     }
 
-    /// Notes a space with parity.
+    /// Notes a space that it is for.
     pub(crate) fn add_owner(self: &Rc<Self>, space: &Rc<Space>) {
         self.owners.borrow_mut().insert(space.id(), Rc::downgrade(space));
         *space.cache.borrow_mut() = Some(Rc::clone(self));
     }
 
-    /// The space with parity that has this number.
+    /// The space that it is for and that has this number.
     pub(crate) fn owner(&self, id: SpaceId) -> Option<Rc<Space>> {
         self.owners.borrow().get(&id)?.upgrade()
     }

@@ -4,12 +4,10 @@ use std::cell::{Cell, RefCell};
 
 use dolmen_block_io::Moment;
 
-/// What counts as lately, in seconds.
-const LATELY_S: u64 = 10;
-/// A place for each second of that.
+/// A place for each second of what counts as lately.
 const PLACES: usize = 10;
+const LATELY_S: u64 = PLACES as u64;
 const SECOND_NS: u64 = 1_000_000_000;
-const _: () = assert!(PLACES as u64 == LATELY_S, "each second has a place");
 
 /// Bytes of one second.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +39,7 @@ impl Flow {
         let number = now.0 / SECOND_NS;
         let mut seconds = self.seconds.borrow_mut();
         // Each second has a place of its own among the last ten.
-        let place = usize::try_from(number % PLACES as u64).unwrap_or(0);
+        let place = usize::try_from(number % LATELY_S).unwrap_or(0);
         let Some(second) = seconds.get_mut(place) else { return };
         if second.number != number {
             *second = Second { number, bytes: 0 };

@@ -1,4 +1,4 @@
-//! Where blocks of a row with parity are while they are not in place: in the write cache (docs/design/0004).
+//! Where blocks of a row of a strict space are while they are not in place: in the write cache (docs/design/0004).
 //!
 //! A block has versions, oldest first: each is what a record in the log says of it. The newest is what it reads as. An older
 //! one is kept until a flush has covered one behind it, since until then a power cut may bring it back.

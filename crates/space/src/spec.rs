@@ -127,6 +127,23 @@ pub enum Integrity {
     Strict,
 }
 
+impl Integrity {
+    /// What a space has when nobody asks for more.
+    #[must_use]
+    pub const fn usual(resiliency: Resiliency) -> Self {
+        match resiliency {
+            Resiliency::Parity { .. } => Self::Strict,
+            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => Self::Relaxed,
+        }
+    }
+
+    /// The redundancy of the write cache that a space needs, if it needs one: what is strict is not written over in place.
+    #[must_use]
+    pub fn write_cache(self, resiliency: Resiliency) -> Option<u8> {
+        (self == Self::Strict).then(|| resiliency.redundancy())
+    }
+}
+
 /// What a space is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceSpec {
@@ -167,10 +184,6 @@ impl SpaceSpec {
             Resiliency::Parity { .. } => PARITY_INTERLEAVE_BYTES,
             Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => INTERLEAVE_BYTES,
         };
-        let integrity = match resiliency {
-            Resiliency::Parity { .. } => Integrity::Strict,
-            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => Integrity::Relaxed,
-        };
         Self {
             name,
             size,
@@ -179,15 +192,15 @@ impl SpaceSpec {
             interleave,
             row: None,
             provisioning: Provisioning::Thin,
-            integrity,
+            integrity: Integrity::usual(resiliency),
             sector: Bytes(BLOCK_BYTES),
         }
     }
 
-    /// The redundancy of the write cache that it needs, if it needs one: what is strict is not written over in place.
+    /// The redundancy of the write cache that it needs, if it needs one.
     #[must_use]
     pub fn write_cache(&self) -> Option<u8> {
-        (self.integrity == Integrity::Strict).then(|| self.resiliency.redundancy())
+        self.integrity.write_cache(self.resiliency)
     }
 
     /// Length of its rows.

@@ -47,11 +47,7 @@ pub struct Kind {
 impl Kind {
     /// As a space is when nobody asks for more.
     pub const fn usual(resiliency: Resiliency) -> Self {
-        let integrity = match resiliency {
-            Resiliency::Parity { .. } => Integrity::Strict,
-            Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => Integrity::Relaxed,
-        };
-        Self { resiliency, integrity }
+        Self { resiliency, integrity: Integrity::usual(resiliency) }
     }
 
     /// Written over through a write cache.
