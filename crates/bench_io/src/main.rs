@@ -131,7 +131,7 @@ fn measure_on(disks: &Rc<Disks>, arguments: &Arguments) -> Result<(), BenchError
         sizes: arguments.size.clone(),
         depths: arguments.depth.clone(),
     };
-    let effort = Effort { time_max: arguments.seconds, traced: traced() };
+    let effort = Effort { time_max: arguments.seconds, operations_max: None, traced: traced() };
     let mut all: Vec<Measured> = Vec::new();
     let setting = run::run(disks, &choice, effort, |measured| {
         all.extend_from_slice(measured);
