@@ -133,6 +133,8 @@ pub(crate) struct Cache {
     pub(crate) tries: Cell<u64>,
     /// Why the last of them came to nothing, and which it was.
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
+    /// Of what is put in place, what found no room below since that was last asked.
+    pub(crate) lacks_room: RefCell<Option<SpaceError>>,
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
     /// Held while its size is changed.
@@ -188,6 +190,7 @@ impl Cache {
             kept: Kept::new(kept),
             tries: Cell::new(0),
             stuck: RefCell::default(),
+            lacks_room: RefCell::default(),
             waits_for_others: Cell::new(false),
             size_turn: Turn::default(),
             is_gone: Cell::new(false),

@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::{Buffer, Shared as Bytes_};
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
@@ -37,7 +37,7 @@ use crate::line::{Found, LineStates, code_of};
 use crate::locks::{Range, RangeGuard};
 use crate::mapping::{Content, Version};
 use crate::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record, push_redo};
-use crate::row::Row;
+use crate::row::{Row, Slab};
 use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_stretch};
 use crate::space::Space;
 
@@ -208,7 +208,7 @@ impl Cache {
             self.shared().force_flush().await?;
             has_done |= self.recycle().await?;
         }
-        match waits {
+        match waits.or(self.lacks_room.take()) {
             Some(error) if !has_done => Err(error),
             _ => Ok(has_done),
         }
@@ -542,11 +542,14 @@ impl Cache {
                 }
             });
         }
-        let mut failed: SmallVec<[DiskSlot; 4]> = SmallVec::new();
+        // Disks that have no room are sound: what was to go to them stays cached, and waits for room.
+        let (mut failed, mut crowded) = (BTreeSet::new(), BTreeSet::new());
         for (slot, write) in writes {
-            if write.await.is_err() && !failed.contains(&slot) {
-                failed.push(slot);
-            }
+            match write.await {
+                Ok(()) => false,
+                Err(DeviceError::NoSpace) => crowded.insert(slot),
+                Err(_) => failed.insert(slot),
+            };
         }
         for slot in failed {
             pool.exclude(slot, ExcludeReason::MissedWrite).await?;
@@ -561,12 +564,24 @@ impl Cache {
         shared.settle_missed_pages(&rows, &stayed).await?;
         let is_held = |redo: &&Redo| {
             let row = &redo.row;
-            redo.blocks
-                .iter()
-                .all(|block| row.has_blocks_on(block.column, |slab| stayed.contains(&slab.disk)))
+            redo.blocks.iter().all(|block| {
+                let lacks_room = |slab: &Slab| crowded.contains(&slab.disk);
+                row.has_blocks_on(block.column, |slab| stayed.contains(&slab.disk))
+                    && !row.with_slabs(block.column, |slabs| slabs.iter().any(lacks_room))
+            })
         };
-        let (done, unfinished): (Vec<&Redo>, Vec<&Redo>) =
-            prepared.iter().map(|one| &one.redo).partition(is_held);
+        let redos: Vec<&Redo> = prepared.iter().map(|one| &one.redo).collect();
+        if let Some(space) =
+            redos.first().filter(|_| !crowded.is_empty()).and_then(|redo| self.owner(redo.row.space))
+        {
+            *self.lacks_room.borrow_mut() = Some(SpaceError::NoSpaceBelow { name: space.name() });
+        }
+        let (held, unfinished): (Vec<&Redo>, Vec<&Redo>) = redos.into_iter().partition(is_held);
+        // What is left undecided just now must not be called flushed behind that: of such rows nothing is done.
+        let _turn = shared.leave_turn.take().await;
+        let (done, undecided): (Vec<&Redo>, Vec<&Redo>) =
+            held.into_iter().partition(|redo| !shared.is_unresolved(&redo.row));
+        let unfinished = [unfinished, undecided].concat();
         tracing::debug!(lines = done.len(), unfinished = unfinished.len(), "put in place");
         // Copies stay cached, which is all that they need.
         let of_parity = unfinished.into_iter().filter(|redo| redo.row.has_parity());
@@ -605,7 +620,7 @@ impl Cache {
         pieces
     }
 
-    /// Says that lines are in place, and ends what was cached of them.
+    /// Says that lines are in place, and ends what was cached of them. The caller holds the turn of what is left undecided.
     async fn say_done(&self, done: &[&Redo]) -> Result<(), SpaceError> {
         let shared = self.shared();
         let held = shared.tickets.begin();

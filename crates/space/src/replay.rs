@@ -35,22 +35,21 @@ struct Recorded {
     is_marked: bool,
 }
 
-/// A redo as the log has it.
+/// A redo of a line as the log has it.
 struct RecordedRedo {
     lsn: Lsn,
-    line: u32,
     blocks: Vec<RedoBlock>,
 }
 
-/// What the log says of one row with parity.
+/// What the log says of one row of a strict space.
 #[derive(Default)]
 struct OfRow {
     /// Versions of blocks, by their first record.
     versions: BTreeMap<u32, BTreeMap<Lsn, Recorded>>,
-    /// Redos that a flush has covered, in their order.
-    redos: Vec<RecordedRedo>,
-    /// Lines that were said to be in place, and when that was last.
-    done: BTreeMap<u32, Lsn>,
+    /// Redos that a flush has covered and that nothing has ended yet, by line, in their order.
+    redos: BTreeMap<u32, Vec<RecordedRedo>>,
+    /// The newest version that was put in place and ended with that, by line and column.
+    ended: BTreeMap<(u32, usize), Lsn>,
 }
 
 /// What the log says of the write cache.
@@ -80,7 +79,7 @@ impl Cached {
             Entry::Stretch(_) => {}
             Entry::Done(head) => {
                 let key = (head.space, head.row_index, head.row);
-                self.rows.entry(key).or_default().done.insert(head.line, lsn);
+                self.rows.entry(key).or_default().end(head.line);
             }
             Entry::Mapping(read) => {
                 let mapping = read.mapping;
@@ -109,8 +108,7 @@ impl Cached {
             Entry::Redo(read) if read.head.void => {
                 let key = (read.head.space, read.head.row_index, read.head.row);
                 let blocks: Vec<RedoBlock> = read.blocks().collect();
-                let of_row = self.rows.entry(key).or_default();
-                of_row.redos.retain(|redo| redo.line != read.head.line || redo.blocks != blocks);
+                self.rows.entry(key).or_default().forget(read.head.line, &blocks);
             }
             // One that no flush has covered has touched nothing in place.
             Entry::Redo(read) if is_settled || read.head.covered => {
@@ -118,8 +116,8 @@ impl Cached {
                 let of_row = self.rows.entry(key).or_default();
                 // Said again, it takes the place of what was said before.
                 let blocks: Vec<RedoBlock> = read.blocks().collect();
-                of_row.redos.retain(|redo| redo.line != read.head.line || redo.blocks != blocks);
-                of_row.redos.push(RecordedRedo { lsn, line: read.head.line, blocks });
+                of_row.forget(read.head.line, &blocks);
+                of_row.redos.entry(read.head.line).or_default().push(RecordedRedo { lsn, blocks });
             }
             Entry::Redo(_) => {}
         }
@@ -150,35 +148,51 @@ impl Cached {
 type Ends = Vec<(u32, Lsn)>;
 
 impl OfRow {
-    /// Ends the versions of blocks that are in place; lines that may be half in place, and what ends with them.
-    fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(RecordedRedo, Ends)> {
-        let mut unfinished: Vec<(RecordedRedo, Ends)> = Vec::new();
-        for redo in std::mem::take(&mut self.redos) {
-            let is_done = self.done.get(&redo.line).is_some_and(|done| *done >= redo.lsn)
-                || is_planted(Bug::RedoEndsWithMark);
-            let data = redo.blocks.iter().filter(|block| block.column < shape.data_columns());
-            let ends =
-                data.filter_map(|block| Some((shape.row_block(block.column, redo.line), block.since?)));
-            let ends: Ends = ends.collect();
-            if !is_done {
-                // Of a line that was moved within the cache, the last record has what it is.
-                unfinished.retain(|(other, _)| other.line != redo.line);
-                unfinished.push((redo, ends));
-                continue;
-            }
-            // What they took the place of ends too: that may have been said again behind them, and stand alone in the log.
-            for (block, since) in ends {
-                self.versions.entry(block).or_default().retain(|other, _| *other > since);
-            }
+    /// Forgets what was said of a line with these blocks.
+    fn forget(&mut self, line: u32, blocks: &[RedoBlock]) {
+        if let Some(of_line) = self.redos.get_mut(&line) {
+            of_line.retain(|redo| redo.blocks != blocks);
         }
-        unfinished
+    }
+
+    /// Ends what was said of a line until now: it is in place.
+    fn end(&mut self, line: u32) {
+        let blocks = self.redos.remove(&line).into_iter().flatten().flat_map(|redo| redo.blocks);
+        for (column, since) in blocks.filter_map(|block| Some((block.column, block.since?))) {
+            let newest = self.ended.entry((line, column)).or_default();
+            *newest = since.max(*newest);
+        }
+    }
+
+    /// Ends the versions of blocks that are in place; the lines that may be half in place, with what ends with them.
+    fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
+        if is_planted(Bug::RedoEndsWithMark) {
+            let lines: Vec<u32> = self.redos.keys().copied().collect();
+            lines.into_iter().for_each(|line| self.end(line));
+        }
+        let is_data = |column: usize| column < shape.data_columns();
+        for ((line, column), since) in self.ended.iter().filter(|((_, column), _)| is_data(*column)) {
+            // What they took the place of ends too: that may have been said again behind them, and stand alone in the log.
+            let versions = self.versions.entry(shape.row_block(*column, *line)).or_default();
+            versions.retain(|other, _| other > since);
+        }
+        // Of a line that was moved within the cache, the last record has what it is.
+        let last = std::mem::take(&mut self.redos).into_iter();
+        let last = last.filter_map(|(line, mut of_line)| Some((line, of_line.pop()?)));
+        last.map(|(line, redo)| {
+            let data = redo.blocks.iter().filter(|block| is_data(block.column));
+            let ends = data.filter_map(|block| Some((shape.row_block(block.column, line), block.since?)));
+            let ends: Ends = ends.collect();
+            (line, redo, ends)
+        })
+        .collect()
     }
 
     async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
         let unfinished = self.end_what_is_in_place(&row.shape);
         let unfinished: Vec<Redo> = unfinished
             .into_iter()
-            .map(|(RecordedRedo { lsn, line, blocks }, ends)| {
+            .map(|(line, RecordedRedo { lsn, blocks }, ends)| {
                 // Whatever of it was said again behind it, it is said again behind that.
                 let said = ends.iter().filter_map(|(block, since)| {
                     let versions = self.versions.get(block)?;

@@ -2,11 +2,13 @@
 
 mod harness;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_sim::Random;
-use dolmen_space::{Progress, Provisioning, Resiliency, SpaceSpec, Spaces};
+use dolmen_pool::Disk;
+use dolmen_sim::{FaultKind, FaultRates, Random, Rate};
+use dolmen_space::{Progress, Provisioning, Resiliency, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 use harness::{Bench, Lab, Outcome};
 
@@ -331,4 +333,50 @@ fn a_space_that_is_discarded_in_whole_leaves_room_in_the_log() {
         lab.check_and_close(spaces).await
     });
     outcome.unwrap();
+}
+
+/// Scenario: a disk that is a file has no room for what is put in place there. It is sound, and stays; what it lacks stays cached
+/// and is read from there, and goes in place when there is room.
+#[test]
+fn what_finds_no_room_below_stays_cached() {
+    let waiting = Rc::new(Cell::new(0));
+    for crowded in 0..12 {
+        let bench = Rc::new(Bench::new(6, 12, Bytes::mib(96)));
+        let (outside, waited) = (Rc::clone(&bench), Rc::clone(&waiting));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space =
+                    lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Parity { parity: 1 }).await?;
+                lab.write(&space, 0, 16 << 10, 2).await?;
+                space.flush().await?;
+                let pool = spaces.pool();
+                let is_it = |disk: &Rc<Disk>| usize::from(disk.slot().0) == crowded;
+                let disk = pool.disks().into_iter().find(is_it).ok_or("no such disk")?;
+                // Whoever carries the log has to have room.
+                if pool.voters().contains(&disk.id()) {
+                    return Ok(());
+                }
+                let set =
+                    |rates| outside.disks.get(crowded).into_iter().for_each(|disk| disk.set_rates(rates));
+                set(FaultRates::NONE.with(FaultKind::NoSpace, Rate::ALWAYS));
+                let put = spaces.destage().await;
+                assert!(disk.is_present(), "{crowded}: {put:?}");
+                if matches!(put, Err(SpaceError::NoSpaceBelow { .. })) {
+                    waited.set(waited.get() + 1);
+                } else {
+                    put?;
+                }
+                lab.expect(&space, 0, 16 << 10, 2).await?;
+                set(FaultRates::NONE);
+                lab.write(&space, 8192, 4096, 3).await?;
+                spaces.destage().await?;
+                lab.expect(&space, 0, 8192, 2).await?;
+                lab.expect(&space, 8192, 4096, 3).await?;
+                harness::check(&spaces).await?;
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{crowded}: {error}"));
+    }
+    assert!(waiting.get() >= 2, "{} disks were in the way", waiting.get());
 }
