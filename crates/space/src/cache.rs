@@ -504,11 +504,11 @@ impl Cache {
     }
 
     fn segment_of(&self, place: Place) -> Option<usize> {
-        let index = u64::from(place.index);
-        self.segments
-            .borrow()
-            .iter()
-            .position(|segment| segment.row.index == index && segment.row.id == place.row)
+        let segments = self.segments.borrow();
+        let is_it = |one: &Segment| one.row.index == u64::from(place.index) && one.row.id == place.row;
+        // Each has the place of its number, but behind one that could not be had.
+        let usual = usize::try_from(place.index).ok().filter(|at| segments.get(*at).is_some_and(is_it));
+        usual.or_else(|| segments.iter().position(is_it))
     }
 
     /// Notes that a block of the cache is needed.

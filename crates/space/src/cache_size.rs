@@ -31,14 +31,16 @@ use crate::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_B
 
 /// The part of a pool that a cache is, unless that is out of its bounds.
 const POOL_SHARE: u64 = 1000;
-/// The bounds of a cache that nobody chose the size of, for each copy.
-const SIZE_RANGE: (Bytes, Bytes) = (Bytes::mib(256), Bytes::gib(4));
+/// The bounds of a cache that nobody chose the size of, for each copy: the largest log names no more blocks of one.
+const SIZE_RANGE: (Bytes, Bytes) = (Bytes::mib(256), Bytes::mib(512));
 /// The part of a pool that all copies may take.
 const POOL_SHARE_MAX: u64 = 16;
 /// Rows of a cache that nobody chose the size of, at least: those kept back, and some to be filled and emptied beside them.
 const ROWS_USUAL_MIN: u64 = 8;
 /// Rows for writes, at least, beside those that are kept back for parity: one that is filled and one that is emptied.
 const ROWS_FOR_WRITES_MIN: u64 = 2;
+/// Blocks of a cache for each that the log can name: the others were written over, or wait to be filled again.
+const USEFUL_PER_NAMED: u64 = 2;
 /// Tries to empty rows that come to nothing one after another before it is said that they cannot be emptied now.
 const TRIES_IN_VAIN_MAX: u32 = 8;
 
@@ -318,6 +320,12 @@ impl Spaces {
         let most = Bytes(largest(self.data_bytes(), copies).0 / row * row);
         if after > before && after > most {
             return Err(refused(CacheLimit::OfPool(most)));
+        }
+        let usual = cache_spec(redundancy, self.data_bytes()).size;
+        let named = cache.versions_max() * USEFUL_PER_NAMED * BLOCK_BYTES;
+        let useful = usual.max(Bytes(named.next_multiple_of(row) + cache.kept() * BLOCK_BYTES));
+        if after > before && after > useful {
+            return Err(refused(CacheLimit::OfLog(useful)));
         }
         let more = after.saturating_sub(before).0 / row;
         let claimed = cache_rows(self.pool(), &space.spec(), more);

@@ -167,6 +167,9 @@ pub enum CacheLimit {
     /// A part of the pool at most.
     #[error("its copies may take a sixteenth of the pool, so it may have {0} at most")]
     OfPool(Bytes),
+    /// As much as the log can name the blocks of.
+    #[error("the pool's log can name what lies in {0} and no more, so the rest of it would stay empty")]
+    OfLog(Bytes),
     /// As much as there is room for.
     #[error("the pool has room for {0}")]
     Room(Bytes),

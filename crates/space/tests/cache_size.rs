@@ -146,6 +146,27 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
     }
 }
 
+/// On large disks with a small log: what the log cannot name the blocks of would stay empty, and is refused.
+#[test]
+fn a_cache_is_no_larger_than_the_log_can_use() {
+    Bench::new(7, 6, Bytes::gib(8))
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+            let before = cache(&spaces).await?.size;
+            let asked = Bytes::gib(1);
+            let refused = spaces.plan_write_cache(1, asked);
+            let Err(SpaceError::CacheSize { limit: CacheLimit::OfLog(most), .. }) = refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            assert!(most >= before && most < asked, "{most}");
+            assert_eq!(spaces.plan_write_cache(1, most)?.after, most);
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
 /// Writes blocks of a part of a space over and over until it is told to stop; what was written to each of them last.
 async fn write_on(
     lab: &Lab,
