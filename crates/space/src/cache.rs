@@ -311,8 +311,13 @@ impl Cache {
                 let is_free =
                     |segment: &Segment| segment.state == State::Free && self.can_be_filled(&segment.row);
                 let free = segments.iter().enumerate().filter(|(_, segment)| is_free(segment));
-                // Of those that are to go none, but where room that was promised before has no other.
-                free.min_by_key(|(_, segment)| (segment.is_given_up, !is_good(segment)))?.0
+                // Of those that are to go none, but where room that was promised before has no other; and for parity, which
+                // must not be had from one copy alone while its line is half in place.
+                let order = |segment: &Segment| {
+                    let (goes, lacks) = (segment.is_given_up, !self.has_all_copies(&segment.row));
+                    if filling == Filling::Parity { (lacks, goes) } else { (goes, lacks) }
+                };
+                free.min_by_key(|(_, segment)| order(segment))?.0
             }
         };
         open.set(Some(at));

@@ -12,6 +12,7 @@ use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
+use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::in_flight::decide_lines;
 use crate::locks::Range;
@@ -154,6 +155,7 @@ pub(crate) async fn recover(
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
     let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
     let cached = cached.load(shared, spaces).await?;
+    note_all_unfound(shared, |id| spaces.get(&id)?.cache.borrow().clone(), &mut recovery);
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {
@@ -567,11 +569,20 @@ async fn decide(
         let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
         let is_elsewhere = row.may_be_good_beside(column, was_read);
         let at = |kind| incident(space, row, (column, block), kind);
+        let state = newest_known(settled, open);
+        let kind = match is_elsewhere && state != BlockState::Damaged {
+            true => IncidentKind::RottenHere,
+            false => IncidentKind::Lost,
+        };
         if space.has_cache() {
-            // The write cache may stand in for it, and it be half in place; if not, whoever reads it finds that it is lost.
-            return Ok(Some(newest_known(settled, open)));
+            // The write cache may stand in for it, and it be half in place.
+            let unfound = Unfound { row: Rc::clone(row), column, block, incident: at(kind) };
+            shared.unfound.borrow_mut().push(unfound);
+            return Ok(Some(state));
         }
-        return Ok(Some(stands(shared, at, is_elsewhere, settled, open, recovery)));
+        recovery.reverted += u64::from(open.last().is_some_and(|newest| newest.state != state));
+        note_unfound(shared, at(kind), recovery);
+        return Ok(Some(state));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.spec().integrity == Integrity::Relaxed;
@@ -591,25 +602,41 @@ async fn decide(
     }
 }
 
-/// The state of a block that no copy here verifies, and that nobody was writing over: what it should hold is the newest that
-/// is known. The copies here have rotted, and one that is away may be good.
-fn stands(
+/// A block of a strict space that no copy here verifies.
+pub(crate) struct Unfound {
+    row: Rc<Row>,
+    column: usize,
+    block: u32,
+    incident: Incident,
+}
+
+/// Notes what was not found of strict spaces, but for what their write caches have.
+pub(crate) fn note_all_unfound(
     shared: &Shared,
-    incident: impl Fn(IncidentKind) -> Incident,
-    is_elsewhere: bool,
-    settled: BlockState,
-    open: &[Claim],
+    cache_of: impl Fn(SpaceId) -> Option<Rc<Cache>>,
     recovery: &mut Recovery,
-) -> BlockState {
-    let state = newest_known(settled, open);
-    recovery.reverted += u64::from(open.last().is_some_and(|newest| newest.state != state));
-    if is_elsewhere && state != BlockState::Damaged {
-        recovery.rotten_here += 1;
-        shared.note_incident(incident(IncidentKind::RottenHere));
-    } else {
-        note_lost(shared, incident(IncidentKind::Lost), recovery);
+) {
+    for Unfound { row, column, block, incident } in shared.unfound.take() {
+        let Some(cache) = cache_of(row.space) else { continue };
+        let is_cached = row.mappings.newest(row.shape.row_block(column, block)).is_some();
+        if !is_cached && !cache.unfinished.borrow().iter().any(|redo| redo.is_of(&row, block)) {
+            note_unfound(shared, incident, recovery);
+        }
     }
-    state
+}
+
+/// Notes a block that no copy here verifies, and that nobody was writing over: it has rotted, and is lost unless one that is
+/// away is good.
+fn note_unfound(shared: &Shared, incident: Incident, recovery: &mut Recovery) {
+    match incident.kind {
+        IncidentKind::RottenHere => {
+            recovery.rotten_here += 1;
+            shared.note_incident(incident);
+        }
+        IncidentKind::Lost | IncidentKind::TakenAsFound | IncidentKind::TableLost => {
+            note_lost(shared, incident, recovery);
+        }
+    }
 }
 
 /// The newest state that is said of a block and is not that it is damaged.

@@ -19,7 +19,7 @@ use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, recover_row};
+use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, Unfound, note_all_unfound, recover_row};
 use crate::row::Row;
 use crate::space::Space;
 use crate::stripe::PARITY_BYTES_MAX;
@@ -160,6 +160,8 @@ pub(crate) struct Shared {
     /// Rows that were decided while the pool was open, and the number of the write-back before that: until a later one has
     /// ended, the decisions are not durable.
     settling: RefCell<BTreeMap<(SpaceId, u64), u64>>,
+    /// What was just found to have no good copy, unless a write cache has it.
+    pub(crate) unfound: RefCell<Vec<Unfound>>,
     /// Counts the write-backs that have begun.
     pub(crate) write_backs: Cell<u64>,
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
@@ -237,6 +239,7 @@ impl Shared {
             dirty_rows: RefCell::default(),
             unresolved: RefCell::default(),
             settling: RefCell::default(),
+            unfound: RefCell::default(),
             write_backs: Cell::new(0),
             unflushed_away: RefCell::default(),
             resolve_turn: Turn::default(),
@@ -363,6 +366,7 @@ impl Shared {
         let places: Vec<(usize, u32)> = claims.keys().copied().collect();
         self.deciding.set(Some((key, false)));
         let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await;
+        note_all_unfound(self, |_| space.cache.borrow().clone(), &mut recovery);
         let left_again = self.deciding.take().is_some_and(|(_, left_again)| left_again);
         let left = left?;
         if left_again && let Some((column, block)) = places.first() {
