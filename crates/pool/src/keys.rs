@@ -86,6 +86,12 @@ pub fn row_count(id: SpaceId) -> Key {
     key(Kind::Counter, 1, id.0, 0)
 }
 
+/// A setting of a write cache.
+#[must_use]
+pub fn setting(cache: SpaceId, which: u64) -> Key {
+    key(Kind::Counter, 2, cache.0, which)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {

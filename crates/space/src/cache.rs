@@ -20,6 +20,7 @@ use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Lsn, Name, SpaceId};
 
 use crate::destage::{REDO_BYTES_MAX, Redo};
+use crate::drain::WriteCacheDrain;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::flow::Flow;
 use crate::gather::Gathering;
@@ -44,9 +45,6 @@ const SAYING_SHARE: u64 = 8;
 pub(crate) const SAYING_BYTES: u64 = 68;
 /// Rows that are discarded in one turn, at most: a checkpoint waits for that, and each takes some of the log.
 const DISCARDED_TOGETHER: usize = 16;
-/// The part of the cache from which on it is emptied.
-const DESTAGE_SHARE: u64 = 4;
-
 /// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
 const FLUSHES_TO_FREE: usize = 2;
 
@@ -126,6 +124,9 @@ pub(crate) struct Cache {
     /// Held while lines are put in place, and while a checkpoint says again what is cached.
     pub(crate) turn: Turn,
     pub(crate) is_running: Cell<bool>,
+    /// Rung to end a pause of that.
+    pub(crate) hurry: Rc<Notify>,
+    pub(crate) drain: Cell<WriteCacheDrain>,
     pub(crate) waiting: Cell<u64>,
     pub(crate) gathering: Gathering,
     pub(crate) kept: Kept,
@@ -164,6 +165,7 @@ impl Cache {
         let count = space.size().0 / space.row_bytes();
         // As much memory as there is for small pieces of metadata, beside that.
         let kept = space.shared.pool.seams().metadata.frame_count(BLOCK);
+        let drain = WriteCacheDrain::read(&space.shared.pool, space.id()).await?;
         let mut segments = Vec::new();
         for index in 0..count {
             let Some(row) = space.undecided_row(index).await? else { continue };
@@ -185,6 +187,8 @@ impl Cache {
             bell: Notify::new(),
             turn: Turn::default(),
             is_running: Cell::new(false),
+            hurry: Rc::default(),
+            drain: Cell::new(drain),
             waiting: Cell::new(0),
             gathering: Gathering::default(),
             kept: Kept::new(kept),
@@ -271,7 +275,8 @@ impl Cache {
     /// The same, whether somebody waits or not.
     pub(crate) fn is_crowded(&self) -> bool {
         let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
-        live * DESTAGE_SHARE > self.capacity() || self.versions.get() * 2 > self.versions_max()
+        live * 100 > self.capacity() * u64::from(self.drain.get().fill)
+            || self.versions.get() * 2 > self.versions_max()
     }
 
     /// Whether it is crowded, and not least by what lies in the row that is being filled.

@@ -19,6 +19,7 @@ use dolmen_causes::in_one_line;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::cache::{Cache, Filling, Segment, State};
+use crate::drain::WriteCacheDrain;
 use crate::error::{CacheLimit, SpaceError};
 use crate::flow::FlowView;
 use crate::forecast::cache_rows;
@@ -79,6 +80,8 @@ pub struct WriteCache {
     pub footprint: Footprint,
     /// The disks on which its rows lie.
     pub disks: Vec<DiskSlot>,
+    /// From how much on it is emptied, and how fast.
+    pub drain: WriteCacheDrain,
     /// What was written to it.
     pub filled: FlowView,
     /// What was put in place out of it.
@@ -139,6 +142,7 @@ impl Cache {
             waiting: Bytes(live * BLOCK_BYTES),
             footprint,
             disks: disks.into_iter().collect(),
+            drain: self.drain.get(),
             filled: self.filled.view(self.now()),
             destaged: self.destaged.view(self.now()),
         })
@@ -264,10 +268,11 @@ impl Cache {
     pub(crate) async fn note_gone(&self) {
         self.is_gone.set(true);
         self.bell.notify_all();
+        self.hurry.notify_all();
         drop(self.size_turn.take().await);
     }
 
-    fn check_stays(&self) -> Result<(), SpaceError> {
+    pub(crate) fn check_stays(&self) -> Result<(), SpaceError> {
         if self.is_gone.get() { Err(SpaceError::Gone { name: self.space().name() }) } else { Ok(()) }
     }
 
@@ -360,7 +365,7 @@ impl Spaces {
         Ok(change)
     }
 
-    fn cache_for(&self, redundancy: u8) -> Result<Rc<Cache>, SpaceError> {
+    pub(crate) fn cache_for(&self, redundancy: u8) -> Result<Rc<Cache>, SpaceError> {
         self.caches.borrow().get(&redundancy).cloned().ok_or(SpaceError::NoWriteCache { redundancy })
     }
 

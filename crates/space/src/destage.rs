@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_block_io::{DeviceError, Durability};
+use dolmen_block_io::{DeviceError, Durability, Moment};
 use dolmen_buffer::{Buffer, Shared as Bytes_};
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
@@ -126,18 +126,11 @@ struct Dirty {
 }
 
 impl Cache {
-    /// Empties the cache in a task of its own, unless one is at it.
-    pub(crate) fn empty_soon(self: &Rc<Self>) {
-        if self.is_running.replace(true) {
-            return;
-        }
-        let this = Rc::clone(self);
-        self.shared().pool.seams().spawner.spawn("destage", Box::pin(async move { this.empty().await }));
-    }
-
-    async fn empty(self: Rc<Self>) {
+    /// Puts in place until nothing has to be; or until enough was for now, and until when it was.
+    pub(crate) async fn empty(&self) -> Option<Moment> {
         loop {
             let has_promised = self.has_promised();
+            let (began, before) = (self.now(), self.destaged.total());
             self.tries.set(self.tries.get() + 1);
             let stuck = match self.round().await {
                 Ok(true) => None,
@@ -163,8 +156,13 @@ impl Cache {
             if is_stuck || !self.is_crowded() {
                 break;
             }
+            let pause = self.pause_behind(began, self.destaged.total() - before);
+            if pause.is_some() {
+                return pause;
+            }
         }
         self.is_running.set(false);
+        None
     }
 
     /// Puts everything in place that can be.

@@ -122,6 +122,9 @@ pub enum SpaceError {
         /// What it may have.
         limit: CacheLimit,
     },
+    /// A write cache cannot be emptied like that.
+    #[error("{0}")]
+    CacheDrain(DrainLimit),
     /// There is no such write cache.
     #[error(
         "the pool has no write cache for spaces that survive the loss of so many disks: {redundancy}; it is made with the first strict one"
@@ -156,6 +159,17 @@ pub enum SpaceError {
         /// What can be done instead.
         instead: &'static str,
     },
+}
+
+/// How a write cache may be emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DrainLimit {
+    /// From between these parts on.
+    #[error("a write cache can be emptied from 5 to 90 percent on, not from {0}")]
+    Fill(u8),
+    /// At least so fast.
+    #[error("a write cache is emptied with 1 MiB a second at least, not with {0}")]
+    Rate(Bytes),
 }
 
 /// How large a write cache may be.

@@ -47,6 +47,11 @@ impl Flow {
         second.bytes += bytes;
     }
 
+    /// Bytes that went through since the pool was opened.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.get()
+    }
+
     /// How it is now.
     pub(crate) fn view(&self, now: Moment) -> FlowView {
         let number = now.0 / SECOND_NS;

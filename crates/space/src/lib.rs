@@ -25,6 +25,7 @@ mod cache_size;
 mod carry;
 mod destage;
 mod discard;
+mod drain;
 mod error;
 mod finish;
 mod flow;
@@ -63,7 +64,8 @@ mod write;
 
 pub use cache_size::{WriteCache, WriteCacheResize};
 pub use discard::Extent;
-pub use error::{CacheLimit, SpaceError, UnreadableReason};
+pub use drain::WriteCacheDrain;
+pub use error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use layout::slab_grains;

@@ -16,6 +16,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Nam
 
 use crate::cache::{Cache, cache_id, is_hidden};
 use crate::cache_size::{WriteCache, cache_spec};
+use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::layout::slab_grains;
@@ -297,6 +298,7 @@ impl Spaces {
         let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
         let mut change = self.pool().change(Purpose::Claim).await;
         change.put(keys::space(id), spec.encode(Standing::Unfinished));
+        settings_of(id).into_iter().for_each(|key| change.delete(key));
         change.commit().await?;
         self.spaces.borrow_mut().insert(id, Rc::clone(&space));
         if let Err(error) = self.claim_and_finish(&space, spec).await {
@@ -412,6 +414,7 @@ impl Spaces {
         let mut change = self.pool().change(Purpose::Release).await;
         change.delete(keys::space(space.id()));
         change.delete(keys::row_count(space.id()));
+        settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
         Ok(())

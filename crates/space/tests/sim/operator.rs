@@ -8,7 +8,7 @@ use dolmen_block_io::sleep;
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, PoolError};
 use dolmen_sim::{FaultKind, Random};
-use dolmen_space::{Progress, SpaceError, WriteCache};
+use dolmen_space::{Progress, SpaceError, WriteCache, WriteCacheDrain};
 use dolmen_units::Bytes;
 
 use super::life::{Life, OPERATOR, Rare, USHER, Work};
@@ -30,7 +30,7 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
             Err(error) => life.trouble(format!("resync: {}", in_one_line(&error))),
         }
     }
-    doing("resize write caches");
+    doing("set write caches");
     resize_write_caches(life).await?;
     doing("destage");
     if let Err(error) = life.spaces.destage().await {
@@ -53,6 +53,12 @@ async fn resize_write_caches(life: &Rc<Life>) -> Result<(), String> {
     for (redundancy, before) in seen().await? {
         let turn = life.clock.now().0 / 1000 % 7;
         let size = Bytes(Bytes::mib(4 + u64::from(redundancy) + turn).0.max(before.0 / 2));
+        // From little or much on, held back or not.
+        let rate = turn.is_multiple_of(3).then_some(Bytes::mib(1 + turn));
+        let drain = WriteCacheDrain { fill: 5 + u8::try_from(turn).unwrap_or(0) * 12, rate };
+        if let Err(error) = life.spaces.set_write_cache_drain(redundancy, drain).await {
+            life.trouble(format!("another drain of a write cache: {}", in_one_line(&error)));
+        }
         let progress = Progress::default();
         match life.spaces.resize_write_cache(redundancy, size, &progress).await {
             Ok(change) => life.note(|tally| tally.resizes += u64::from(change.after != change.before)),
