@@ -10,6 +10,7 @@
 //! | `POST /v1/pools/import` | [`ImportPool`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/export`, `…/scrub`, `…/resync` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/acknowledge` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/write_cache/drain` | [`DrainWriteCache`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/write_cache/resize` | [`ResizeWriteCache`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
 //! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
@@ -58,8 +59,9 @@ pub use exit::ExitCode;
 pub use job::{Eta, Job, JobDocument, JobKind, JobState, Jobs};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
-    AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, ImportMode,
-    ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk, ResizeWriteCache, WriteCache,
+    AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, DrainWriteCache,
+    ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk, ResizeWriteCache,
+    WriteCache,
 };
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{

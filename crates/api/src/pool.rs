@@ -120,6 +120,12 @@ pub struct WriteCache {
     /// The disks on which it lies, by slot.
     #[serde(default)]
     pub disks: Vec<u16>,
+    /// Percent of it that wait to be put in place before that begins.
+    #[serde(default)]
+    pub fill_percent: u8,
+    /// Bytes a second that are put in place at most while nobody waits for room; 0 for as many as the disks take.
+    #[serde(default)]
+    pub drain_bytes_per_s_max: u64,
     /// Bytes written to it since the pool was opened.
     #[serde(default)]
     pub filled_bytes: u64,
@@ -140,6 +146,24 @@ pub struct WriteCache {
 pub struct ResizeWriteCache {
     /// Bytes that it is to hold when it is full, each of them with its copies; what is no whole row of it becomes one.
     pub size_bytes: u64,
+    /// Disks that the spaces that it is for may lose; may be left out where the pool has one write cache.
+    #[serde(default)]
+    pub survives: Option<u8>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Sets from how much on a write cache is emptied, and how fast. What is left out stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainWriteCache {
+    /// Percent of it that wait to be put in place before that begins, 5 to 90.
+    #[serde(default)]
+    pub fill_percent: Option<u8>,
+    /// Bytes a second that are put in place at most while nobody waits for room, 1 MiB or more; 0 for as many as the disks take.
+    #[serde(default)]
+    pub bytes_per_s_max: Option<u64>,
     /// Disks that the spaces that it is for may lose; may be left out where the pool has one write cache.
     #[serde(default)]
     pub survives: Option<u8>,

@@ -12,7 +12,7 @@ use crate::args_bench::BenchArguments;
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
-use crate::values::{SpaceName, parse_seconds, parse_size, parse_space_size};
+use crate::values::{Rate, SpaceName, parse_fill, parse_seconds, parse_size, parse_space_size};
 
 /// Stands above the options that every command has, apart from its own.
 const COMMON: &str = "Options of every command";
@@ -261,13 +261,22 @@ pub(crate) struct PoolAdd {
 
 /// `dolmen pool set`
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain"])))]
 pub(crate) struct PoolSet {
     /// The pool
     pub pool: Name,
     /// The size of the write cache of strict spaces, those with parity among them, without its further copies; it is made
     /// larger or smaller while clients go on
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
-    pub write_cache: Bytes,
+    pub write_cache: Option<Bytes>,
+    /// How full it may be before it is emptied, in percent; more makes fewer writes of what is written over often, less leaves
+    /// more room for a burst
+    #[arg(long, value_name = "PERCENT", value_parser = parse_fill, allow_hyphen_values = true)]
+    pub write_cache_fill: Option<u8>,
+    /// How much of it is put in place in a second at most, while nobody waits for room: a size, or max for as much as the
+    /// disks take
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub write_cache_drain: Option<Rate>,
     /// Which write cache, where the pool has several: that of spaces that survive the loss of so many disks
     #[arg(long, value_name = "DISKS", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub survives: Option<u8>,

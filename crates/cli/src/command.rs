@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, Devices, Df,
-    Disks as DiskList, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument, Jobs, OnlineDisk,
-    Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind, ResizeSpace,
-    ResizeWriteCache, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument,
+    Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind,
+    ResizeSpace, ResizeWriteCache, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
@@ -25,7 +25,7 @@ use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_p
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
-use crate::values::SpaceName;
+use crate::values::{Rate, SpaceName};
 
 /// How long a daemon that said that it ends may take for it.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -150,13 +150,20 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
 }
 
 fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {
-    let request = ResizeWriteCache {
-        size_bytes: arguments.write_cache.0,
-        survives: arguments.survives,
-        dry_run: false,
-    };
-    let path = format!("{}/write_cache/resize", pool_path(&arguments.pool));
-    let change = session.change(&path, &request, arguments.dry.intent())?;
+    let path = format!("{}/write_cache", pool_path(&arguments.pool));
+    let survives = arguments.survives;
+    if arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some() {
+        let request = DrainWriteCache {
+            fill_percent: arguments.write_cache_fill,
+            bytes_per_s_max: arguments.write_cache_drain.map(|Rate(rate)| rate.map_or(0, |rate| rate.0)),
+            survives,
+            dry_run: false,
+        };
+        session.change(&format!("{path}/drain"), &request, arguments.dry.intent())?;
+    }
+    let Some(size) = arguments.write_cache else { return Ok(()) };
+    let request = ResizeWriteCache { size_bytes: size.0, survives, dry_run: false };
+    let change = session.change(&format!("{path}/resize"), &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 

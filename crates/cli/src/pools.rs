@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dolmen_api::{Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces};
+use dolmen_api::{Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces, WriteCache};
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -82,6 +82,7 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
                 "  on disks",
                 format!("{}; {} of it", disks.join(", "), count(cache.copies.into(), "copy", "copies")),
             ),
+            ("  emptied", drain_of(cache)),
             ("  written to it", flow(cache.filled_bytes, cache.filled_bytes_per_s)),
             ("  put in place", flow(cache.destaged_bytes, cache.destaged_bytes_per_s)),
         ] {
@@ -95,6 +96,15 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
             out.show(&format!("\n{}", table.render(0, paint)));
         }
     }
+}
+
+/// From how much on a write cache is emptied, and how fast.
+fn drain_of(cache: &WriteCache) -> String {
+    let rate = match cache.drain_bytes_per_s_max {
+        0 => "as fast as the disks take it".to_owned(),
+        rate => format!("with {} a second at most", Bytes(rate)),
+    };
+    format!("from {} % on, {rate}", cache.fill_percent)
 }
 
 /// Shows the disks of pools.

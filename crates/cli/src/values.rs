@@ -1,6 +1,7 @@
 //! What people write on the command line, checked before anything is asked of anybody.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -73,6 +74,32 @@ pub(crate) enum SizeError {
 pub(crate) fn parse_size(text: &str) -> Result<Bytes, SizeError> {
     let size: Bytes = text.parse()?;
     if size == Bytes::ZERO { Err(SizeError::Zero) } else { Ok(size) }
+}
+
+/// Percents of a write cache from which on it can be emptied.
+const FILL_RANGE: RangeInclusive<u8> = 5..=90;
+
+/// Text that is no part of a write cache from which on it can be emptied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a write cache can be emptied from {} to {} percent on; write one such as 25 or 25%", FILL_RANGE.start(), FILL_RANGE.end())]
+pub(crate) struct FillError;
+
+/// A part of a write cache, in percent.
+pub(crate) fn parse_fill(text: &str) -> Result<u8, FillError> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().map_err(|_| FillError)?;
+    if FILL_RANGE.contains(&percent) { Ok(percent) } else { Err(FillError) }
+}
+
+/// A size a second; `None` for no limit, which is written `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate(pub Option<Bytes>);
+
+impl FromStr for Rate {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        if text == "max" { Ok(Self(None)) } else { parse_size(text).map(|rate| Self(Some(rate))) }
+    }
 }
 
 /// A size that a space can have.

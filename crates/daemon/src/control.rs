@@ -13,9 +13,9 @@ use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df,
-    Disks, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs, OnlineDisk,
-    PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache,
-    ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
+    Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs,
+    OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace,
+    ResizeWriteCache, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -189,6 +189,9 @@ change!(
     /// Gives a write cache another size.
     post_write_cache, "/v1/pools/{pool}/write_cache/resize", ResizeWriteCache, resize_write_cache, "pool" pool);
 change!(
+    /// Sets from how much on a write cache is emptied, and how fast.
+    post_write_cache_drain, "/v1/pools/{pool}/write_cache/drain", DrainWriteCache, drain_write_cache, "pool" pool);
+change!(
     /// Adds disks to a pool.
     post_disks, "/v1/pools/{pool}/disks", AddDisks, add_disks, "pool" pool);
 change!(
@@ -319,6 +322,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_resync))
         .routes(routes!(post_acknowledge))
         .routes(routes!(post_write_cache))
+        .routes(routes!(post_write_cache_drain))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))

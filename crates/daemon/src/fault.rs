@@ -126,6 +126,7 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
         SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } | SpaceError::CacheSize { .. } => (ErrorCode::BadSize, None),
+        SpaceError::CacheDrain(_) => (ErrorCode::BadRequest, None),
         SpaceError::NoWriteCache { .. } => (ErrorCode::BadRequest, None),
         SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),
         SpaceError::NoSuchSpace { name } => (ErrorCode::NoSuchSpace, Some(name.clone())),

@@ -1,9 +1,9 @@
-//! Write caches of pools: shown, and given another size.
+//! Write caches of pools: shown, given another size, and emptied sooner or later, faster or slower.
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, ResizeWriteCache};
-use dolmen_space::{WriteCache, WriteCacheResize};
+use dolmen_api::{Change, DrainWriteCache, ErrorBody, ErrorCode, JobKind, ResizeWriteCache};
+use dolmen_space::{WriteCache, WriteCacheDrain, WriteCacheResize};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
@@ -20,6 +20,8 @@ pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
         footprint_bytes: cache.footprint.total.0,
         copies: cache.redundancy + 1,
         disks: cache.disks.iter().map(|slot| slot.0).collect(),
+        fill_percent: cache.drain.fill,
+        drain_bytes_per_s_max: cache.drain.rate.map_or(0, |rate| rate.0),
         filled_bytes: cache.filled.bytes,
         filled_bytes_per_s: cache.filled.bytes_per_second,
         destaged_bytes: cache.destaged.bytes,
@@ -71,6 +73,15 @@ fn which<'a>(pool: &str, caches: &'a [WriteCache], survives: Option<u8>) -> Answ
     }
 }
 
+/// From how much on it is emptied, and how fast, in words.
+fn words_of(drain: WriteCacheDrain) -> String {
+    let rate = match drain.rate {
+        Some(rate) => format!("with {rate} a second at most"),
+        None => "as fast as the disks take it".to_owned(),
+    };
+    format!("from {} % on, {rate}", drain.fill)
+}
+
 /// What is done, in words.
 fn step_of(name: &str, change: &WriteCacheResize, waiting: Bytes) -> Vec<String> {
     let WriteCacheResize { before, after, .. } = *change;
@@ -87,6 +98,45 @@ fn step_of(name: &str, change: &WriteCacheResize, waiting: Bytes) -> Vec<String>
 }
 
 impl Engine {
+    pub(crate) async fn drain_write_cache(
+        self: Rc<Self>,
+        pool: String,
+        request: DrainWriteCache,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _turn = self.turn_to_change(&pool).await?;
+        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let cache = which(&pool.name(), &caches, request.survives)?;
+        let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));
+        let before = cache.drain;
+        let rate = request.bytes_per_s_max.map(|rate| Some(Bytes(rate)).filter(|rate| rate.0 > 0));
+        let after = WriteCacheDrain {
+            fill: request.fill_percent.unwrap_or(before.fill),
+            rate: rate.unwrap_or(before.rate),
+        };
+        let refused = |error| fault::space(&error).on(pool.name());
+        pool.spaces.plan_write_cache_drain(redundancy, after).map_err(refused)?;
+        if after == before {
+            let plan = pool.plan(Undo::NotNeeded, Vec::new());
+            return Ok(planned(plan, format!("{name} is emptied {} already", words_of(after))));
+        }
+        let of = if caches.len() > 1 { format!(" --survives {redundancy}") } else { String::new() };
+        let rate = before.rate.map_or_else(|| "max".to_owned(), |rate| rate.0.to_string());
+        let undo = Undo::By(format!(
+            "dolmen pool set {} --write-cache-fill {} --write-cache-drain {rate}{of}",
+            pool.name(),
+            before.fill
+        ));
+        let (before, after_words) = (words_of(before), words_of(after));
+        let plan = pool.plan(undo, vec![format!("empty {name} {after_words}, instead of {before}")]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{name} would be emptied {after_words}")));
+        }
+        pool.spaces.set_write_cache_drain(redundancy, after).await.map_err(refused)?;
+        Ok(made(plan, format!("{name} is emptied {after_words}")))
+    }
+
     pub(crate) async fn resize_write_cache(
         self: Rc<Self>,
         pool: String,

@@ -416,9 +416,27 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
     assert_eq!(asked[0].line, "POST /v1/pools/tank/write_cache/resize");
     assert_eq!(asked[0].body, json!({"size_bytes": 3u64 << 29, "survives": null, "dry_run": false}));
     assert_eq!(asked[1].body, json!({"size_bytes": 64 << 20, "survives": 2, "dry_run": true}));
-    for line in
-        ["pool set tank", "pool set tank --write-cache 0", "pool set tank --write-cache 1G --survives 4"]
-    {
+    fake.run("pool set tank --write-cache-fill 50%", &NOBODY);
+    fake.run("pool set tank --write-cache-drain 100M --write-cache 1G", &NOBODY);
+    fake.run("pool set tank --write-cache-drain max --survives 1 -n", &NOBODY);
+    let asked = fake.asked();
+    let drain = |fill: Option<u8>, rate: Option<u64>, survives: Option<u8>, dry_run: bool| json!({"fill_percent": fill, "bytes_per_s_max": rate, "survives": survives, "dry_run": dry_run});
+    assert_eq!(asked[2].line, "POST /v1/pools/tank/write_cache/drain");
+    assert_eq!(asked[2].body, drain(Some(50), None, None, false));
+    assert_eq!(asked[3].body, drain(None, Some(100 << 20), None, false));
+    assert_eq!(asked[4].body, json!({"size_bytes": 1 << 30, "survives": null, "dry_run": false}));
+    assert_eq!(asked[5].body, drain(None, Some(0), Some(1), true));
+    for line in [
+        "pool set tank",
+        "pool set tank --survives 1",
+        "pool set tank --write-cache 0",
+        "pool set tank --write-cache 1G --survives 4",
+        "pool set tank --write-cache-fill 4",
+        "pool set tank --write-cache-fill 91%",
+        "pool set tank --write-cache-fill -1",
+        "pool set tank --write-cache-drain 0",
+        "pool set tank --write-cache-drain fast",
+    ] {
         assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }
 }

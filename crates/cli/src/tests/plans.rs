@@ -19,7 +19,7 @@ fn a_plan_says_what_fits_what_survives_and_what_more_disks_bring() {
 
 RESILIENCY     USABLE  OF RAW  HEALS A DISK  STRANDED  COLUMNS  AT LEAST  SURVIVES
 mirror of 2  1.35 TiB    49 %       926 GiB   151 MiB        1  2 disks   1 disk
-parity       1.79 TiB    65 %       too few  19.3 MiB        2  3 disks   1 disk
+parity       1.80 TiB    65 %       too few  85.7 MiB        2  3 disks   1 disk
 ";
     assert!(ended.results.starts_with(head), "{}", ended.results);
     for needle in [

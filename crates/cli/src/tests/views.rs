@@ -302,7 +302,8 @@ fn a_write_cache_is_shown_with_what_goes_through_it() {
         "GET /v1/pools/tank" => {
             let mut pool = pool("tank", "healthy");
             pool["write_caches"] = json!([{"survives": 1, "size_bytes": 256 << 20, "waiting_bytes": 12 << 20,
-                "footprint_bytes": 513 << 20, "copies": 2, "disks": [0, 1, 4], "filled_bytes": 3u64 << 30,
+                "footprint_bytes": 513 << 20, "copies": 2, "disks": [0, 1, 4], "fill_percent": 25,
+                "drain_bytes_per_s_max": 100 << 20, "filled_bytes": 3u64 << 30,
                 "filled_bytes_per_s": 0, "destaged_bytes": 1u64 << 30, "destaged_bytes_per_s": 7 << 20}]);
             answer(200, &json!({"schema": 1, "pool": pool}))
         }
@@ -312,6 +313,7 @@ fn a_write_cache_is_shown_with_what_goes_through_it() {
     let expected = "
   write cache      256 MiB for spaces that survive the loss of 1 disk; 12 MiB of it wait to be put in place
     on disks       0, 1, 4; 2 copies of it
+    emptied        from 25 % on, with 100 MiB a second at most
     written to it  3 GiB since the pool was opened, lately 0 B a second
     put in place   1 GiB since the pool was opened, lately 7 MiB a second
 ";
