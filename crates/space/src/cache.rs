@@ -82,7 +82,7 @@ pub(crate) enum State {
 pub(crate) struct Segment {
     pub(crate) row: Rc<Row>,
     pub(crate) state: State,
-    filled: u32,
+    pub(crate) filled: u32,
     /// Blocks that hold the only newest version of something.
     pub(crate) live: u32,
     /// Whose blocks were written to it, in order: rows, and blocks of them that follow each other.

@@ -175,6 +175,9 @@ pub(crate) async fn recover(
         // What had to be carried over because its disks are absent, settled or not, is said again behind the tail.
         shared.force_flush().await?;
     }
+    for cache in shared.caches() {
+        cache.go_on_filling().await?;
+    }
     Ok(recovery)
 }
 

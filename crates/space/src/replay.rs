@@ -9,7 +9,7 @@ use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::{Cache, may_hold};
+use crate::cache::{Cache, Filling, State, may_hold};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
 use crate::had::Had;
@@ -24,6 +24,8 @@ use crate::shared::Shared;
 use crate::space::Space;
 use crate::tickets::Ticket;
 
+/// Rows of a cache for writes, beside those that are kept for parity, that are enough to go on with.
+const ROWS_FOR_WRITES: usize = 1;
 /// Lines that are finished in one turn.
 pub(crate) const FINISHED_TOGETHER: usize = 4;
 
@@ -246,6 +248,44 @@ async fn load_versions(
 }
 
 impl Cache {
+    /// Fills on where a crash cut the filling short, if few rows are left to be filled: each opening that dies would use up two of
+    /// them else, until there is none for the parity that it takes to put anything in place. What the table of a row calls
+    /// never written was not written since the row was discarded, and the checkpoint before has left the log nothing that names it.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub(crate) async fn go_on_filling(&self) -> Result<(), SpaceError> {
+        let (kept, whole) = (usize::from(self.space().spec().resiliency.copies()), self.segment_blocks());
+        let full: Vec<usize> = self.full.borrow().iter().copied().collect();
+        if self.segments.borrow().len() - full.len() > kept + ROWS_FOR_WRITES {
+            return Ok(());
+        }
+        let mut part_filled = Vec::new();
+        for at in full {
+            let Some(row) = self.row_at(at).filter(|row| !self.shared().is_unresolved(row)) else { continue };
+            let all = Range { first: 0, count: whole };
+            let states = match self.space().states(&row, 0, all).await {
+                Ok(states) => states,
+                // Its disks are away.
+                Err(SpaceError::Unreadable { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let filled =
+                states.iter().rposition(|state| *state != BlockState::Never).map_or(0, |last| last + 1);
+            part_filled.push((u32::try_from(filled).unwrap_or(whole), at));
+        }
+        part_filled.retain(|(filled, _)| *filled < whole);
+        part_filled.sort_unstable();
+        for (filling, (filled, at)) in [Filling::Parity, Filling::Writes].into_iter().zip(part_filled) {
+            if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+                (segment.state, segment.filled) = (State::Open, filled);
+            }
+            self.full.borrow_mut().retain(|other| *other != at);
+            self.open_for(filling).set(Some(at));
+        }
+        Ok(())
+    }
+
     /// Finishes some of the lines that may be half in place, as far as their columns are here; whether any was. The caller holds
     /// the turn, without which no room is made in the log: so there are few of them at a time.
     ///
