@@ -19,7 +19,7 @@ use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, Lsn, Name, SpaceId};
 
-use crate::destage::{REDO_BYTES_MAX, Redo};
+use crate::destage::Redo;
 use crate::drain::WriteCacheDrain;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::flow::Flow;
@@ -82,6 +82,7 @@ pub(crate) enum State {
 pub(crate) struct Segment {
     pub(crate) row: Rc<Row>,
     pub(crate) state: State,
+    /// Blocks of it, from the first on, that may have been written since it was discarded.
     pub(crate) filled: u32,
     /// Blocks that hold the only newest version of something.
     pub(crate) live: u32,
@@ -104,7 +105,7 @@ pub(crate) struct Cache {
     /// Full ones, oldest first, but for those that are to go: they come before.
     pub(crate) full: RefCell<VecDeque<usize>>,
     /// The one that is being filled by writes, and the one with parity that is being put in place.
-    open: [Cell<Option<usize>>; 2],
+    pub(crate) open: [Cell<Option<usize>>; 2],
     /// Blocks promised to writes that are about to begin, and versions promised to these and to discards.
     pub(crate) reserved: Cell<u64>,
     pub(crate) promised: Cell<u64>,
@@ -289,66 +290,6 @@ impl Cache {
     /// Whether somebody waits for room.
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting.get() > 0
-    }
-
-    /// Blocks of a row that follow each other and can be written: their segment, the first, and how many.
-    fn take(&self, filling: Filling, wanted: u32) -> Option<(usize, u32, u32)> {
-        let open = self.open_for(filling);
-        let mut segments = self.segments.borrow_mut();
-        let whole = self.segment_blocks();
-        let is_good = |segment: &Segment| !segment.is_given_up && self.has_all_copies(&segment.row);
-        if let Some(at) = open.get() {
-            let others = segments.iter().any(|other| other.state == State::Free && is_good(other));
-            let segment = segments.get_mut(at)?;
-            let fits = match filling {
-                Filling::Writes => segment.filled < whole,
-                // Parity of one record lies in one piece.
-                Filling::Parity => whole - segment.filled >= wanted,
-            };
-            if !fits || !self.can_be_filled(&segment.row) || (!is_good(segment) && others) {
-                open.set(None);
-                self.note_full(at, segment);
-            }
-        }
-        let at = match open.get() {
-            Some(at) => at,
-            None => {
-                let is_free =
-                    |segment: &Segment| segment.state == State::Free && self.can_be_filled(&segment.row);
-                let free = segments.iter().enumerate().filter(|(_, segment)| is_free(segment));
-                // Of those that are to go none, but where room that was promised before has no other; and for parity, which
-                // must not be had from one copy alone while its line is half in place.
-                let order = |segment: &Segment| {
-                    let (goes, lacks) = (segment.is_given_up, !self.has_all_copies(&segment.row));
-                    if filling == Filling::Parity { (lacks, goes) } else { (goes, lacks) }
-                };
-                free.min_by_key(|(_, segment)| order(segment))?.0
-            }
-        };
-        open.set(Some(at));
-        let segment = segments.get_mut(at)?;
-        segment.state = State::Open;
-        let first = segment.filled;
-        let count = wanted.min(whole - first);
-        segment.filled += count;
-        Some((at, first, count))
-    }
-
-    /// Whether a row of the cache has all of its copies here.
-    pub(crate) fn is_whole(&self, index: u32) -> bool {
-        let segments = self.segments.borrow();
-        segments.iter().any(|one| one.row.index == u64::from(index) && self.has_all_copies(&one.row))
-    }
-
-    /// Whether a row of the cache has a copy here that counts, and nothing that the log says of it waits for disks.
-    fn can_be_filled(&self, row: &Row) -> bool {
-        self.shared().is_in_reach(row, 0) && !self.shared().is_unresolved(row)
-    }
-
-    fn has_all_copies(&self, row: &Row) -> bool {
-        let pool = &self.shared().pool;
-        row.with_slabs(0, |slabs| slabs.iter().all(|slab| slab.readable(pool).is_some()))
-            && !self.shared().is_unresolved(row)
     }
 
     /// Writes to a row of the cache.
@@ -545,7 +486,7 @@ impl Cache {
         }
     }
 
-    fn note_drained(&self, at: usize, segment: &mut Segment) {
+    pub(crate) fn note_drained(&self, at: usize, segment: &mut Segment) {
         if segment.state == State::Full && segment.live == 0 {
             segment.state = State::Drained(self.shared().moment());
             segment.contents.clear();
@@ -703,51 +644,15 @@ impl Cache {
         Ok(has_freed)
     }
 
-    /// Whether the parity of one record, at its longest, has a place.
-    fn has_room_for_parity(&self) -> bool {
-        let segments = self.segments.borrow();
-        let wanted = u32::try_from(REDO_BYTES_MAX / BLOCK).unwrap_or(u32::MAX);
-        let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let is_here = |segment: &Segment| self.can_be_filled(&segment.row);
-        open.is_some_and(|segment| is_here(segment) && self.segment_blocks() - segment.filled >= wanted)
-            || segments.iter().any(|one| one.state == State::Free && is_here(one))
-    }
-
     /// Whether rows wait for a flush to be filled again.
     pub(crate) fn has_recyclable(&self) -> bool {
         let segments = self.segments.borrow();
         segments.iter().any(|segment| matches!(segment.state, State::Drained(_) | State::Discarded(_)))
     }
 
-    /// Closes the row that is being filled, so that it can be emptied: when there is no other.
-    /// Whether there was one.
-    pub(crate) fn close(&self, filling: Filling) -> bool {
-        let Some(at) = self.open_for(filling).take() else { return false };
-        if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
-            self.note_full(at, segment);
-        }
-        true
-    }
-
-    pub(crate) fn open_for(&self, filling: Filling) -> &Cell<Option<usize>> {
-        let [writes, parity] = &self.open;
-        match filling {
-            Filling::Writes => writes,
-            Filling::Parity => parity,
-        }
-    }
-
-    fn note_full(&self, at: usize, segment: &mut Segment) {
-        segment.filled = self.segment_blocks();
-        segment.state = State::Full;
-        queue(&mut self.full.borrow_mut(), at, segment.is_given_up);
-        self.note_drained(at, segment);
-    }
-
-    /// Blocks in the oldest full row.
-    pub(crate) fn oldest(&self) -> BlocksOfRows {
-        let oldest = self.full.borrow().front().copied();
-        oldest.map(|at| self.blocks_in(at)).unwrap_or_default()
+    /// The oldest full row.
+    pub(crate) fn oldest(&self) -> Option<usize> {
+        self.full.borrow().front().copied()
     }
 
     /// Blocks in the row that was closed last.
@@ -756,7 +661,8 @@ impl Cache {
         newest.map(|at| self.blocks_in(at)).unwrap_or_default()
     }
 
-    fn blocks_in(&self, at: usize) -> BlocksOfRows {
+    /// Blocks in a row.
+    pub(crate) fn blocks_in(&self, at: usize) -> BlocksOfRows {
         let mut found = BlocksOfRows::new();
         let segments = self.segments.borrow();
         let Some(segment) = segments.get(at) else { return found };
@@ -793,11 +699,11 @@ impl Cache {
         self.full.borrow().len()
     }
 
-    /// Puts a full row that could not be emptied behind the others.
-    pub(crate) fn pass_over_oldest(&self) {
+    /// Puts the oldest row, which could not be emptied, behind the others.
+    pub(crate) fn pass_over(&self, oldest: usize) {
         let mut full = self.full.borrow_mut();
-        if let Some(oldest) = full.pop_front() {
-            full.push_back(oldest);
+        if full.front() == Some(&oldest) {
+            full.rotate_left(1);
         }
     }
 
@@ -957,7 +863,7 @@ impl fmt::Debug for Cache {
 }
 
 /// Notes that a row is full.
-fn queue(full: &mut VecDeque<usize>, at: usize, is_given_up: bool) {
+pub(crate) fn queue(full: &mut VecDeque<usize>, at: usize, is_given_up: bool) {
     match is_given_up {
         true => full.push_front(at),
         false => full.push_back(at),

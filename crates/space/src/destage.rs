@@ -216,10 +216,11 @@ impl Cache {
     /// wanted; else of those that were only discarded. What is in one row may wait for disks, and the rest not. Whether any was.
     async fn put_some_in_place(&self, has_freed: bool) -> Result<bool, SpaceError> {
         for _ in 0..self.full_count() {
-            if self.put_in_place_of(self.oldest()).await? {
+            let Some(oldest) = self.oldest() else { break };
+            if self.put_in_place_of(self.blocks_in(oldest)).await? {
                 return Ok(true);
             }
-            self.pass_over_oldest();
+            self.pass_over(oldest);
         }
         let wants_open = !has_freed && (self.has_waiting() || self.is_crowded_by_open());
         if wants_open && self.close(Filling::Writes) && self.put_in_place_of(self.newest()).await? {

@@ -27,6 +27,7 @@ mod destage;
 mod discard;
 mod drain;
 mod error;
+mod fill;
 mod finish;
 mod flow;
 mod forecast;

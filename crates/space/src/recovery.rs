@@ -176,7 +176,7 @@ pub(crate) async fn recover(
         shared.force_flush().await?;
     }
     for cache in shared.caches() {
-        cache.go_on_filling().await?;
+        cache.find_room_left().await?;
     }
     Ok(recovery)
 }

@@ -9,7 +9,7 @@ use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::{Cache, Filling, State, may_hold};
+use crate::cache::{Cache, may_hold};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
 use crate::had::Had;
@@ -248,40 +248,31 @@ async fn load_versions(
 }
 
 impl Cache {
-    /// Fills on where a crash cut the filling short, if few rows are left to be filled: each opening that dies would use up two of
-    /// them else, until there is none for the parity that it takes to put anything in place. What the table of a row calls
+    /// Finds out how far rows are filled that a crash left, if few are left to be filled: each opening that dies would use up two
+    /// of them else, until there is none for the parity that it takes to put anything in place. What the table of a row calls
     /// never written was not written since the row was discarded, and the checkpoint before has left the log nothing that names it.
     ///
     /// # Errors
     /// [`SpaceError`].
-    pub(crate) async fn go_on_filling(&self) -> Result<(), SpaceError> {
+    pub(crate) async fn find_room_left(&self) -> Result<(), SpaceError> {
         let (kept, whole) = (usize::from(self.space().spec().resiliency.copies()), self.segment_blocks());
         let full: Vec<usize> = self.full.borrow().iter().copied().collect();
         if self.segments.borrow().len() - full.len() > kept + ROWS_FOR_WRITES {
             return Ok(());
         }
-        let mut part_filled = Vec::new();
         for at in full {
             let Some(row) = self.row_at(at).filter(|row| !self.shared().is_unresolved(row)) else { continue };
-            let all = Range { first: 0, count: whole };
-            let states = match self.space().states(&row, 0, all).await {
+            let states = match self.space().states(&row, 0, Range { first: 0, count: whole }).await {
                 Ok(states) => states,
                 // Its disks are away.
                 Err(SpaceError::Unreadable { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let filled =
-                states.iter().rposition(|state| *state != BlockState::Never).map_or(0, |last| last + 1);
-            part_filled.push((u32::try_from(filled).unwrap_or(whole), at));
-        }
-        part_filled.retain(|(filled, _)| *filled < whole);
-        part_filled.sort_unstable();
-        for (filling, (filled, at)) in [Filling::Parity, Filling::Writes].into_iter().zip(part_filled) {
+            let last = states.iter().rposition(|state| *state != BlockState::Never);
+            let filled = last.and_then(|last| u32::try_from(last + 1).ok()).unwrap_or_default();
             if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
-                (segment.state, segment.filled) = (State::Open, filled);
+                segment.filled = filled;
             }
-            self.full.borrow_mut().retain(|other| *other != at);
-            self.open_for(filling).set(Some(at));
         }
         Ok(())
     }
