@@ -114,9 +114,12 @@ impl Space {
             };
             self.decide_cached(&row, blocks).await?;
             let read = self.read_blocks(&row, blocks).await;
-            // A row that was freed meanwhile has given its tables away: what they say now is no error.
-            if read.is_ok() || !row.gone.get() {
-                break read?;
+            // A row that was freed meanwhile has given its tables away: what they say now is no error. Nor is what lies in place
+            // its content, if the write cache had something newer.
+            match read {
+                Ok(whole) if !self.is_freed(&row) => break whole,
+                Err(error) if !row.gone.get() => return Err(error),
+                Ok(_) | Err(_) => {}
             }
         };
         let mut at = 0;
@@ -130,6 +133,13 @@ impl Space {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody who looks a row up does not find it any more.
+    fn is_freed(&self, row: &Rc<Row>) -> bool {
+        let rows = self.rows.borrow();
+        let found = rows.get(&row.index).and_then(Option::as_ref);
+        row.gone.get() && found.is_none_or(|found| !Rc::ptr_eq(found, row))
     }
 
     async fn read_blocks(&self, row: &Rc<Row>, blocks: Range) -> Result<Segments, SpaceError> {

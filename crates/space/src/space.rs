@@ -42,7 +42,7 @@ pub struct Space {
     request: Request,
     row_bytes: u64,
     /// Rows that were looked up; `None` for those that do not exist.
-    rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
+    pub(crate) rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
     claim_turn: Turn,
     /// How often rows were dropped from memory.
     drops: Cell<u64>,

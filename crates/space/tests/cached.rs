@@ -10,7 +10,7 @@ use std::time::Duration;
 use dolmen_block_io::{Durability, Moment};
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
-use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
+use dolmen_space::{Progress, Resiliency, Segment, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::pace::{Dial, beside, pause, text};
 use harness::{Bench, Lab, Outcome};
@@ -484,4 +484,53 @@ fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
         }
     }
     panic!("no pair of disks is what this is about");
+}
+
+/// Scenario: a space of which a newer block is cached is deleted while somebody reads it, who has to read its tables first. It reads
+/// as it was, until it is gone, and never as what it was before.
+#[test]
+fn a_read_beside_a_deletion_shows_nothing_older() {
+    let dial = Dial::default();
+    let bench = Bench::with_profile(28, 5, || dial.profile());
+    for late in 0..12 {
+        let slowly = dial.clone();
+        bench
+            .run(async move |lab| {
+                let spaces = if late == 0 { lab.create().await? } else { lab.open().await? };
+                let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
+                lab.write(&space, 0, 1 << 20, 1).await?;
+                space.flush().await?;
+                spaces.destage().await?;
+                lab.write(&space, 4096, 4096, 2).await?;
+                drop(space);
+                spaces.close().await?;
+                drop(spaces);
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                slowly.read.set(4);
+                let delete = async {
+                    pause(&lab, late).await;
+                    spaces.delete(&space).await.map_err(text)
+                };
+                let read = async {
+                    let found = match space.read(0, 8192).await {
+                        Err(SpaceError::Gone { .. }) => return Ok(()),
+                        found => found.map_err(text)?,
+                    };
+                    let bytes = found.iter().flat_map(|segment| match segment {
+                        Segment::Data(data) => data.to_vec(),
+                        Segment::Zeros(length) => vec![0; *length],
+                    });
+                    let mut newer = vec![0; 8192];
+                    harness::pattern(0, 2, &mut newer);
+                    let is_newer = bytes.skip(4096).eq(newer.into_iter().skip(4096));
+                    if is_newer { Ok(()) } else { Err(format!("try {late} shows what was written over")) }
+                };
+                beside(vec![Box::pin(read), Box::pin(delete)]).await?;
+                slowly.read.set(0);
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
 }
