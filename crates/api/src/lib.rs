@@ -24,7 +24,8 @@
 //! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`Destroy`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/attach` | [`AttachSpace`] | [`Change`] |
-//! | `POST /v1/pools/{pool}/spaces/{space}/detach`, `…/unserve` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/detach` | [`DetachSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/unserve` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/serve` | [`ServeSpace`] | [`Change`] |
 //! | `GET /v1/devices`, `/v1/spaces`, `/v1/attachments`, `/v1/exports` | | [`Devices`], [`Spaces`], [`Attachments`], [`Exports`] |
 //! | `GET /v1/jobs`, `/v1/jobs/{id}` | | [`Jobs`], [`JobDocument`] |
@@ -70,7 +71,7 @@ pub use space::{
 };
 pub use status::{Health, Shutdown, Status, Version};
 pub use way::{
-    AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, Export, Exports, NetworkExport,
+    AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, DetachSpace, Export, Exports, NetworkExport,
     ServeNetwork, ServeSpace, TlsFiles,
 };
 

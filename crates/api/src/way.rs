@@ -49,6 +49,18 @@ pub struct AttachSpace {
     pub dry_run: bool,
 }
 
+/// Detaches a space.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetachSpace {
+    /// Its name, typed again: what was written and cannot be flushed, because disks are away, is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub give_up_unflushed: Option<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// A space that is attached as a block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attachment {

@@ -266,6 +266,12 @@ fn damaged_labels_are_findings() {
     let label = blocks(&bench.disks[0], Bytes::mib(4), is_used)[0];
     bench.disks[0].poke(label + 200, &[0xff; 8]);
     assert_eq!(bench.numbers(), [101]);
+    // One that something else was written over, its magic included, and one that was zeroed.
+    for byte in [0xa5, 0] {
+        let bench = Bench::new(2, Resiliency::Mirror { copies: 2 }, End::Closed);
+        bench.disks[0].poke(label, &[byte; 4096]);
+        assert_eq!(bench.numbers(), [101], "{byte}");
+    }
 }
 
 /// An image that was cut short, an empty device, a foreign one, and no pool at all.

@@ -150,7 +150,7 @@ pub(crate) enum SpaceCommand {
     /// Attach a space as a block device, and print its path
     Attach(AttachArguments),
     /// Detach a space
-    Detach(SpaceChange),
+    Detach(SpaceDetach),
     /// Clear away the device of an attached space whose daemon does not come back; what waits for it fails
     Clear(ClearArguments),
 }
@@ -393,6 +393,20 @@ pub(crate) struct AttachArguments {
     /// What shows it as a block device
     #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
     pub way: WayWord,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen space detach`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceDetach {
+    /// The space
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// Detach it although it cannot be flushed, because disks with the only copy are gone: what was written last is lost. NAME is its name again
+    #[arg(long, value_name = "NAME")]
+    pub give_up_unflushed: Option<String>,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dolmen_api::{
-    AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, Devices, Df,
+    AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, DetachSpace, Devices, Df,
     Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument,
     Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind,
     ResizeSpace, ResizeWriteCache, Shutdown, Simple, SpaceDocument, Spaces, Status,
@@ -278,7 +278,8 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
         SpaceCommand::Attach(arguments) => attach(session, &arguments),
         SpaceCommand::Detach(arguments) => {
             let path = format!("{}/detach", space_path(&arguments.space));
-            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+            let request = DetachSpace { give_up_unflushed: arguments.give_up_unflushed, dry_run: false };
+            session.change(&path, &request, arguments.dry.intent()).map(drop)
         }
         SpaceCommand::Clear(_) => {
             unreachable!("commands that need no daemon are carried out before there is a session")

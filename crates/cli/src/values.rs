@@ -57,6 +57,12 @@ pub(crate) enum SizeError {
     /// Not a number of bytes.
     #[error(transparent)]
     Bytes(#[from] ParseBytesError),
+    /// More than any space.
+    #[error("{found} is more than the largest space, 4 PiB")]
+    TooLarge {
+        /// What was given.
+        found: String,
+    },
     /// Nothing.
     #[error("a size of 0 holds nothing; write one such as 64M or 1.5T")]
     Zero,
@@ -104,7 +110,12 @@ impl FromStr for Rate {
 
 /// A size that a space can have.
 pub(crate) fn parse_space_size(text: &str) -> Result<Bytes, SizeError> {
-    let size = parse_size(text)?;
+    let size = match parse_size(text) {
+        Err(SizeError::Bytes(ParseBytesError::TooLarge { text })) => {
+            return Err(SizeError::TooLarge { found: format!("{text:?}") });
+        }
+        parsed => parsed?,
+    };
     if !size.0.is_multiple_of(BLOCK_BYTES) {
         return Err(SizeError::Unaligned { found: size.0, next: size.align_up(BLOCK_BYTES).0 });
     }
@@ -143,7 +154,8 @@ mod tests {
             assert_eq!(parse_space_size(text), Err(SizeError::Zero), "{text}");
         }
         assert_eq!(parse_space_size("4097"), Err(SizeError::Unaligned { found: 4097, next: 8192 }));
-        for text in ["-1", "9E", "", "ten"] {
+        assert!(matches!(parse_space_size("9E"), Err(SizeError::TooLarge { .. })));
+        for text in ["-1", "", "ten"] {
             assert!(matches!(parse_space_size(text), Err(SizeError::Bytes(_))), "{text}");
         }
     }

@@ -6,9 +6,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{
-    AttachSpace, AttachWay, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Simple,
-};
+use dolmen_api::{AttachSpace, AttachWay, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA};
 use dolmen_block_linux::DriverChoice;
 use dolmen_fuse::{Access, AttachError, DetachError, Holder, LoopError, MountError, StartError, Wanted};
 use dolmen_pool::PoolState;
@@ -17,7 +15,6 @@ use dolmen_ublk::{Devices, RecordFile};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::fault;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::two_sides;
 use crate::ways::{Makers, Refused, Shown, key_of};
@@ -38,9 +35,7 @@ impl Engine {
             "space {name} cannot be {doing} while it is attached at {}; nothing was changed",
             attached.link().display()
         );
-        Err(ErrorBody::new(ErrorCode::Busy, message)
-            .on(name.as_str())
-            .hint(format!("dolmen space detach {name}")))
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(self.to_detach(pool, &attached)))
     }
 
     /// A pool's spaces that are attached, in words, with those who use them.
@@ -175,41 +170,6 @@ impl Engine {
             ));
         }
         Ok(None)
-    }
-
-    pub(crate) async fn detach_space(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: Simple,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
-        let space = pool.space(&space)?;
-        let name = format!("{}/{}", pool.name(), space.name());
-        let key = key_of(&pool, &space);
-        let undo = Undo::By(format!("dolmen space attach {name}"));
-        let plan = pool.plan(undo, vec![format!("show {name} no more")]);
-        let Some(attached) = self.ways.find(key) else {
-            return Ok(planned(plan, format!("{name} is not attached")));
-        };
-        if request.dry_run {
-            let looked_at = attached.clone();
-            let by = self.ways.with(move |_| looked_at.holders()).await?;
-            if !by.is_empty() {
-                let (link, device) = (attached.link().clone(), attached.device().clone());
-                return Err(detach_fault(&DetachError::Busy { link, device, by }).on(name));
-            }
-            return Ok(planned(plan, format!("{name} would be detached")));
-        }
-        // Of a pool that is only looked at nothing was written.
-        let is_looked_at = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
-        if !is_looked_at && let Err(error) = space.flush().await {
-            return Err(fault::space(&error).on(name));
-        }
-        let detached = self.ways.with(move |makers| makers.detach(&attached)).await?;
-        detached.map_err(|error| refusal(&error).on(name.as_str()))?;
-        Ok(made(plan, format!("{name} is detached")))
     }
 
     pub(crate) async fn attachments(self: Rc<Self>) -> Answer<Attachments> {
@@ -351,7 +311,7 @@ fn attach_fault(error: &AttachError) -> ErrorBody {
     }
 }
 
-fn refusal(error: &Refused) -> ErrorBody {
+pub(crate) fn refusal(error: &Refused) -> ErrorBody {
     match error {
         Refused::Loop(error) => detach_fault(error),
         Refused::Ublk(error) => {
@@ -430,10 +390,11 @@ fn is_table(begin: &[u8]) -> bool {
     is_gpt || is_signed && entries.iter().all(plausible) && entries.iter().any(names_one)
 }
 
-fn detach_fault(error: &DetachError) -> ErrorBody {
+pub(crate) fn detach_fault(error: &DetachError) -> ErrorBody {
     match error {
         DetachError::NotAttached { .. } => body(ErrorCode::BadRequest, error),
         DetachError::Busy { .. } => body(ErrorCode::Busy, error),
+        DetachError::Unwritten { .. } => body(ErrorCode::Io, error),
         DetachError::Loop(inner) => loop_fault(inner),
         DetachError::Ledger(_) => body(ErrorCode::Io, error),
     }

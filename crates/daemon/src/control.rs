@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
-    AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, Devices, Df,
-    Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool, JobDocument, Jobs,
-    OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
+    AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, DetachSpace,
+    Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool,
+    JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk,
+    ResizeSpace, ResizeWriteCache, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -220,7 +220,7 @@ change!(
     post_attach, "/v1/pools/{pool}/spaces/{space}/attach", AttachSpace, attach_space, "pool" pool, "space" space);
 change!(
     /// Detaches a space.
-    post_detach, "/v1/pools/{pool}/spaces/{space}/detach", Simple, detach_space, "pool" pool, "space" space);
+    post_detach, "/v1/pools/{pool}/spaces/{space}/detach", DetachSpace, detach_space, "pool" pool, "space" space);
 change!(
     /// Serves a space over NBD.
     post_serve, "/v1/pools/{pool}/spaces/{space}/serve", ServeSpace, serve_space, "pool" pool, "space" space);

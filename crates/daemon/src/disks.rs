@@ -482,7 +482,9 @@ fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
     }
     let mut steps = vec![format!("rebuild on {new}, from other copies, what {old_name} held")];
     let spaces = pool.spaces.list();
-    let single = spaces.iter().filter(|space| space.spec().resiliency.copies() == 1 && space.claimed().0 > 0);
+    // With parity no disk holds anything alone: it is reckoned from the other columns.
+    let single =
+        spaces.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);
     let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
     if names.is_empty() {
         steps.push(strike);

@@ -19,9 +19,23 @@ const PLACES_MAX: usize = 3;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 
-fn absent_names(open: &OpenPool) -> Vec<String> {
+pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
     let disks = open.spaces.pool().disks();
     disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect()
+}
+
+/// How absent disks come back, in words.
+pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
+    let name = open.name();
+    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
+        return format!("attach the missing disks of pool {name}, and restart the daemon with --hand-over");
+    }
+    let disks = open.spaces.pool().disks();
+    let absent = disks.iter().filter(|disk| !disk.is_present());
+    let ways: Vec<String> = absent
+        .map(|disk| format!("attach {} and `dolmen disk online {name} {}`", disk.name(), disk.slot().0))
+        .collect();
+    if ways.is_empty() { format!("bring the disks of pool {name} back") } else { ways.join(", ") }
 }
 
 /// Absent disks that may have a part of a space: of one that is being replaced it is known which spaces it has parts of.
@@ -314,6 +328,8 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
 fn to_open(pool: &str, cause: &ErrorBody) -> String {
     let import = format!("`dolmen pool import --pool {pool}`");
     match cause.code {
+        // A copy of a disk: which one has to go is known.
+        ErrorCode::UnfitDevice if cause.hint.is_some() => cause.hint.clone().unwrap_or_default(),
         ErrorCode::DeviceInUse => format!("end what has the disks of pool {pool} in use, then {import}"),
         ErrorCode::ReadOnly => format!(
             "attach the disks of pool {pool} that are missing, or take away those of the other side, then {import}; with \

@@ -30,6 +30,7 @@ mod caller;
 mod config;
 mod control;
 mod crew;
+mod detach;
 mod devices;
 mod disks;
 mod door;

@@ -95,14 +95,23 @@ impl Engine {
             ImportMode::Read => ImportMode::Read,
             ImportMode::Write | ImportMode::Confirmed => ImportMode::Write,
         };
-        let paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
+        let paths = paths_of(labels);
+        let copies = copies_beside(labels, &remembered.paths);
         if paths.is_empty() {
             let message = format!("none of the disks of pool {} is here", remembered.name);
             let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message);
             error.causes = unusable(&found);
             return Err(error);
         }
-        let pool = self.open_pool(id, &remembered.name, &paths, mode, REOPEN_PATIENCE).await?;
+        let opened = self.open_pool(id, &remembered.name, &paths, mode, REOPEN_PATIENCE).await;
+        let pool = opened.map_err(|error| match copies.as_slice() {
+            [] => error,
+            copies => error.hint(format!(
+                "take {} away, which is a copy of a disk of pool {name} and not the one that it used, then `dolmen pool import --pool {name}`",
+                copies.join(", "),
+                name = remembered.name
+            )),
+        })?;
         self.serve_again(&pool, &remembered.served);
         self.remember(&pool).await;
         Ok(())
@@ -369,6 +378,14 @@ impl Engine {
         let message = format!("pool {names} is open here already{how}; nothing was changed");
         ErrorBody::new(ErrorCode::NameTaken, message).on(names).hint(hint)
     }
+}
+
+/// Devices that say that they are a disk which another one is as well, and that the pool did not use.
+fn copies_beside(candidates: &[Candidate], used: &[PathBuf]) -> Vec<String> {
+    let twins =
+        |one: &&Candidate| candidates.iter().filter(|other| other.label.disk == one.label.disk).count() > 1;
+    let doubled = candidates.iter().filter(twins).map(|one| one.device.name());
+    doubled.filter(|name| !used.iter().any(|path| path.as_os_str() == name.as_str())).collect()
 }
 
 fn paths_of(candidates: &[Candidate]) -> Vec<PathBuf> {

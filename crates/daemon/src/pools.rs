@@ -17,7 +17,7 @@ use dolmen_units::{DiskId, Epoch, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
-use crate::engine::{Engine, OpenPool, parse_name};
+use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::health::{errors_text, unseen_errors};
 use crate::jobs::Outcome;
@@ -178,9 +178,11 @@ impl Engine {
             "pool {name} cannot be {doing} while it is in use: {}; nothing was changed",
             users.join("; ")
         );
-        Err(ErrorBody::new(ErrorCode::Busy, message)
-            .on(name)
-            .hint("detach and disconnect them, wait for the jobs, then try again"))
+        let mut hint = "detach and disconnect them, wait for the jobs, then try again".to_owned();
+        for attached in self.ways.of_pool(pool.id()) {
+            hint.push_str(&format!("; {}", self.to_detach(pool, &attached)));
+        }
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
     }
 
     /// Refuses to destroy what is served, also while no client is connected: a machine that is off may have its disk there.
@@ -233,17 +235,25 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be exported")));
         }
+        let remembered = self.remembered(&pool);
         self.retire(&pool);
         let exported = match pool.mode {
             ImportMode::Read => pool.spaces.close().await,
             ImportMode::Write | ImportMode::Confirmed => pool.spaces.export().await,
         };
         self.members.release_all_of(pool.id());
-        // Also when it failed: the pool was closed on the way, and its disks say which step was reached.
+        if let Err(error) = exported {
+            // It was closed on the way, and its disks say which step was reached. It stays on record, so that the status tells
+            // of it and the next daemon opens it.
+            let cause = fault::space(&error);
+            let hint = format!(
+                "it is closed, and still on record here: attach its disks, `dolmen pool import --pool {name}`, then export it again; or, \
+                 if it is gone for good, `dolmen pool export {name}` has it forgotten"
+            );
+            self.closed.borrow_mut().insert(pool.id(), ClosedPool { remembered, cause: cause.clone() });
+            return Err(cause.hint(hint));
+        }
         let forgotten = self.ledger.remove(pool.id()).await;
-        exported.map_err(|error| {
-            fault::space(&error).hint(format!("`dolmen pool import --pool {name}`, then export it again"))
-        })?;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
         Ok(change)
@@ -316,6 +326,15 @@ impl Engine {
         let named =
             self.closed.borrow().iter().find(|(_, closed)| closed.remembered.name == name).map(|(id, _)| *id);
         let Some(id) = named else { return Ok(None) };
+        if let Some(attached) = self.ways.of_pool(id).first() {
+            let message = format!(
+                "pool {name} cannot be forgotten while {} is attached at {}; nothing was changed",
+                attached.name(),
+                attached.link().display()
+            );
+            let hint = format!("{} detaches it, also while its pool is not open", attached.way_out());
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
+        }
         let steps = vec![format!("wait no more for pool {name}; its disks stay as they are")];
         let undo = Undo::By(format!("dolmen pool import --pool {name}"));
         let plan = Figures::of_room(0, 0).plan(undo, steps);

@@ -16,6 +16,7 @@ impl Engine {
         self.check_running()?;
         if !request.hand_over {
             self.check_nothing_used().await?;
+            self.check_all_flushable().await?;
         }
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];

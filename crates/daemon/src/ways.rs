@@ -13,6 +13,7 @@ use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_fuse::{DetachError, Files, FilesConfig, Holder, Host, LedgerFile, SpaceKey};
 use dolmen_space::Space;
 use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp};
+use dolmen_units::PoolId;
 
 use crate::attach::start_fault;
 use crate::caller::Answer;
@@ -75,6 +76,21 @@ impl Shown {
             Self::Loop(_) => AttachedBy::Loop,
             Self::Ublk(..) => AttachedBy::Ublk,
         }
+    }
+
+    /// `POOL/SPACE`.
+    pub(crate) fn name(&self) -> String {
+        let (pool, space) = match self {
+            Self::Loop(one) => (&one.attachment.pool_name, &one.attachment.space_name),
+            Self::Ublk(one, _) => (&one.attachment.pool_name, &one.attachment.space_name),
+        };
+        format!("{pool}/{space}")
+    }
+
+    /// The command that detaches it also when it cannot be flushed.
+    pub(crate) fn way_out(&self) -> String {
+        let name = self.name();
+        format!("`dolmen space detach {name} --give-up-unflushed={name}`")
     }
 
     /// Who uses the device now.
@@ -155,6 +171,15 @@ impl Makers {
         }
     }
 
+    /// As [`detach`](Self::detach), also where the kernel holds what cannot be written. It writes what it holds of a ublk
+    /// device when its last user closes it, so that there is nothing of these to give up.
+    pub(crate) fn give_up(&self, shown: &Shown) -> Result<(), Refused> {
+        match (shown, &self.files) {
+            (Shown::Loop(one), Some(files)) => files.give_up(one.attachment.space).map_err(Refused::Loop),
+            (Shown::Loop(_), None) | (Shown::Ublk(..), _) => self.detach(shown),
+        }
+    }
+
     pub(crate) fn resize(&self, shown: &Shown) -> Result<(), Refused> {
         let space = shown.space();
         match (shown, &self.files, &self.devices) {
@@ -167,8 +192,17 @@ impl Makers {
 
     /// Takes everything away that nobody uses; what stayed, in words.
     pub(crate) fn take_away(&self) -> Vec<String> {
-        let detached = self.shown().into_iter().map(|one| self.detach(&one));
-        let mut left: Vec<String> = detached.filter_map(Result::err).map(|error| error.to_string()).collect();
+        let shown = self.shown();
+        let refused = shown.iter().filter_map(|one| Some((one, self.detach(one).err()?)));
+        let mut left: Vec<String> = refused
+            .map(|(one, error)| {
+                format!(
+                    "{error}; {} waits for the next daemon: start it, then {}",
+                    one.device().display(),
+                    one.way_out()
+                )
+            })
+            .collect();
         if let Some(files) = self.files.as_ref().filter(|files| files.attached().is_empty()) {
             left.extend(files.close().err().map(|error| error.to_string()));
         }
@@ -235,6 +269,21 @@ impl Ways {
 
     pub(crate) fn find(&self, key: SpaceKey) -> Option<Shown> {
         self.attached.borrow().iter().find(|one| one.space() == key).cloned()
+    }
+
+    /// All that are attached.
+    pub(crate) fn all(&self) -> Vec<Shown> {
+        self.attached.borrow().clone()
+    }
+
+    /// The one that was called `POOL/SPACE` when it was attached.
+    pub(crate) fn called(&self, name: &str) -> Option<Shown> {
+        self.attached.borrow().iter().find(|one| one.name() == name).cloned()
+    }
+
+    /// Those of a pool.
+    pub(crate) fn of_pool(&self, pool: PoolId) -> Vec<Shown> {
+        self.attached.borrow().iter().filter(|one| one.space().pool == pool).cloned().collect()
     }
 
     /// Another space that has this link.

@@ -88,6 +88,12 @@ pub enum LabelError {
     /// No label was ever written here.
     #[error("no label")]
     Absent,
+    /// Nothing that looks like a label, where one was written together with that at the other end.
+    #[error("the label at byte {at} is gone: something else was written over it")]
+    Lost {
+        /// Where it was looked for.
+        at: u64,
+    },
     /// A label whose checksum does not match: rot, or a torn write.
     #[error("the label at byte {at} is damaged: its checksum is {found:016x} instead of {expected:016x}")]
     Checksum {

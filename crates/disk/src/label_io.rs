@@ -96,9 +96,22 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
     let mut found = Found::default();
     let mut first_error = None;
     let back = back_at(capacity);
-    for at in [FRONT_AT, FRONT_AT + SLOT_BYTES, back, back + SLOT_BYTES] {
-        if let Err(error) = found.slot(seams, device, at).await {
-            first_error.get_or_insert(error);
+    for slot in [0, SLOT_BYTES] {
+        let mut were_there = [false; 2];
+        let ends = [FRONT_AT + slot, back + slot];
+        for (was_there, at) in were_there.iter_mut().zip(ends) {
+            match found.slot(seams, device, at).await {
+                Ok(is_there) => *was_there = is_there,
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                    *was_there = true;
+                }
+            }
+        }
+        // Both ends are written at once: where one is there, the other was.
+        let lost = were_there.iter().zip(ends).filter(|(was_there, _)| !**was_there).map(|(_, at)| at);
+        if were_there.contains(&true) {
+            found.lost.extend(lost.map(|at| LabelError::Lost { at }));
         }
     }
     if found.newest.is_none() {
@@ -112,7 +125,11 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
     }
     if let Some(label) = found.newest {
         let copies = found.copies;
-        return Ok(Contents::Member { label: Box::new(label), copies, damage: found.damage });
+        // Of a device that lost or gained megabytes, the labels at the end lie elsewhere, and none is lost.
+        let is_as_long = label.extent.capacity.0.abs_diff(capacity.0) < MEBIBYTE;
+        let mut damage = found.damage;
+        damage.extend(found.lost.into_iter().filter(|_| is_as_long));
+        return Ok(Contents::Member { label: Box::new(label), copies, damage });
     }
     if let Some(error) = found.damage.into_iter().next() {
         return Ok(Contents::Unusable(error));
@@ -155,17 +172,20 @@ struct Found {
     newest: Option<Label>,
     copies: usize,
     damage: Vec<LabelError>,
+    /// Places where nothing stands that looks like a label, and one was.
+    lost: Vec<LabelError>,
 }
 
 impl Found {
-    async fn slot(&mut self, seams: &Seams, device: &dyn BlockDevice, at: u64) -> Result<(), LabelIoError> {
+    /// Whether anything stands there that looks like a label.
+    async fn slot(&mut self, seams: &Seams, device: &dyn BlockDevice, at: u64) -> Result<bool, LabelIoError> {
         let bytes = read_bytes(seams, device, at, SLOT_BYTES).await?;
         match Label::parse(&bytes, at) {
             Ok(label) => self.take(label),
-            Err(LabelError::Absent) => {}
+            Err(LabelError::Absent) => return Ok(false),
             Err(error) => self.damage.push(error),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn take(&mut self, label: Label) {

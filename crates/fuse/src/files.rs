@@ -180,12 +180,29 @@ pub enum DetachError {
         /// Who uses it.
         by: Vec<Holder>,
     },
+    /// What the kernel holds of it could not be written.
+    #[error("detaching {}: what was written to it last cannot be written out; it stays attached", link.display())]
+    Unwritten {
+        /// Its link.
+        link: PathBuf,
+        /// What the kernel said.
+        source: LoopError,
+    },
     /// The loop device.
     #[error(transparent)]
     Loop(#[from] LoopError),
     /// The record.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+}
+
+/// What becomes of a space of which the kernel holds what cannot be written out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unwritten {
+    /// It stays attached.
+    Kept,
+    /// That is lost, and the space is detached.
+    GivenUp,
 }
 
 /// Why the folder was not closed. It stays as it is.
@@ -495,12 +512,33 @@ impl Files {
     /// # Errors
     /// [`DetachError`]; it stays attached then.
     pub fn detach(&self, space: SpaceKey) -> Result<(), DetachError> {
+        self.take_away(space, Unwritten::Kept)
+    }
+
+    /// As [`detach`](Self::detach), also where the kernel holds what cannot be written out: what can be is, and the rest is
+    /// lost. The kernel is answered with errors meanwhile, so that it waits for nothing.
+    ///
+    /// # Errors
+    /// [`DetachError`]; it stays attached then.
+    pub fn give_up(&self, space: SpaceKey) -> Result<(), DetachError> {
+        self.take_away(space, Unwritten::GivenUp)
+    }
+
+    fn take_away(&self, space: SpaceKey, unwritten: Unwritten) -> Result<(), DetachError> {
         let mut inner = self.lock();
         let attachment = inner.get(space)?;
         let attached = self.describe(&attachment);
         if let Some(device) = device_of(&attachment, &self.at) {
             attached.refuse_if_used()?;
-            device.write_out()?;
+            match (device.write_out(), unwritten) {
+                (Ok(()), _) => {}
+                (Err(source), Unwritten::Kept) => {
+                    return Err(DetachError::Unwritten { link: attached.link, source });
+                }
+                (Err(error), Unwritten::GivenUp) => {
+                    tracing::warn!(link = %attached.link.display(), %error, "what was written last is given up, as was asked for");
+                }
+            }
             if device.clear()? == Cleared::InUse {
                 return Err(attached.busy(attached.holders()));
             }

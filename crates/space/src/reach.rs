@@ -122,7 +122,10 @@ impl Shared {
 
 impl Spaces {
     /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
-    pub(crate) async fn undecided_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn undecided_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
         let undecided = self.shared.unresolved.borrow().clone();
         let mut blocks = Vec::new();
         for ((id, index), claims) in undecided {
@@ -145,6 +148,15 @@ impl Spaces {
 }
 
 impl Space {
+    /// Whether acknowledged blocks are only on disks that left, so that no flush can succeed before those are back. Asking
+    /// changes nothing, and no client misses an error by it.
+    #[must_use]
+    pub fn waits_for_disks(&self) -> bool {
+        let cache = self.cache.borrow();
+        let is_cached_away = cache.as_ref().is_some_and(|cache| cache.has_undecided_of(self.id()));
+        is_cached_away || !self.shared.rows_unflushed_away(self).is_empty()
+    }
+
     /// Makes everything that was acknowledged before durable.
     ///
     /// # Errors

@@ -24,6 +24,14 @@ pub enum ParseNameError {
         /// Its length in bytes.
         found: usize,
     },
+    /// A character that may stand in a name, and not at its beginning.
+    #[error("the name {text:?} begins with {character:?}; begin with a letter or digit")]
+    First {
+        /// What was given.
+        text: String,
+        /// Its first character.
+        character: char,
+    },
     /// A character that would need quoting somewhere.
     #[error(
         "the name {text:?} has {character:?} in it; use letters, digits, '_', '.', '-', and begin with a letter or digit"
@@ -50,9 +58,10 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, ParseNameError> {
         let first = text.chars().next().ok_or(ParseNameError::Empty)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-        let offending =
-            text.chars().find(|c| !allowed(*c)).or((!first.is_ascii_alphanumeric()).then_some(first));
-        if let Some(character) = offending {
+        if allowed(first) && !first.is_ascii_alphanumeric() {
+            return Err(ParseNameError::First { text: text.chars().take(80).collect(), character: first });
+        }
+        if let Some(character) = text.chars().find(|c| !allowed(*c)) {
             return Err(ParseNameError::Character { text: text.chars().take(80).collect(), character });
         }
         if text.len() > NAME_BYTES_MAX {
@@ -76,6 +85,13 @@ mod tests {
     fn names_are_plain() {
         for text in ["tank", "a", "0", "a.b-c_D", &"x".repeat(63)] {
             assert_eq!(text.parse::<Name>().unwrap().as_str(), text);
+        }
+        for text in ["-n", "_x", ".."] {
+            let told = text.parse::<Name>().unwrap_err().to_string();
+            assert!(
+                told.ends_with("begin with a letter or digit") && !told.contains("use letters"),
+                "{told}"
+            );
         }
         for text in ["", ".", "..", "-n", "_x", "a/b", "a b", "ä", "a\0", "a\n", &"x".repeat(64)] {
             assert!(text.parse::<Name>().is_err(), "{text:?}");

@@ -754,3 +754,21 @@ fn healed_errors_are_a_warning_until_somebody_has_seen_them() {
         assert_eq!(disks[0]["checksum_errors"], [1, 3][round], "what was counted stays");
     }
 }
+
+#[test]
+fn the_status_says_which_copy_of_a_disk_has_to_go() {
+    // Scenario: a copy of a disk lies beside it when the daemon begins anew: the pool is not open, and what to do names the
+    // copy alone; once it is away, the pool is imported.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.post("/v1/shutdown", &json!({}));
+    assert!(world.ended().success());
+    fs::copy(world.disk("d1"), world.disk("a-copy")).unwrap();
+    world.start();
+    let status = world.get("/v1/status");
+    let todo = status["todo"][0].as_str().unwrap_or_default();
+    assert!(todo.contains(&world.disk("a-copy")) && !todo.contains(&world.disk("d1")), "{status}");
+    fs::remove_file(world.disk("a-copy")).unwrap();
+    world.post("/v1/pools/import", &json!({"pool": "tank"}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}

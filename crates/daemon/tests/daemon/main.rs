@@ -14,3 +14,5 @@ mod life;
 mod pki;
 #[cfg(test)]
 mod plans;
+#[cfg(test)]
+mod stuck;
