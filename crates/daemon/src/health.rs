@@ -28,7 +28,9 @@ pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
 pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
     let name = open.name();
     if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
-        return format!("attach the missing disks of pool {name}, and restart the daemon with --hand-over");
+        return format!(
+            "attach the missing disks of pool {name}, `dolmen stop --hand-over`, and start the daemon again"
+        );
     }
     let disks = open.spaces.pool().disks();
     let absent = disks.iter().filter(|disk| !disk.is_present());
