@@ -8,7 +8,7 @@ use std::time::Duration;
 use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool};
 use dolmen_block_linux::Listener;
 use dolmen_nbd::Access;
-use dolmen_pool::{Candidate, Found, OpenMode, OpenOptions, Opened, open};
+use dolmen_pool::{Candidate, Found, OpenMode, OpenOptions, Opened, foresee, open};
 use dolmen_space::Spaces;
 use dolmen_units::PoolId;
 
@@ -269,11 +269,9 @@ impl Engine {
             ImportMode::Confirmed => Undo::ByNothing,
         };
         if request.dry_run {
-            let plan = Figures::of_room(0, 0).plan(undo, steps);
-            return Ok(planned(
-                plan,
-                format!("pool {name} would be opened from {} of {members} disks", paths.len()),
-            ));
+            let mut found = found;
+            let candidates = found.pools.remove(&id).unwrap_or_default();
+            return self.plan_import(&name, candidates, request.mode, undo).await;
         }
         drop(found);
         let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
@@ -290,6 +288,25 @@ impl Engine {
         }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// What an import would come to.
+    async fn plan_import(
+        &self,
+        name: &str,
+        candidates: Vec<Candidate>,
+        mode: ImportMode,
+        undo: Undo,
+    ) -> Answer<Change> {
+        let options = OpenOptions { mode: open_mode(mode) };
+        let foreseen =
+            foresee(&*self.arbiter, candidates, &options).await.map_err(|error| fault::open(&error))?;
+        let from = format!("from {} of its {} disks", foreseen.used.len(), foreseen.members);
+        let mut steps = vec![format!("open pool {name} {from}")];
+        steps.extend(foreseen.used.iter().map(|disk| format!("use {disk}")));
+        steps.extend(foreseen.left_out.iter().map(|(disk, why)| format!("leave {disk} out: {why}")));
+        let plan = Figures::of_room(0, 0).plan(undo, steps);
+        Ok(planned(plan, format!("pool {name} would be opened {from}")))
     }
 
     /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.

@@ -36,5 +36,5 @@ pub use discover::{Candidate, Found, discover};
 pub use disk::{Disk, DiskCounters, DiskState};
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
-pub use open::{OpenMode, OpenOptions, Opened, open};
+pub use open::{Foreseen, OpenMode, OpenOptions, Opened, foresee, open};
 pub use pool::{DiskRoom, ExcludeReason, LogRoom, Pool, PoolState, RecordedBlocks, RecoveredBlock};

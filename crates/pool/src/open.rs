@@ -74,21 +74,8 @@ pub async fn open(
     candidates: Vec<Candidate>,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
-    let first = candidates.first().ok_or(OpenError::NoDisks)?;
-    let (pool, name) = (first.label.pool, first.label.pool_name.clone());
-    check_candidates(&candidates)?;
-    let views: Vec<DiskView> = candidates.iter().map(view_of).collect();
-    let (candidates, unfit) = without_unfit(candidates)?;
-    let named = arbiter.named(pool).await?;
-    let (build_on, highest, read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
-        Decision::Write { build_on, highest } => (build_on, highest, None),
-        Decision::ReadOnly { newest, highest, reason } => (newest, highest, Some(reason)),
-        Decision::Nothing => return Err(OpenError::NoMetadata { name }),
-    };
-    if let (Some(source), OpenMode::Write) = (&read_only, options.mode) {
-        return Err(OpenError::ReadOnly { name, source: source.clone() });
-    }
-    let (candidates, left_out) = without_strays(candidates, &build_on);
+    let Choice { candidates, unfit, left_out, build_on, highest, read_only } =
+        choose(&*arbiter, candidates, options.mode).await?;
     let confirmed = read_only.is_some();
     let opening = Opening { seams, arbiter, candidates, left_out, build_on, highest, confirmed };
     let strays = opening.left_out.clone();
@@ -113,6 +100,69 @@ pub async fn open(
         }
     }
     Ok(Opened { pool, blocks, read_only })
+}
+
+/// What opening a pool would come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreseen {
+    /// The disks that would be used, as they are called.
+    pub used: Vec<String>,
+    /// Those that would not, and why.
+    pub left_out: Vec<(String, String)>,
+    /// How many disks the pool has, those included that are not here.
+    pub members: usize,
+}
+
+/// What [`open`] would come to with these candidates, without touching any.
+///
+/// # Errors
+/// As [`open`], as far as labels tell.
+pub async fn foresee(
+    arbiter: &dyn Arbiter,
+    candidates: Vec<Candidate>,
+    options: &OpenOptions,
+) -> Result<Foreseen, OpenError> {
+    let choice = choose(arbiter, candidates, options.mode).await?;
+    let generations = choice.candidates.iter().filter_map(|one| generation_of(&one.label, &choice.build_on));
+    let members =
+        generations.map(|generation| generation.members.len()).max().unwrap_or(choice.candidates.len());
+    let unfit = choice.unfit.into_iter().map(|one| (one.name, one.source.to_string()));
+    let strays = choice.left_out.into_iter().map(|one| (one.name, one.why.to_string()));
+    let used = choice.candidates.iter().map(|candidate| candidate.device.name()).collect();
+    Ok(Foreseen { used, left_out: unfit.chain(strays).collect(), members })
+}
+
+/// Which of the candidates make the pool, and what it is built on.
+struct Choice {
+    candidates: Vec<Candidate>,
+    unfit: Vec<Unfit>,
+    left_out: Vec<Stray>,
+    build_on: EpochRecord,
+    highest: Epoch,
+    read_only: Option<ReadOnlyReason>,
+}
+
+async fn choose(
+    arbiter: &dyn Arbiter,
+    candidates: Vec<Candidate>,
+    mode: OpenMode,
+) -> Result<Choice, OpenError> {
+    let first = candidates.first().ok_or(OpenError::NoDisks)?;
+    let (pool, name) = (first.label.pool, first.label.pool_name.clone());
+    check_candidates(&candidates)?;
+    let views: Vec<DiskView> = candidates.iter().map(view_of).collect();
+    let (candidates, unfit) = without_unfit(candidates)?;
+    let named = arbiter.named(pool).await?;
+    let (build_on, highest, read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
+        Decision::Write { build_on, highest } => (build_on, highest, None),
+        Decision::ReadOnly { newest, highest, reason } => (newest, highest, Some(reason)),
+        Decision::Nothing => return Err(OpenError::NoMetadata { name }),
+    };
+    if let (Some(source), OpenMode::Write) = (&read_only, mode) {
+        return Err(OpenError::ReadOnly { name, source: source.clone() });
+    }
+    let (candidates, left_out) = without_strays(candidates, &build_on);
+    Ok(Choice { candidates, unfit, left_out, build_on, highest, read_only })
 }
 
 /// A device that was cut short: it counts as absent, but its label is believed where it says what it knew of.

@@ -293,3 +293,37 @@ fn a_write_cache_is_shown_and_gets_the_size_that_is_asked_for() {
     assert_eq!(world.post(resize, &of(1, 7))["is_changed"], false);
     assert!(before > 7 << 20);
 }
+
+#[test]
+fn a_dry_run_of_an_import_is_refused_as_the_import_is() {
+    // Scenario: a copy of a disk lies beside it; then most disks are away, and what is left needs a confirmation. Each is refused
+    // by the dry run already; what it counts are disks, and not copies.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    world.post("/v1/pools/tank/export", &json!({}));
+    let folder = world.folder.path().join("disks");
+    let import = |mode: &str, dry_run: bool| json!({"pool": "tank", "paths": [folder], "mode": mode, "dry_run": dry_run});
+    let refused_alike = |mode: &str| {
+        let [dry, real] =
+            [true, false].map(|dry_run| world.refused("/v1/pools/import", &import(mode, dry_run)));
+        assert_eq!(dry, real);
+        dry
+    };
+    fs::copy(world.disk("d1"), world.disk("a-copy")).unwrap();
+    assert!(refused_alike("write").to_string().contains("a-copy"));
+    fs::remove_file(world.disk("a-copy")).unwrap();
+    let away = world.folder.path().join("away");
+    fs::create_dir(&away).unwrap();
+    for name in ["d1", "d2"] {
+        fs::rename(world.disk(name), away.join(name)).unwrap();
+    }
+    assert!(!refused_alike("write").is_null());
+    let confirmed = world.post("/v1/pools/import", &import("confirmed", true));
+    assert!(confirmed.to_string().contains("1 of its 3 disks"), "{confirmed}");
+    for name in ["d1", "d2"] {
+        fs::rename(away.join(name), world.disk(name)).unwrap();
+    }
+    let planned = world.post("/v1/pools/import", &import("write", true));
+    assert!(planned.to_string().contains("3 of its 3 disks"), "{planned}");
+    world.post("/v1/pools/import", &import("write", false));
+}
