@@ -169,6 +169,11 @@ second_tells() {
     [ $? -le 1 ] && sed 's/^/   | /' "$logs/full-status.log"
 }
 
+second_advises() {
+    second_dolmen status | tr '\n' ' ' | tr -s ' ' >"$logs/full-advice.log"
+    grep -q 'free some room where [^ ]*mnt/full/[ab] lies' "$logs/full-advice.log" && ! grep -q 'replace [^ ]*mnt/full' "$logs/full-advice.log"
+}
+
 # Labels, log, map and tables have their room from the beginning.
 not_stopped() { ! grep -q 'the pool has stopped' "$logs/second.log"; }
 
@@ -297,6 +302,7 @@ must 'a small file system' make_tmpfs
 must 'a pool on files in it that promise more' make_full
 must 'it runs full: the client hears of it' overfill
 must 'the daemon lives, and tells' second_tells
+must 'it says what to do' second_advises
 must 'it ends' second_stop
 must 'the pool was not stopped' not_stopped
 must 'room is made' make_room

@@ -151,6 +151,7 @@ pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
         let errors = DiskCounters {
             read_errors: all.read_errors.saturating_sub(seen.read_errors),
             write_errors: all.write_errors.saturating_sub(seen.write_errors),
+            crowded_writes: all.crowded_writes.saturating_sub(seen.crowded_writes),
             checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
             ..DiskCounters::default()
         };
@@ -162,12 +163,23 @@ pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
 
 /// The errors of a disk in words.
 pub(crate) fn errors_text(errors: &DiskCounters) -> String {
+    let crowded = match errors.crowded_writes {
+        0 => "",
+        some if some == errors.write_errors => " for lack of room below",
+        _ => " (some for lack of room below)",
+    };
     format!(
-        "{}, {}, {}",
+        "{}, {}{crowded}, {}",
         counted(errors.read_errors, "failed read", "failed reads"),
         counted(errors.write_errors, "failed write", "failed writes"),
         counted(errors.checksum_errors, "damaged block", "damaged blocks")
     )
+}
+
+/// Whether nothing is the matter with a disk but that what it lies on is full.
+fn is_only_crowded(errors: &DiskCounters) -> bool {
+    let of_writes = errors.crowded_writes > 0 && errors.crowded_writes == errors.write_errors;
+    of_writes && errors.read_errors == 0 && errors.checksum_errors == 0
 }
 
 /// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
@@ -295,12 +307,28 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
             .into_iter()
             .find(|(old, new)| old.slot() == disk.slot() && new.is_present());
         let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
+        if is_only_crowded(&disk.counters()) {
+            todo.push(format!(
+                "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
+                disk.name()
+            ));
+            continue;
+        }
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",
             disk.name()
         ));
     }
-    let sick: Vec<String> = unseen_errors(open).iter().map(|(disk, _)| disk.name()).collect();
+    let (crowded, sick): (Vec<_>, Vec<_>) =
+        unseen_errors(open).into_iter().partition(|(_, errors)| is_only_crowded(errors));
+    for (disk, _) in &crowded {
+        todo.push(format!(
+            "free some room where {} lies, in its file system or thin pool: the disk itself is sound; `dolmen pool acknowledge {name}` \
+             ends this warning until there are more errors",
+            disk.name()
+        ));
+    }
+    let sick: Vec<String> = sick.iter().map(|(disk, _)| disk.name()).collect();
     if !sick.is_empty() {
         todo.push(format!(
             "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \

@@ -26,6 +26,8 @@ pub struct DiskCounters {
     pub read_errors: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
+    /// Of them, writes for which the file, or the thin device, found no room below.
+    pub crowded_writes: u64,
     /// Blocks whose content did not match their checksum.
     pub checksum_errors: u64,
     /// Blocks that were rewritten from another copy.
@@ -263,8 +265,11 @@ impl Disk {
                 Some(writing) => writing.await,
                 None => Err(DeviceError::Gone),
             };
-            if result.is_err() {
-                guard.disk.note(|counters| counters.write_errors += 1);
+            if let Err(error) = result {
+                guard.disk.note(|counters| {
+                    counters.write_errors += 1;
+                    counters.crowded_writes += u64::from(error == DeviceError::NoSpace);
+                });
             }
             result
         }
