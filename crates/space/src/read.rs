@@ -193,7 +193,7 @@ impl Space {
         match self.cached(row, block).await? {
             Some(Content::Discarded) => Ok((Rc::clone(row), (usize::MAX, block), BlockState::Never)),
             Some(Content::Cached { place, checksum }) => {
-                let at = self.cache_row(place).await?;
+                let at = self.cache_row(place).await.map_err(|error| self.of_ours(row, block, error))?;
                 Ok((at, (0, place.block), BlockState::Valid(checksum)))
             }
             None => {
@@ -211,8 +211,19 @@ impl Space {
         }
         let cache = self.cache.borrow().clone();
         match cache {
-            Some(cache) => cache.content(row, block).await,
+            Some(cache) => cache.content(row, block).await.map_err(|error| self.of_ours(row, block, error)),
             None => Ok(None),
+        }
+    }
+
+    /// What is said of a block of the write cache, said of the block of ours that lies there: nobody knows the cache's.
+    fn of_ours(&self, row: &Row, block: u32, error: SpaceError) -> SpaceError {
+        let spot = row.shape.locate(block);
+        match error {
+            SpaceError::Unreadable { why, .. } => {
+                self.shared.unreadable(row, spot.column, spot.block as usize, why)
+            }
+            other => other,
         }
     }
 
@@ -223,7 +234,9 @@ impl Space {
         }
         let cache = self.cache.borrow().clone();
         match cache {
-            Some(cache) => cache.decide(row, range).await,
+            Some(cache) => {
+                cache.decide(row, range).await.map_err(|error| self.of_ours(row, range.first, error))
+            }
             None => Ok(()),
         }
     }
@@ -362,7 +375,7 @@ impl Space {
             Some(Content::Cached { place, checksum }) => {
                 let cache = self.cache.borrow().clone();
                 let Some(cache) = cache else { return Err(SpaceError::Gone { name: self.name() }) };
-                cache.read(place, into).await?;
+                cache.read(place, into).await.map_err(|error| self.of_ours(row, row_block, error))?;
                 // Its row may say another thing of the place than whoever lies there.
                 if crc32c(into) != checksum {
                     return Err(self.lost_in_cache(row, row_block));

@@ -26,17 +26,22 @@ use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
 use golden::content::{Content, SpaceContent, fill_blocks};
 use golden::flips::{draw, judge};
+use golden::make::{FROZEN, STRICT, Set};
 use golden::places::{Structure, disks_behind};
 use golden::read::{expect_all, expect_spaces, read_all};
 use golden::{BLOCK, Disk, Golden, make, stored};
 use harness::{Bench, Lab, Outcome};
 
 /// The files of the images, with the CRC-64/NVME of each: they stay as they are for ever. Images of a later version are added.
-const FILES: [(&str, u64); 4] = [
+const FILES: [(&str, u64); 8] = [
     ("1.images", 0x44b7_8831_9046_cc4c),
     ("1-closed.content", 0xd07d_0601_4855_22c7),
     ("1-killed.content", 0x1f2c_6bac_82d1_86e5),
     ("1-cut.content", 0x840b_5c40_d94f_ddc3),
+    ("1-strict.images", 0xeb81_b605_dde8_c13c),
+    ("1-strict-closed.content", 0x6394_7d79_1386_1f83),
+    ("1-strict-killed.content", 0xa47e_f200_7d7b_aee6),
+    ("1-strict-cut.content", 0x35a4_0b54_58f7_1396),
 ];
 /// What a block says first, where its version stands, in how many bytes, and which that is in version 1 of the format.
 const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
@@ -47,6 +52,8 @@ const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
     (b"DOLMENSL", 84, 2, 1),
     (b"DTAB", 4, 2, 1),
 ];
+/// The sets of images.
+const SETS: [&Set; 2] = [&FROZEN, &STRICT];
 /// Content of blocks that tests write, unlike that of any image.
 const NEW: u16 = 60_000;
 
@@ -56,10 +63,13 @@ fn folder() -> PathBuf {
 
 /// All images, with their names.
 fn images() -> Vec<(String, Golden)> {
-    let images = stored::unpack(&std::fs::read(folder().join("1.images")).unwrap());
-    let images = images.into_iter().map(|(name, disks)| {
-        let content = std::fs::read_to_string(folder().join(format!("1-{name}.content"))).unwrap();
-        (name, Golden { disks, content: Content::parse(&content) })
+    let images = SETS.iter().flat_map(|set| {
+        let images = stored::unpack(&std::fs::read(folder().join(format!("{}.images", set.name))).unwrap());
+        images.into_iter().map(|(name, disks)| {
+            let name = format!("{}-{name}", set.name);
+            let content = std::fs::read_to_string(folder().join(format!("{name}.content"))).unwrap();
+            (name, Golden { disks, content: Content::parse(&content) })
+        })
     });
     images.collect()
 }
@@ -70,12 +80,15 @@ fn images_are_made_only_where_there_are_none() {
     if std::env::var_os("DOLMEN_GOLDEN").is_none_or(|what| what != "write") {
         return;
     }
-    let made = make::make();
-    let disks: Vec<(&str, &[Disk])> = made.iter().map(|(name, golden)| (*name, &*golden.disks)).collect();
-    let contents = made.iter();
-    let contents =
-        contents.map(|(name, golden)| (format!("1-{name}.content"), golden.content.to_text().into_bytes()));
-    for (name, bytes) in contents.chain([("1.images".to_owned(), stored::pack(&disks))]) {
+    let files = SETS.iter().flat_map(|set| {
+        let made = make::make(set);
+        let disks: Vec<(&str, &[Disk])> = made.iter().map(|(name, golden)| (*name, &*golden.disks)).collect();
+        let contents = made.iter().map(|(name, golden)| {
+            (format!("{}-{name}.content", set.name), golden.content.to_text().into_bytes())
+        });
+        contents.chain([(format!("{}.images", set.name), stored::pack(&disks))]).collect::<Vec<_>>()
+    });
+    for (name, bytes) in files {
         println!("(\"{name}\", 0x{:016x}), {} bytes", crc64(&bytes), bytes.len());
         match std::fs::OpenOptions::new().write(true).create_new(true).open(folder().join(&name)) {
             Ok(mut file) => std::io::Write::write_all(&mut file, &bytes).unwrap(),

@@ -9,7 +9,9 @@ use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::Arbiter;
 use dolmen_sim::{DiskProfile, Ran, StopAt, World};
-use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_space::{
+    Integrity, Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces, WriteCacheDrain,
+};
 use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
 use super::content::{Content, SpaceContent, fill_blocks, kind_of};
@@ -22,12 +24,62 @@ const SEED: u64 = 1;
 const HOST: HostId = HostId([7; 16]);
 /// Changes of disks after which power fails, in the midst of writes to all spaces.
 const CUT_AFTER: u64 = 90;
-/// The disk that misses writes in the first image, and the one that is away from the second on.
-const BEHIND: usize = 1;
+/// The disk that is away from the second image on.
 const AWAY: usize = 3;
 
 /// A space to be made: name, resiliency, MiB, MiB of a row, KiB of an interleave, provisioning, bytes of a sector.
 type Plan = (&'static str, Resiliency, u64, u64, u64, Provisioning, u64);
+
+/// Pools that are kept together: what is on them, and which of their spaces come through what.
+pub struct Set {
+    /// What the names of their files begin with.
+    pub name: &'static str,
+    plans: &'static [Plan],
+    /// How spaces without parity are written over.
+    integrity: Integrity,
+    /// Those that are written while a disk is away: they have more copies than one, or parity.
+    redundant: &'static [&'static str],
+    /// Those whose blocks are in write caches, of which there are so many.
+    cached: &'static [&'static str],
+    cache_count: usize,
+    /// The disk that misses writes in the first image.
+    behind: usize,
+    /// When write caches are emptied, where that is not as usual.
+    drain: Option<WriteCacheDrain>,
+}
+
+/// The first that were made, when the format was frozen.
+pub const FROZEN: Set = Set {
+    name: "1",
+    plans: &PLANS,
+    integrity: Integrity::Relaxed,
+    redundant: &["two", "three", "four", "parity", "dual", "fixed", "firm"],
+    cached: &["parity", "dual", "firm"],
+    cache_count: 2,
+    behind: 1,
+    drain: None,
+};
+
+/// Strict spaces without parity; and settings of write caches.
+pub const STRICT: Set = Set {
+    name: "1-strict",
+    plans: &STRICT_PLANS,
+    integrity: Integrity::Strict,
+    redundant: &["two", "three", "four", "fixed"],
+    cached: &["simple", "span", "two", "three", "four", "fixed"],
+    cache_count: 4,
+    behind: 2,
+    drain: Some(WriteCacheDrain { fill: 60, rate: Some(Bytes::mib(200)) }),
+};
+
+const STRICT_PLANS: [Plan; 6] = [
+    ("simple", Resiliency::Simple, 4, 1, 64, Provisioning::Thin, 4096),
+    ("span", Resiliency::Span, 8, 4, 64, Provisioning::Thin, 4096),
+    ("two", Resiliency::Mirror { copies: 2 }, 4, 1, 64, Provisioning::Thin, 512),
+    ("three", Resiliency::Mirror { copies: 3 }, 4, 1, 16, Provisioning::Thin, 4096),
+    ("four", Resiliency::Mirror { copies: 4 }, 4, 1, 256, Provisioning::Thin, 4096),
+    ("fixed", Resiliency::Mirror { copies: 2 }, 2, 1, 64, Provisioning::Fixed, 4096),
+];
 
 const PLANS: [Plan; 9] = [
     ("simple", Resiliency::Simple, 4, 1, 64, Provisioning::Thin, 4096),
@@ -41,23 +93,32 @@ const PLANS: [Plan; 9] = [
     ("firm", Resiliency::Parity { parity: 1 }, 2, 1, 32, Provisioning::Fixed, 512),
 ];
 
-/// Those that have more copies than one, or parity: they are written while a disk is away.
-const REDUNDANT: [&str; 7] = ["two", "three", "four", "parity", "dual", "fixed", "firm"];
-const WITH_PARITY: [&str; 3] = ["parity", "dual", "firm"];
 /// Whole stripes that nothing was written to: first block and count.
 const FRESH: [(&str, u64, u64); 3] = [("parity", 808, 40), ("dual", 2560, 64), ("firm", 456, 40)];
+
+/// Whole stripes, blocks in later pages of a table, and a row that comes and goes.
+const FAR: [(&str, u64, u64); 7] = [
+    ("span", 1022, 6),
+    ("span", 504, 8),
+    ("dual", 2040, 16),
+    ("dual", 512, 64),
+    ("parity", 512, 40),
+    ("firm", 384, 40),
+    ("two", 520, 3),
+];
 
 /// What is written, kept in mind.
 #[derive(Clone)]
 struct Maker {
+    set: &'static Set,
     bench: Rc<Bench>,
     pool: Rc<Cell<PoolId>>,
     spaces: Rc<RefCell<BTreeMap<&'static str, SpaceContent>>>,
     fill: Rc<Cell<u16>>,
 }
 
-/// The images, with their names.
-pub fn make() -> Vec<(&'static str, Golden)> {
+/// The images of a set, with their names.
+pub fn make(set: &'static Set) -> Vec<(&'static str, Golden)> {
     let world = World::new(SEED);
     let arenas = dolmen_buffer::ArenaConfig::MODEST;
     world.set_arenas(arenas, arenas);
@@ -66,7 +127,7 @@ pub fn make() -> Vec<(&'static str, Golden)> {
         .map(|(number, mib)| world.add_disk(&format!("disk{number}"), DiskProfile::new(Bytes::mib(*mib))));
     let disks = disks.collect();
     let bench = Rc::new(Bench { world, disks, arbiter: dolmen_pool::MemoryArbiter::new(HOST) });
-    let maker = Maker { bench, pool: Rc::default(), spaces: Rc::default(), fill: Rc::default() };
+    let maker = Maker { set, bench, pool: Rc::default(), spaces: Rc::default(), fill: Rc::default() };
     let closed = maker.clone();
     maker.bench.run(async move |lab| closed.until_closed(lab).await).unwrap();
     maker.bench.world.kill();
@@ -119,6 +180,9 @@ impl Maker {
         spec.interleave = Bytes::kib(interleave);
         spec.provisioning = provisioning;
         spec.sector = Bytes(sector);
+        if !matches!(resiliency, Resiliency::Parity { .. }) {
+            spec.integrity = self.set.integrity;
+        }
         let kind = kind_of(&spec);
         spaces.create(spec).await?;
         let content =
@@ -184,31 +248,39 @@ impl Maker {
         let spaces = lab.create().await?;
         self.pool.set(spaces.pool().id());
         self.a_space_that_goes(&lab, &spaces).await?;
-        for (index, plan) in PLANS.into_iter().enumerate() {
-            self.space(&spaces, index as u8 + 1, plan).await?;
+        for (index, plan) in self.set.plans.iter().enumerate() {
+            self.space(&spaces, index as u8 + 1, *plan).await?;
             self.all_classes(&lab, &spaces, plan.0).await?;
+        }
+        if let Some(drain) = self.set.drain {
+            for cache in spaces.write_caches().await? {
+                spaces.set_write_cache_drain(cache.redundancy, drain).await?;
+            }
         }
         self.flush(&spaces).await?;
         spaces.destage().await?;
         self.far_blocks(&lab, &spaces).await?;
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
-        self.bench.disks[BEHIND].vanish();
-        for name in REDUNDANT {
+        self.bench.disks[self.set.behind].vanish();
+        for &name in self.set.redundant {
             self.put(&lab, &spaces, name, 1, 3).await?;
         }
         self.flush(&spaces).await?;
         spaces.destage().await?;
-        self.bench.disks[BEHIND].come_back();
-        spaces.rejoin(self.bench.disks[BEHIND].attach(&self.bench.world)).await?;
+        self.bench.disks[self.set.behind].come_back();
+        spaces.rejoin(self.bench.disks[self.set.behind].attach(&self.bench.world)).await?;
         assert!(!spaces.stale_rows().await?.is_empty(), "something is stale");
-        for name in WITH_PARITY {
+        for &name in self.set.cached {
             self.put(&lab, &spaces, name, 14, 3).await?;
             self.discard(&spaces, name, 253, 2).await?;
         }
         self.flush(&spaces).await?;
         let caches = spaces.write_caches().await?;
-        assert!(caches.len() == 2 && caches.iter().all(|cache| cache.waiting.0 > 0), "something is cached");
+        assert!(
+            caches.len() == self.set.cache_count && caches.iter().all(|cache| cache.waiting.0 > 0),
+            "something is cached"
+        );
         spaces.close().await?;
         Ok(())
     }
@@ -227,15 +299,11 @@ impl Maker {
         self.flush(spaces).await
     }
 
-    /// Whole stripes, blocks in later pages of a table, and a row that comes and goes.
     async fn far_blocks(&self, lab: &Lab, spaces: &Rc<Spaces>) -> Outcome {
-        self.put(lab, spaces, "span", 1022, 6).await?;
-        self.put(lab, spaces, "span", 504, 8).await?;
-        self.put(lab, spaces, "dual", 2040, 16).await?;
-        self.put(lab, spaces, "dual", 512, 64).await?;
-        self.put(lab, spaces, "parity", 512, 40).await?;
-        self.put(lab, spaces, "firm", 384, 40).await?;
-        self.put(lab, spaces, "two", 520, 3).await?;
+        let is_there = |name: &str| self.set.plans.iter().any(|(other, ..)| *other == name);
+        for (name, first, count) in FAR.into_iter().filter(|(name, ..)| is_there(name)) {
+            self.put(lab, spaces, name, first, count).await?;
+        }
         self.flush(spaces).await?;
         self.discard(spaces, "two", 512, 256).await?;
         self.flush(spaces).await
@@ -246,23 +314,23 @@ impl Maker {
         let spaces = lab.open().await?;
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
-        for (name, ..) in PLANS {
+        for &(name, ..) in self.set.plans {
             self.put(&lab, &spaces, name, 40, 6).await?;
         }
         self.flush(&spaces).await?;
-        for (name, ..) in PLANS {
+        for &(name, ..) in self.set.plans {
             self.put(&lab, &spaces, name, 41, 2).await?;
             self.put(&lab, &spaces, name, 5, 1).await?;
         }
         self.flush(&spaces).await?;
         self.bench.disks[AWAY].vanish();
-        for name in REDUNDANT {
+        for &name in self.set.redundant {
             self.put(&lab, &spaces, name, 44, 4).await?;
             self.put(&lab, &spaces, name, 300, 2).await?;
             self.discard(&spaces, name, 32, 1).await?;
         }
         self.flush(&spaces).await?;
-        for name in REDUNDANT {
+        for &name in self.set.redundant {
             self.put(&lab, &spaces, name, 45, 1).await?;
             self.put(&lab, &spaces, name, 60, 2).await?;
         }
@@ -275,7 +343,7 @@ impl Maker {
         spaces.resync(&Progress::default()).await?;
         self.flush(&spaces).await?;
         spaces.destage().await?;
-        for (name, ..) in PLANS {
+        for &(name, ..) in self.set.plans {
             self.put(lab, &spaces, name, 70, 4).await?;
         }
         self.flush(&spaces).await?;
@@ -284,7 +352,7 @@ impl Maker {
 
     /// Writes to all spaces at once, until power fails. Of those with parity, first to whole stripes that were never written.
     async fn storm(&self, lab: &Lab, spaces: &Rc<Spaces>) -> Outcome {
-        let storms = PLANS.into_iter().map(async |(name, ..)| {
+        let storms = self.set.plans.iter().map(async |&(name, ..)| {
             for (_, first, count) in FRESH.into_iter().filter(|(of, ..)| *of == name) {
                 self.put(lab, spaces, name, first, count).await?;
             }
