@@ -46,6 +46,11 @@ impl Session<'_, '_> {
         Ok(self.tell(document, intent, |change| Some(change.message.clone())))
     }
 
+    /// Asks whether a change can be made, and tells nothing of it.
+    pub(crate) fn would(&mut self, path: &str, request: &impl Serialize) -> Result<(), CliError> {
+        self.client.change(path, request, Intent::DryRun).map(drop)
+    }
+
     /// Tells what came of a change; `result` is the line that programs read of it, if there is one.
     pub(crate) fn tell(
         &mut self,

@@ -152,7 +152,13 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
 fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {
     let path = format!("{}/write_cache", pool_path(&arguments.pool));
     let survives = arguments.survives;
+    let resize =
+        arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
     if arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some() {
+        if let Some(resize) = &resize {
+            // What cannot be done is refused before anything else is.
+            session.would(&format!("{path}/resize"), resize)?;
+        }
         let request = DrainWriteCache {
             fill_percent: arguments.write_cache_fill,
             bytes_per_s_max: arguments.write_cache_drain.map(|Rate(rate)| rate.map_or(0, |rate| rate.0)),
@@ -161,9 +167,8 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
         };
         session.change(&format!("{path}/drain"), &request, arguments.dry.intent())?;
     }
-    let Some(size) = arguments.write_cache else { return Ok(()) };
-    let request = ResizeWriteCache { size_bytes: size.0, survives, dry_run: false };
-    let change = session.change(&format!("{path}/resize"), &request, arguments.dry.intent())?;
+    let Some(resize) = resize else { return Ok(()) };
+    let change = session.change(&format!("{path}/resize"), &resize, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 

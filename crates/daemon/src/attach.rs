@@ -15,6 +15,7 @@ use dolmen_ublk::{Devices, RecordFile};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
+use crate::fault;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::two_sides;
 use crate::ways::{Makers, Refused, Shown, key_of};
@@ -67,6 +68,9 @@ impl Engine {
             return Err(two_sides(&name, "served for writing").hint(format!(
                 "dolmen unserve {name}; what is served with --read-only can be attached too"
             )));
+        }
+        if matches!(pool.spaces.pool().state(), PoolState::Latched(_)) {
+            pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error).on(name.as_str()))?;
         }
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would be attached as {}", link.display())));

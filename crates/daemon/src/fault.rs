@@ -99,7 +99,9 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         PoolError::NoSpace { .. } => {
             found.hint("add a disk, or delete or trim something; `dolmen df` shows what fits")
         }
-        PoolError::Latched { .. } => found.hint("attach the missing disks, then restart the daemon"),
+        PoolError::Latched { .. } => found.hint(
+            "see to its disks, which are away or failed; then `dolmen stop --hand-over`, and start the daemon again",
+        ),
         PoolError::ReadOnly { name } => found.on(name.to_string()).hint(to_write(name.as_str())),
         PoolError::NoSuchDisk { .. } => found.hint("`dolmen disk list` shows path, id and slot of each disk"),
         _ => found,

@@ -29,7 +29,7 @@ pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
     let name = open.name();
     if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
         return format!(
-            "attach the missing disks of pool {name}, `dolmen stop --hand-over`, and start the daemon again"
+            "see to the disks of pool {name}, which are away or failed; then `dolmen stop --hand-over`, and start the daemon again"
         );
     }
     let disks = open.spaces.pool().disks();
@@ -65,6 +65,10 @@ fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, String)> {
 pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
     let mut health = Health::Healthy;
     let mut why = Vec::new();
+    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
+        // Why is said of the pool.
+        return (Health::Unhealthy, Vec::new());
+    }
     let absent = absent_with(open, space);
     let redundancy = usize::from(space.spec().resiliency.redundancy());
     let name = format!("{}/{}", open.name(), space.name());
@@ -278,6 +282,29 @@ fn doing(job: &Job) -> String {
     format!("{verb} {} (job {}, {state})", job.subject, job.id)
 }
 
+/// What to do about disks that are here and had errors.
+fn for_disks_with_errors(open: &OpenPool) -> Vec<String> {
+    let (name, mut todo) = (open.name(), Vec::new());
+    let (crowded, sick): (Vec<_>, Vec<_>) =
+        unseen_errors(open).into_iter().partition(|(_, errors)| is_only_crowded(errors));
+    for (disk, _) in &crowded {
+        todo.push(format!(
+            "free some room where {} lies, in its file system or thin pool: the disk itself is sound; `dolmen pool acknowledge {name}` \
+             ends this warning until there are more errors",
+            disk.name()
+        ));
+    }
+    let sick: Vec<String> = sick.iter().map(|(disk, _)| disk.name()).collect();
+    if !sick.is_empty() {
+        todo.push(format!(
+            "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
+             ends this warning until there are more errors",
+            sick.join(" or ")
+        ));
+    }
+    todo
+}
+
 fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let name = open.name();
     let mut todo = Vec::new();
@@ -285,7 +312,8 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
         PoolState::Writable => {}
         PoolState::ReadOnly(_) => todo.push(format!("to write to pool {name}: {}", fault::to_write(&name))),
         PoolState::Latched(_) => {
-            todo.push(format!("attach the missing disks of pool {name}, then restart the daemon"))
+            // All else is about a pool that goes on.
+            return vec![to_attach_absent(open)];
         }
     }
     let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
@@ -319,23 +347,7 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
             disk.name()
         ));
     }
-    let (crowded, sick): (Vec<_>, Vec<_>) =
-        unseen_errors(open).into_iter().partition(|(_, errors)| is_only_crowded(errors));
-    for (disk, _) in &crowded {
-        todo.push(format!(
-            "free some room where {} lies, in its file system or thin pool: the disk itself is sound; `dolmen pool acknowledge {name}` \
-             ends this warning until there are more errors",
-            disk.name()
-        ));
-    }
-    let sick: Vec<String> = sick.iter().map(|(disk, _)| disk.name()).collect();
-    if !sick.is_empty() {
-        todo.push(format!(
-            "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
-             ends this warning until there are more errors",
-            sick.join(" or ")
-        ));
-    }
+    todo.extend(for_disks_with_errors(open));
     let is_short = |space: &Rc<Space>| !open.lacks_disks_for(space) && short_of_room(open, space).is_some();
     if open.spaces.list().iter().any(is_short) {
         todo.push(format!(

@@ -66,7 +66,7 @@ fn which<'a>(pool: &str, caches: &'a [WriteCache], survives: Option<u8>) -> Answ
         (_, Some(survives)) => match caches.iter().find(|cache| cache.redundancy == survives) {
             Some(cache) => Ok(cache),
             None => refused(
-                format!("pool {pool} does not have {}", name_of(pool, survives)),
+                format!("there is no such thing as {}", name_of(pool, survives)),
                 "`dolmen pool show` shows those that it has".to_owned(),
             ),
         },

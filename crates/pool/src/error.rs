@@ -227,7 +227,7 @@ pub enum PoolError {
     },
     /// It lost what it cannot go on without.
     #[error(
-        "pool {name} has stopped: {cause}; nothing is written any more. Attach the missing disks, then restart dolmen"
+        "pool {name} has stopped: {cause}; nothing is written any more until its disks are back and the daemon is started anew"
     )]
     Latched {
         /// Its name.
@@ -285,7 +285,9 @@ pub enum PoolError {
         of: Bytes,
     },
     /// No voter could give back what the log says.
-    #[error("the log of pool {name} could not be read from any disk; see to its disks, then restart dolmen")]
+    #[error(
+        "the log of pool {name} could not be read from any disk; see to its disks, then start the daemon anew"
+    )]
     LogUnreadable {
         /// Its name.
         name: Name,

@@ -423,9 +423,11 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
     let drain = |fill: Option<u8>, rate: Option<u64>, survives: Option<u8>, dry_run: bool| json!({"fill_percent": fill, "bytes_per_s_max": rate, "survives": survives, "dry_run": dry_run});
     assert_eq!(asked[2].line, "POST /v1/pools/tank/write_cache/drain");
     assert_eq!(asked[2].body, drain(Some(50), None, None, false));
-    assert_eq!(asked[3].body, drain(None, Some(100 << 20), None, false));
-    assert_eq!(asked[4].body, json!({"size_bytes": 1 << 30, "survives": null, "dry_run": false}));
-    assert_eq!(asked[5].body, drain(None, Some(0), Some(1), true));
+    let size = |dry_run: bool| json!({"size_bytes": 1 << 30, "survives": null, "dry_run": dry_run});
+    assert_eq!(asked[3].body, size(true), "what cannot be is refused first");
+    assert_eq!(asked[4].body, drain(None, Some(100 << 20), None, false));
+    assert_eq!(asked[5].body, size(false));
+    assert_eq!(asked[6].body, drain(None, Some(0), Some(1), true));
     for line in [
         "pool set tank",
         "pool set tank --survives 1",
