@@ -21,6 +21,15 @@ impl Engine {
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
+        let waiting: Vec<String> =
+            self.ways.all().iter().map(|one| one.device().display().to_string()).collect();
+        let waits = (request.hand_over && !waiting.is_empty()).then(|| {
+            format!(
+                "keep {} for the next daemon: until it runs their I/O waits, and with it whoever asks for loop devices, as `losetup -a` does",
+                waiting.join(", ")
+            )
+        });
+        steps.extend(waits.clone());
         let plan = Figures::of_room(0, 0).plan(Undo::By("dolmen daemon".to_owned()), steps);
         if request.dry_run {
             return Ok(planned(plan, "the daemon would end"));
@@ -32,6 +41,7 @@ impl Engine {
             self.remember(pool).await;
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");
+        change.warnings.extend(waits);
         self.nbd.server().stop().await;
         self.end_doors().await;
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
