@@ -385,18 +385,19 @@ fn the_pool_that_is_imported_is_the_one_whose_disk_is_named() {
 
 #[test]
 fn what_waits_behind_an_export_changes_nothing() {
-    // Scenario: a pool is exported while others ask to serve a space of it, some of them before and some behind. Whatever they
-    // were told, a pool that was given up is given up: the next daemon does not open it.
+    // Scenario: a pool is exported while others ask to serve a space of it, some of them before and some behind, so often that
+    // some have waited for it. Whatever they were told, a pool that was given up is given up: the next daemon does not open it.
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
     let folder = world.folder.path().join("disks");
-    let mut refused = 0;
-    for _ in 0..8 {
+    let (mut refused, mut rounds) = (0, 0);
+    while rounds < 8 || (refused == 0 && rounds < 80) {
+        rounds += 1;
         std::thread::scope(|scope| {
             let serve = || world.try_ask("POST", "/v1/pools/tank/spaces/m/serve", b"{}").unwrap();
             let exported = scope.spawn(|| world.try_ask("POST", "/v1/pools/tank/export", b"{}").unwrap());
-            let served: Vec<_> = (0..4).map(|_| scope.spawn(serve)).collect();
+            let served: Vec<_> = (0..12).map(|_| scope.spawn(serve)).collect();
             let (status, answer) = exported.join().unwrap();
             assert_eq!(status, 200, "{answer}");
             let answers = served.into_iter().map(|served| served.join().unwrap());
