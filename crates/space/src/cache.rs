@@ -17,7 +17,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
-use dolmen_units::{BLOCK_BYTES, Lsn, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, Name, SpaceId};
 
 use crate::destage::Redo;
 use crate::drain::WriteCacheDrain;
@@ -135,7 +135,8 @@ pub(crate) struct Cache {
     pub(crate) tries: Cell<u64>,
     /// Why the last of them came to nothing, and which it was.
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
-    /// Of what is put in place, what found no room below since that was last asked.
+    /// Disks on which what is put in place found no room below in this round, and what that is to whoever waits.
+    pub(crate) crowded: RefCell<BTreeSet<DiskSlot>>,
     pub(crate) lacks_room: RefCell<Option<SpaceError>>,
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
@@ -195,6 +196,7 @@ impl Cache {
             kept: Kept::new(kept),
             tries: Cell::new(0),
             stuck: RefCell::default(),
+            crowded: RefCell::default(),
             lacks_room: RefCell::default(),
             waits_for_others: Cell::new(false),
             size_turn: Turn::default(),

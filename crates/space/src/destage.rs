@@ -185,6 +185,8 @@ impl Cache {
         // Before the turn, which the checkpoint takes that makes room.
         let _log_room = self.shared().room_for(ROUND_BLOCKS).await?;
         let _turn = self.turn.take().await;
+        self.crowded.borrow_mut().clear();
+        self.lacks_room.borrow_mut().take();
         let mut has_done = self.recycle().await?;
         if !self.unfinished.borrow().is_empty() {
             has_done |= self.make_ready().await?;
@@ -222,6 +224,11 @@ impl Cache {
             }
             self.pass_over(oldest);
         }
+        // It may have been closed before, with what clients wrote in it.
+        let of_parity = self.open_for(Filling::Parity).get().map(|at| self.blocks_in(at));
+        if self.put_in_place_of(of_parity.unwrap_or_default()).await? {
+            return Ok(true);
+        }
         let wants_open = !has_freed && (self.has_waiting() || self.is_crowded_by_open());
         if wants_open && self.close(Filling::Writes) && self.put_in_place_of(self.newest()).await? {
             return Ok(true);
@@ -258,8 +265,15 @@ impl Cache {
         let all = self.shared().lines.all();
         let (mut count, mut frames) = (0, 0);
         let mut chosen = Vec::new();
-        let is_here =
-            |row: &Row| (0..row.shape.columns()).all(|column| self.shared().is_in_reach(row, column));
+        let crowded = self.crowded.borrow();
+        // What found no room below is not tried again in this round: each try of parity takes room of the cache.
+        let is_here = |row: &Row| {
+            let lacks_room = |slab: &Slab| crowded.contains(&slab.disk);
+            (0..row.shape.columns()).all(|column| {
+                self.shared().is_in_reach(row, column)
+                    && !row.with_slabs(column, |slabs| slabs.iter().any(lacks_room))
+            })
+        };
         for (row, blocks) in blocks.values().filter(|(row, _)| is_here(row)) {
             let unfinished = self.unfinished.borrow();
             let is_busy =
@@ -569,6 +583,7 @@ impl Cache {
                     && !row.with_slabs(block.column, |slabs| slabs.iter().any(lacks_room))
             })
         };
+        self.crowded.borrow_mut().extend(crowded.iter().copied());
         let redos: Vec<&Redo> = prepared.iter().map(|one| &one.redo).collect();
         if let Some(space) =
             redos.first().filter(|_| !crowded.is_empty()).and_then(|redo| self.owner(redo.row.space))

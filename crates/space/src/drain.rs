@@ -89,7 +89,9 @@ impl Cache {
     /// Empties the cache in a task of its own, unless one is at it.
     pub(crate) fn empty_soon(self: &Rc<Self>) {
         if self.is_running.replace(true) {
-            self.hurry.notify_all();
+            if self.has_waiting() {
+                self.hurry.notify_all();
+            }
             return;
         }
         let this = Rc::downgrade(self);
@@ -131,6 +133,8 @@ impl Spaces {
         }
         change.commit().await?;
         cache.drain.set(drain);
+        // What it pauses for may be over.
+        cache.hurry.notify_all();
         if cache.is_crowded() {
             cache.empty_soon();
         }
