@@ -185,15 +185,16 @@ close() { "${way}_close" "$1"; }
 
 step_disks() {
     step 'disks of different sizes'
-    for disk in a:6 b:5 c:4 d:3; do
+    # Room for all that the spaces may ask for, with one disk less: how much the load makes them claim is a matter of time.
+    for disk in a:12 b:10 c:8 d:6; do
         must "disk ${disk%:*} of $((${disk#*:} * tree_mib)) MiB" make_disk "${disk%:*}" $((${disk#*:} * tree_mib))
     done
     victim=$disks/torn
     if [ "$way" = block ]; then
-        must 'a disk in a bay that can be shut down' make_bay torn $((4 * tree_mib))
+        must 'a disk in a bay that can be shut down' make_bay torn $((8 * tree_mib))
         victim=$run/bay/torn
     else
-        must 'a disk that will be emptied' make_disk torn $((4 * tree_mib))
+        must 'a disk that will be emptied' make_disk torn $((8 * tree_mib))
     fi
 }
 
@@ -269,7 +270,7 @@ step_read_back() {
 
 step_replace() {
     step 'the disk is replaced'
-    must 'a new disk' make_disk new $((4 * tree_mib))
+    must 'a new disk' make_disk new $((8 * tree_mib))
     mkfifo "$run/progress"
     # The inner shell opens the FIFO: here, opening would wait for the writer, who comes below.
     # shellcheck disable=SC2016 # the inner shell expands it

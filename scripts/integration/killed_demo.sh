@@ -36,7 +36,7 @@ something_is_left() { [ -n "$(processes)$(mounts)$(loops)" ]; }
 nothing_is_left() { ! something_is_left || { processes; mounts; loops; return 1; } >&2; }
 
 # what_failed LOG: where the demo failed and what was said there, or else its end.
-what_failed() { grep -B 6 -A 6 '^FAILED' "$1" || tail -n 20 "$1"; }
+what_failed() { grep -B 24 -A 6 '^FAILED' "$1" || tail -n 20 "$1"; }
 
 whole() {
     # shellcheck disable=SC2046 # a list of words
