@@ -4,20 +4,23 @@
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// Beginnings of paths that belong to one machine or one person.
-const MACHINE_PATHS: [&str; 4] = ["/work/", "/root/", "/home/", "/Users/"];
-/// Domains of package registries, in two parts, so that this file does not name what it forbids; the clients know them.
+/// Folders at the root whose paths belong to one machine or one person, without slashes, so that this file does not name what it
+/// forbids.
+const MACHINE_FOLDERS: [&str; 4] = ["work", "root", "home", "Users"];
+/// Domains of package registries, in two parts for the same reason; the clients know them.
 const REGISTRY_DOMAINS: [(&str, &str); 5] =
     [("crates", "io"), ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("debian", "org")];
-/// Written by cargo, which puts the registry's name there; and this crate, which names what it forbids.
-const EXEMPT: [&str; 2] = ["Cargo.lock", "crates/tidy/"];
+/// Written by cargo, which puts the registry's name there; and the rule that looks for it there.
+const EXEMPT: [&str; 2] = ["Cargo.lock", "crates/tidy/src/licences.rs"];
 
 /// Checks every text file of the project.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.all().filter(|(path, _)| !EXEMPT.iter().any(|start| path.starts_with(start))) {
+    let places = MACHINE_FOLDERS.map(|folder| format!("/{folder}/"));
+    let domains = REGISTRY_DOMAINS.map(|(name, ending)| format!("{name}.{ending}"));
+    for (path, text) in tree.all().filter(|(path, _)| !EXEMPT.contains(path)) {
         for (at, line) in text.lines().enumerate() {
-            for place in MACHINE_PATHS.iter().filter(|place| starts_a_path(line, place)) {
+            for place in places.iter().filter(|place| starts_a_path(line, place)) {
                 let what = format!("a path below {place} exists on one machine only");
                 findings.push(Finding::new(
                     path,
@@ -26,7 +29,6 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                     "write it relative to the checkout or as $HOME",
                 ));
             }
-            let domains = REGISTRY_DOMAINS.map(|(name, ending)| format!("{name}.{ending}"));
             for host in domains.iter().filter(|host| is_host(line, host)) {
                 let what = format!("{host} is a package registry's host");
                 findings.push(Finding::new(
@@ -47,7 +49,7 @@ fn is_host(line: &str, domain: &str) -> bool {
         .any(|(at, _)| line.get(..at).is_some_and(|before| before.ends_with(['/', '.'])))
 }
 
-/// Whether `place` stands in `line` as the start of a path, not within a longer one such as `/srv/work/`.
+/// Whether `place` stands in `line` as the start of a path, not within a longer one, as below `/srv`.
 fn starts_a_path(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line.get(..at).and_then(|start| start.chars().next_back());
@@ -62,16 +64,23 @@ mod tests {
     #[test]
     fn paths_of_one_machine_and_registry_hosts_are_found() {
         let host = format!("see https://{}.{}/x", "pypi", "org");
-        for text in ["cd /work/main", "\"/root/x\"", "a=/home/me/x", &host] {
+        let [work, root, home, _] = MACHINE_FOLDERS;
+        let paths = [format!("cd /{work}/main"), format!("\"/{root}/x\""), format!("a=/{home}/me/x"), host];
+        for text in &paths {
             assert_eq!(check(&Tree::of(&[("docs/a.md", text)])).len(), 1, "{text}");
         }
     }
 
     #[test]
     fn other_paths_are_left_alone() {
-        for text in ["/srv/work/x", "$HOME/work/x", "docs/work/x", "https://example.org/home/x", "network/"] {
-            assert_eq!(check(&Tree::of(&[("docs/a.md", text)])), [], "{text}");
+        let [work, _, home, _] = MACHINE_FOLDERS;
+        for before in ["/srv", "$HOME", "docs", "https://example.org"] {
+            for folder in [work, home] {
+                let text = format!("{before}/{folder}/x");
+                assert_eq!(check(&Tree::of(&[("docs/a.md", &text)])), [], "{text}");
+            }
         }
-        assert_eq!(check(&Tree::of(&[("Cargo.lock", "cd /work/main")])), []);
+        assert_eq!(check(&Tree::of(&[("docs/a.md", "network/")])), []);
+        assert_eq!(check(&Tree::of(&[("Cargo.lock", &format!("cd /{work}/main"))])), []);
     }
 }
