@@ -135,7 +135,7 @@ pub(crate) struct Cache {
     pub(crate) tries: Cell<u64>,
     /// Why the last of them came to nothing, and which it was.
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
-    /// Disks on which what is put in place found no room below in this round, and what that is to whoever waits.
+    /// Disks on which what was put in place in this round found no room below; and what that is to whoever waits.
     pub(crate) crowded: RefCell<BTreeSet<DiskSlot>>,
     pub(crate) lacks_room: RefCell<Option<SpaceError>>,
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.

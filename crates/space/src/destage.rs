@@ -214,8 +214,8 @@ impl Cache {
         }
     }
 
-    /// Puts lines in place: of the oldest row of the cache of which any can be; else of the row that is being filled, if room is
-    /// wanted; else of those that were only discarded. What is in one row may wait for disks, and the rest not. Whether any was.
+    /// Puts lines in place: of the oldest row of the cache of which any can be; else of the row that is being filled with parity,
+    /// and of that of writes, if room is wanted; else of those that were only discarded. What is in one row may wait for disks, and the rest not. Whether any was.
     async fn put_some_in_place(&self, has_freed: bool) -> Result<bool, SpaceError> {
         for _ in 0..self.full_count() {
             let Some(oldest) = self.oldest() else { break };
@@ -256,7 +256,7 @@ impl Cache {
     }
 
     /// The lines of these blocks, by row, as many as there is memory for; but for rows that lack more columns than they have
-    /// parity.
+    /// parity, or lie on disks that have found no room below.
     fn choose(&self, blocks: &BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
         let arena = &self.shared().pool.seams().metadata;
         let lines_max =

@@ -86,7 +86,7 @@ impl Cache {
         (until > self.now()).then_some(until)
     }
 
-    /// Empties the cache in a task of its own, unless one is at it.
+    /// Empties the cache in a task of its own, unless one is at it: that one's pause ends if somebody waits for room.
     pub(crate) fn empty_soon(self: &Rc<Self>) {
         if self.is_running.replace(true) {
             if self.has_waiting() {
