@@ -301,6 +301,14 @@ impl LoopDevice {
         self.sysfs("loop/backing_file").exists()
     }
 
+    /// What tells the device from what it is with another file under it, `None` when there is none: somebody else may have
+    /// taken the number a moment after it was given up. The kernel counts each change of a disk since 5.15; before, the
+    /// file's path has to do.
+    fn incarnation(self) -> Option<String> {
+        let file = fs::read_to_string(self.sysfs("loop/backing_file")).ok()?;
+        Some(fs::read_to_string(self.sysfs("diskseq")).unwrap_or(file))
+    }
+
     /// Settings that make it faster, none of which it needs to work.
     fn tune(self, read_ahead_kib: u64) {
         for (attribute, value) in
@@ -333,13 +341,14 @@ impl LoopDevice {
     /// Takes the file from under the device, if nobody uses it.
     ///
     /// The kernel would put it off until the last user is gone; the caller wants it now or not at all. So a device that
-    /// is still there is told to stay.
+    /// is still there is told to stay. One that shows something else by then is somebody else's.
     pub(crate) fn clear(self) -> Result<Cleared, LoopError> {
         let open = match self.open() {
             Ok(open) => open,
             Err(Errno::NXIO | Errno::NODEV | Errno::NOENT) => return Ok(Cleared::Done),
             Err(error) => return Err(self.error("opening", error)),
         };
+        let Some(before) = self.incarnation() else { return Ok(Cleared::Done) };
         match ioctl(open.as_fd(), CLEAR, 0) {
             Ok(_) | Err(Errno::NXIO) => {}
             Err(Errno::BUSY) => return Ok(Cleared::InUse),
@@ -347,16 +356,21 @@ impl LoopDevice {
         }
         drop(open);
         for _ in 0..LOOKS_MAX {
-            if !self.is_configured() {
+            if self.incarnation().as_ref() != Some(&before) {
                 return Ok(Cleared::Done);
             }
             pause(PAUSE);
         }
-        self.keep_configured()
+        self.keep_configured(&before)
     }
 
-    fn keep_configured(self) -> Result<Cleared, LoopError> {
+    /// Tells a device that is going to be cleared when its last user goes to stay, if it is still the same one.
+    fn keep_configured(self, before: &str) -> Result<Cleared, LoopError> {
+        // While it is open here, it keeps its file.
         let open = self.open().map_err(|error| self.error("opening", error))?;
+        if self.incarnation().as_deref() != Some(before) {
+            return Ok(Cleared::Done);
+        }
         let Some(mut info) = Self::info(open.as_fd()).map_err(|error| self.error("looking at", error))?
         else {
             return Ok(Cleared::Done);
@@ -364,5 +378,66 @@ impl LoopDevice {
         info.flags &= !FLAG_AUTOCLEAR;
         ioctl(open.as_fd(), SET_STATUS, address(&mut info)).map_err(|error| self.error("keeping", error))?;
         Ok(Cleared::InUse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan_of(file: &fs::File) -> Plan<'_> {
+        let tag = Tag([0; 64]);
+        Plan { file: file.as_fd(), tag, access: Access::ReadWrite, sector_bytes: 512, read_ahead_kib: 128 }
+    }
+
+    #[test]
+    fn a_number_that_somebody_took_is_not_ours_any_more() {
+        // Scenario: a device is cleared while somebody has it open for a moment, closes it, so that it goes, and takes its
+        // number at once. To clear it has succeeded, quickly, and says and changes nothing of the other's device.
+        let at = |name: &str| std::env::temp_dir().join(format!("dolmen-loop-{name}-{}", std::process::id()));
+        let paths = [at("ours"), at("theirs")];
+        let make = |path: &PathBuf| {
+            let options = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT | OFlags::CLOEXEC;
+            let file = fs::File::from(rustix::fs::open(path, options, Mode::RUSR | Mode::WUSR).ok()?);
+            file.set_len(1 << 20).ok().map(|()| file)
+        };
+        let (Some(ours), Some(theirs)) = (make(&paths[0]), make(&paths[1])) else {
+            println!("skipped: no files with direct I/O in {}", std::env::temp_dir().display());
+            return;
+        };
+        let device = match LoopDevice::configure::<LoopError>(&plan_of(&ours), |_| Ok(())) {
+            Ok(device) => device,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        let open = device.open().unwrap();
+        let goes = |open: &OwnedFd| {
+            let info = LoopDevice::info(open.as_fd()).unwrap();
+            info.is_none_or(|info| info.flags & FLAG_AUTOCLEAR != 0)
+        };
+        let (cleared, taken) = std::thread::scope(|scope| {
+            let clearing = scope.spawn(|| device.clear());
+            while !goes(&open) && !clearing.is_finished() {
+                std::thread::yield_now();
+            }
+            drop(open);
+            let taken = device.take(&plan_of(&theirs));
+            (clearing.join().unwrap(), taken)
+        });
+        let is_there = device.is_configured();
+        let theirs_cleared = device.clear();
+        for path in paths {
+            fs::remove_file(path).unwrap();
+        }
+        // Others on this machine may have been faster than somebody.
+        if taken.unwrap() {
+            assert!(is_there);
+            assert_eq!(theirs_cleared.unwrap(), Cleared::Done);
+        } else {
+            println!("skipped: others took the number");
+        }
+        assert_eq!(cleared.unwrap(), Cleared::Done);
     }
 }
