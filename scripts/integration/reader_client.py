@@ -7,8 +7,9 @@ reader_client.py flip FOLDER NAME DISK...         turns a bit of a copy of one o
 reader_client.py compare FOLDER OUTPUTS MESSAGES NAME...
 
 What each space has to hold stands in FOLDER/NAME.image. Requests that were not answered when the server went may have been
-done or not, block by block: what they wrote stands in FOLDER/NAME.maybe, and where in FOLDER/NAME.flying. `storm` makes
-FOLDER/going when every space was written to often enough. Compared are OUTPUTS/NAME; the ranges that MESSAGES, which is what
+done or not, block by block: what they wrote stands in FOLDER/NAME.maybe, and where in FOLDER/NAME.flying. All that a storm has
+asked for, answered or not, stands in FOLDER/NAME.touched: until a flush, an answered write is in flight for the pool. `storm`
+makes FOLDER/going when every space was written to often enough. Compared are OUTPUTS/NAME; the ranges that MESSAGES, which is what
 read_pool said, call missing need not be right.
 """
 
@@ -115,6 +116,7 @@ class Space:
         if os.path.exists(self.path + ".image"):
             self.image = bytearray(open(self.path + ".image", "rb").read())
         self.answered = 0
+        self.touched = []
 
     def request(self):
         """A request that meets none of those under way: mostly small, sometimes a stripe or a discard."""
@@ -127,6 +129,7 @@ class Space:
             length = min(blocks, room - 1) * BLOCK
             if all(at + length <= other or other + size <= at for _, other, size, _ in self.client.flying.values()):
                 break
+        self.touched.append((at, length))
         if self.chance.random() < 0.12:
             self.client.begin(TRIM, at, length)
         else:
@@ -183,6 +186,9 @@ class Space:
                     file.seek(at)
                     file.write(data or bytes(length))
                     print(at, length, file=ranges)
+        with open(self.path + ".touched", "w") as ranges:
+            for at, length in self.touched:
+                print(at, length, file=ranges)
 
 
 def write(folder, seed, spaces, is_storm):
@@ -223,10 +229,10 @@ def fetch(folder, spaces):
 
 
 def flip(folder, name, paths):
-    """The first block with data that is found on one of the disks, and was not in flight."""
+    """The first block with data that is found on one of the disks, and that the last storm, or filling, did not touch."""
     expected = open(os.path.join(folder, name) + ".image", "rb").read()
-    flying = blocks_in(os.path.join(folder, name) + ".flying")
-    wanted = [number for number in range(len(expected) // BLOCK) if number not in flying]
+    touched = blocks_in(os.path.join(folder, name) + ".touched")
+    wanted = [number for number in range(len(expected) // BLOCK) if number not in touched]
     wanted = {expected[number * BLOCK : number * BLOCK + BLOCK] for number in wanted} - {bytes(BLOCK)}
     for path in paths:
         with open(path, "r+b") as file:
