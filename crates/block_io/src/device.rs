@@ -34,6 +34,8 @@ pub struct Geometry {
     pub rotational: bool,
     /// What order of writes the device demands.
     pub zoning: Zoning,
+    /// Whether another machine may reach the same medium. When in doubt, yes.
+    pub shareable: bool,
 }
 
 /// What order of writes a device demands or prefers.

@@ -38,6 +38,7 @@ impl MemoryDevice {
             thin: false,
             rotational: false,
             zoning: Zoning::None,
+            shareable: false,
         };
         Self::with_geometry(name, geometry)
     }

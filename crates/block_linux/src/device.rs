@@ -209,6 +209,7 @@ mod tests {
             thin: true,
             rotational: false,
             zoning: Zoning::None,
+            shareable: false,
         };
         let file = OpenFile::new(&handle.reactor, fd, 512, None);
         let opened = Opened { file, kind: Kind::File, access: Access::ReadWrite, geometry };

@@ -18,6 +18,8 @@ use dolmen_block_io::{Geometry, Zoning};
 use dolmen_units::{BLOCK_BYTES, Bytes, SECTOR_BYTES};
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
 
+use crate::reach;
+
 /// `BLKGETSIZE64` of `linux/fs.h`.
 const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 /// `BLKIOOPT` of `linux/fs.h`.
@@ -123,7 +125,7 @@ pub(crate) fn file_unit(direct: DirectIo) -> u32 {
     }
 }
 
-pub(crate) fn of_file(status: &Statx, unit: u32, atomicity: BlockAtomicity) -> Geometry {
+pub(crate) fn of_file(fd: impl AsFd, status: &Statx, unit: u32, atomicity: BlockAtomicity) -> Geometry {
     let size = status.stx_size;
     let atomic_write_bytes = match atomicity {
         BlockAtomicity::Usual | BlockAtomicity::Assumed => BLOCK.max(unit),
@@ -147,6 +149,7 @@ pub(crate) fn of_file(status: &Statx, unit: u32, atomicity: BlockAtomicity) -> G
         // Where on the disk below its blocks lie is the file system's affair.
         rotational: false,
         zoning: Zoning::None,
+        shareable: reach::of_file(fd),
     }
 }
 
@@ -179,6 +182,7 @@ pub(crate) fn of_block(
         thin: false,
         rotational: number_of("rotational") == 1,
         zoning: zoning(queue("zoned").as_deref()),
+        shareable: reach::of_block(number),
     })
 }
 

@@ -25,6 +25,7 @@ mod in_use;
 mod mailbox;
 mod open;
 mod park;
+mod reach;
 mod reactor;
 mod runtime;
 mod socket;

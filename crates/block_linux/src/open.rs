@@ -196,7 +196,7 @@ fn geometry_of(
     // Asked of the open file, not of the path, which may lead elsewhere by now.
     let status = geometry::status(fd).map_err(|e| refused(path, e))?;
     match geometry::kind(&status) {
-        Some(Kind::File) => Ok(geometry::of_file(&status, geometry::file_unit(direct), atomicity)),
+        Some(Kind::File) => Ok(geometry::of_file(fd, &status, geometry::file_unit(direct), atomicity)),
         Some(Kind::Block(number)) => geometry::of_block(fd, number, atomicity)
             .map_err(|source| OpenError::System { path: path.to_path_buf(), source }),
         None => Err(OpenError::NotADisk { path: path.to_path_buf() }),

@@ -55,6 +55,7 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
             ErrorCode::UnfitDevice
         }
         OpenError::ReadOnly { .. } => ErrorCode::ReadOnly,
+        OpenError::OpenElsewhere { .. } => ErrorCode::DeviceInUse,
         OpenError::Arbiter(_) | OpenError::Store(_) | OpenError::Recover(_) | OpenError::LogDamage { .. } => {
             ErrorCode::Io
         }
@@ -66,6 +67,7 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
             .on(name.to_string())
             .hint("attach the disks that are missing; or look at it with --read-only; or, if you know that those disks are in use nowhere else, say --confirmed"),
         OpenError::NoMetadata { name } => found.on(name.to_string()).hint("attach more of its disks"),
+        OpenError::OpenElsewhere { name, .. } => found.on(name.to_string()),
         _ => found,
     }
 }

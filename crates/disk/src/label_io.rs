@@ -210,7 +210,38 @@ pub async fn write_label(
     token: Epoch,
     label: &Label,
 ) -> Result<(), LabelIoError> {
-    let slot = (label.sequence % 2) * SLOT_BYTES;
+    write_both_ends(seams, device, token, label, Durability::Cached).await?;
+    let at = FRONT_AT + slot_of(label);
+    flush(device, token).await.map_err(failure(device, "flushing the label", at))
+}
+
+/// Writes a label as [`write_label`] does, durably by itself: what else rests in the device's cache may stay there. For one
+/// that says of epochs what the one before it says.
+///
+/// # Errors
+/// As there.
+pub async fn renew_label(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    token: Epoch,
+    label: &Label,
+) -> Result<(), LabelIoError> {
+    write_both_ends(seams, device, token, label, Durability::Durable).await
+}
+
+/// The slot at either end in which a label stands.
+fn slot_of(label: &Label) -> u64 {
+    (label.sequence % 2) * SLOT_BYTES
+}
+
+async fn write_both_ends(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    token: Epoch,
+    label: &Label,
+    durability: Durability,
+) -> Result<(), LabelIoError> {
+    let slot = slot_of(label);
     for at in [FRONT_AT + slot, back_at(label.extent.capacity) + slot] {
         let bytes = label.encode(at);
         let end = device.geometry().capacity.0;
@@ -220,13 +251,10 @@ pub async fn write_label(
         }
         let mut buffer = seams.metadata.take(bytes.len()).await;
         buffer.copy_in(&bytes);
-        write(device, token, at, buffer.freeze(), Durability::Cached).await.map_err(failure(
-            device,
-            "writing the label",
-            at,
-        ))?;
+        let written = write(device, token, at, buffer.freeze(), durability).await;
+        written.map_err(failure(device, "writing the label", at))?;
     }
-    flush(device, token).await.map_err(failure(device, "flushing the label", FRONT_AT + slot))
+    Ok(())
 }
 
 /// Overwrites with zeros what is in front of the metadata and the last megabytes: every signature of whoever had the

@@ -65,6 +65,12 @@ pub enum Bug {
     CommitByMajority,
     /// An export writes the disks first and withdraws the host's record last.
     ExportRecordLast,
+    /// An opening does not look whether another host has the pool open.
+    NoWatch,
+    /// An opening does not look whether another host began one in the same moment.
+    NoHold,
+    /// A heartbeat does not look whether another host has the pool by now.
+    BlindHeartbeat,
     /// A disk that was away decides what is in force.
     StaleDiskWins,
     /// Some of the disks can be written on a host that does not own them.
@@ -93,7 +99,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 44] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -123,6 +129,9 @@ impl Bug {
         Self::PageReusedEarly,
         Self::CommitByMajority,
         Self::ExportRecordLast,
+        Self::NoWatch,
+        Self::NoHold,
+        Self::BlindHeartbeat,
         Self::StaleDiskWins,
         Self::ForeignHalfWrites,
         Self::RedoOfNewDataOnly,
@@ -170,6 +179,9 @@ impl Bug {
             Self::PageReusedEarly => "page-reused-early",
             Self::CommitByMajority => "commit-by-majority",
             Self::ExportRecordLast => "export-record-last",
+            Self::NoWatch => "no-watch",
+            Self::NoHold => "no-hold",
+            Self::BlindHeartbeat => "blind-heartbeat",
             Self::StaleDiskWins => "stale-disk-wins",
             Self::ForeignHalfWrites => "foreign-half-writes",
             Self::RedoOfNewDataOnly => "redo-of-new-data-only",

@@ -24,7 +24,7 @@ use crate::disk::Disk;
 use crate::epochs::{Joining, VOTERS_WANTED};
 use crate::error::{CreateError, PoolError, StrayReason};
 use crate::free::FreeMap;
-use crate::open::{OpenMode, OpenOptions, Opened, open};
+use crate::open::{Opened, open_new};
 use crate::pool::Pool;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -146,8 +146,7 @@ pub async fn create_as(
             }
         }
     }
-    let options = OpenOptions { mode: OpenMode::Write };
-    open(seams, arbiter, candidates, &options).await.map_err(|error| CreateError::Open(Box::new(error)))
+    open_new(seams, arbiter, candidates).await.map_err(|error| CreateError::Open(Box::new(error)))
 }
 
 /// Looks at every device, and writes to none.

@@ -8,7 +8,7 @@ use std::task::Poll;
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sync::join_all;
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Extent, Generation, Label, Member, MemberState, write_label};
+use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
 use dolmen_journal::LogCopy;
 use dolmen_placement::DomainId;
@@ -554,6 +554,25 @@ impl Pool {
         base: &Generation,
         pending: Option<&Generation>,
     ) -> Result<(), PoolError> {
+        let (device, label) = self.next_label(disk, base, pending)?;
+        let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
+        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
+    }
+
+    /// Writes the label of a disk that says what it said before, and is of another time. The caller holds the epoch turn.
+    pub(crate) async fn renew_one_label(&self, disk: &Rc<Disk>, now: &Generation) -> Result<(), PoolError> {
+        let (device, label) = self.next_label(disk, now, None)?;
+        let written = renew_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
+        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
+    }
+
+    /// The next label of a disk, and the device that it goes to.
+    fn next_label(
+        &self,
+        disk: &Disk,
+        base: &Generation,
+        pending: Option<&Generation>,
+    ) -> Result<(Rc<dyn BlockDevice>, Label), PoolError> {
         let (Some(device), Some(extent)) = (disk.device(), disk.extent()) else {
             return Err(PoolError::NoSuchDisk { name: self.name.clone(), what: disk.name() });
         };
@@ -571,13 +590,11 @@ impl Pool {
             extent,
             log: self.log_bytes,
             pages: self.page_bytes,
-            heartbeat: 0,
+            heartbeat: self.heartbeat.get(),
             base: base.clone(),
             pending: pending.cloned(),
         };
-        let token = self.highest.get();
-        let written = write_label(&self.seams, device.as_ref(), token, &label).await;
-        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
+        Ok((device, label))
     }
 
     /// Brings the labels of the disks that do not vote up to date, all at once: a pool may have hundreds. They decide nothing, so a failure is no more than a

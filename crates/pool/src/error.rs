@@ -132,6 +132,18 @@ pub enum OpenError {
         /// The other.
         second: String,
     },
+    /// The pool is open on another host, or is being opened there.
+    #[error(
+        "pool {name} is open elsewhere, or just being opened: {by} writes to {disk}; nothing was changed here. Export it there first, or cut that host off from its disks"
+    )]
+    OpenElsewhere {
+        /// Its name.
+        name: Name,
+        /// The disk whose label changes.
+        disk: String,
+        /// Who writes, as far as the label tells.
+        by: String,
+    },
     /// A member was cut short.
     #[error("{name} cannot be used")]
     Extent {

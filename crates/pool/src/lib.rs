@@ -7,7 +7,7 @@
 //! What spaces and rows mean is not known here: they are keys, values and runs of grains.
 //!
 //! Write order of everything durable: labels and the arbiter as in crate `epoch`, the log before the map, the map before
-//! the log is trimmed (docs/design/0001).
+//! the log is trimmed (docs/design/0001). Where another host may reach the disks, `hosts` keeps two of them apart.
 //!
 //! Invariants:
 //! - Grains are handed out only after the commit that freed them is durable on every voter.
@@ -24,6 +24,7 @@ mod disk;
 mod epochs;
 mod error;
 mod free;
+mod hosts;
 pub mod keys;
 mod open;
 mod pool;
@@ -36,5 +37,6 @@ pub use discover::{Candidate, Found, discover};
 pub use disk::{Disk, DiskCounters, DiskState};
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
+pub use hosts::{HOLD, WATCH};
 pub use open::{Foreseen, OpenMode, OpenOptions, Opened, foresee, open};
 pub use pool::{DiskRoom, ExcludeReason, LogRoom, Pool, PoolState, RecordedBlocks, RecoveredBlock};

@@ -27,6 +27,7 @@ use crate::disk::Disk;
 use crate::epochs::mark_absent;
 use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
+use crate::hosts::{hold, watch};
 use crate::keys;
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
 
@@ -74,12 +75,38 @@ pub async fn open(
     candidates: Vec<Candidate>,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
-    let Choice { candidates, unfit, left_out, build_on, highest, read_only } =
-        choose(&*arbiter, candidates, options.mode).await?;
+    open_in(seams, arbiter, candidates, options.mode, None).await
+}
+
+/// Opens a pool that was just made: nobody else knows of it.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) async fn open_new(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    candidates: Vec<Candidate>,
+) -> Result<Opened, OpenError> {
+    open_in(seams, arbiter, candidates, OpenMode::Write, Some(Company::Alone)).await
+}
+
+async fn open_in(
+    seams: &Seams,
+    arbiter: Rc<dyn Arbiter>,
+    candidates: Vec<Candidate>,
+    mode: OpenMode,
+    known: Option<Company>,
+) -> Result<Opened, OpenError> {
+    let Choice { candidates, unfit, left_out, build_on, highest, read_only, company } =
+        choose(&*arbiter, candidates, mode).await?;
+    let company = known.unwrap_or(company);
     let confirmed = read_only.is_some();
-    let opening = Opening { seams, arbiter, candidates, left_out, build_on, highest, confirmed };
+    if company == Company::Unknown && mode != OpenMode::Read {
+        watch(seams, &candidates).await?;
+    }
+    let opening = Opening { seams, arbiter, candidates, left_out, build_on, highest, confirmed, company };
     let strays = opening.left_out.clone();
-    let opened = match options.mode {
+    let opened = match mode {
         OpenMode::Read => opening.read(read_only.as_ref()).await,
         OpenMode::Write | OpenMode::Confirmed => opening.write().await,
     };
@@ -140,6 +167,15 @@ struct Choice {
     build_on: EpochRecord,
     highest: Epoch,
     read_only: Option<ReadOnlyReason>,
+    company: Company,
+}
+
+/// Whether another host may be at the disks that an opening is about to write to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// This host's record names the epoch that they are in: nobody has opened the pool since.
+    Alone,
+    Unknown,
 }
 
 async fn choose(
@@ -162,7 +198,8 @@ async fn choose(
         return Err(OpenError::ReadOnly { name, source: source.clone() });
     }
     let (candidates, left_out) = without_strays(candidates, &build_on);
-    Ok(Choice { candidates, unfit, left_out, build_on, highest, read_only })
+    let company = if named == Some(build_on.id()) { Company::Alone } else { Company::Unknown };
+    Ok(Choice { candidates, unfit, left_out, build_on, highest, read_only, company })
 }
 
 /// A device that was cut short: it counts as absent, but its label is believed where it says what it knew of.
@@ -295,6 +332,7 @@ struct Opening<'a> {
     highest: Epoch,
     /// A person confirmed what the rule forbids: a new line of history begins.
     confirmed: bool,
+    company: Company,
 }
 
 /// What was read of a pool before anything is written.
@@ -398,6 +436,7 @@ impl Opening<'_> {
         let (_, replicas) = pool.copies_of(&voters);
         pool.store.set_replicas(id.number, replicas);
         pool.start_guardian();
+        pool.start_heartbeat();
         // The first batch of the epoch names the holes in those before it; it is durable before anything is served.
         let opened = log.append(RECORD_OPEN, &[], Class::Reserved, Wait::Durable).await;
         opened.map_err(|error| pool.log_failed(error))?;
@@ -465,6 +504,9 @@ impl Opening<'_> {
             if let Err(failed) = self.label(&pending, base, next).await {
                 voters.retain(|voter| *voter != failed);
                 continue;
+            }
+            if self.company == Company::Unknown {
+                hold(self.seams, &self.candidates).await?;
             }
             self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
             if kind == Kind::Forced {
@@ -537,6 +579,7 @@ impl Opening<'_> {
             .map(|member| (member.slot, Disk::new(*member, seat(member.disk), token)));
         let sequences =
             self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
+        let heartbeat = self.candidates.iter().map(|candidate| candidate.label.heartbeat).max().unwrap_or(0);
         let (log_bytes, page_bytes) = self.label_lengths();
         let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
         let Some(name) = name else { unreachable!("a pool is opened from at least one candidate") };
@@ -548,6 +591,7 @@ impl Opening<'_> {
             disks: RefCell::new(disks.collect()),
             highest: Cell::new(self.highest.max(token)),
             sequences: RefCell::new(sequences.collect()),
+            heartbeat: Cell::new(heartbeat),
             now: RefCell::new(generation),
             log_bytes,
             page_bytes,

@@ -110,6 +110,7 @@ impl DiskProfile {
             thin: true,
             rotational: false,
             zoning: Zoning::None,
+            shareable: false,
         };
         Self {
             geometry,
@@ -135,6 +136,13 @@ impl DiskProfile {
     #[must_use]
     pub fn tearing(mut self) -> Self {
         self.geometry.atomic_write_bytes = 512;
+        self
+    }
+
+    /// The same disk, where another host may reach it.
+    #[must_use]
+    pub fn shareable(mut self) -> Self {
+        self.geometry.shareable = true;
         self
     }
 

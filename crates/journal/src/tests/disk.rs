@@ -166,6 +166,7 @@ impl BlockDevice for TestDisk {
             thin: false,
             rotational: false,
             zoning: Zoning::None,
+            shareable: false,
         }
     }
 

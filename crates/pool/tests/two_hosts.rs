@@ -1,0 +1,323 @@
+//! Two hosts at the same disks (docs/design/0009): an open pool is not opened by another, of two that open at once one goes on
+//! at most, and an owner that stood still stops.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::sync::{Notify, join_all};
+use dolmen_block_io::{
+    BlockDevice, Command, Completions, Geometry, IoCounters, Moment, Outcome, Seams, Submission, sleep,
+};
+use dolmen_buffer::ArenaConfig;
+use dolmen_pool::{
+    Arbiter, CreateOptions, HOLD, MemoryArbiter, OpenError, OpenMode, OpenOptions, Opened, Pool, PoolState,
+    Purpose, WATCH, create, discover, keys, open,
+};
+use dolmen_sim::{DiskProfile, SimDisk, World};
+use dolmen_units::{Bytes, Epoch, HostId};
+
+const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 32, large_count: 12 };
+const DISKS: usize = 3;
+/// The grain of the offsets at which the second host begins.
+const STEP: Duration = Duration::from_millis(500);
+/// The same where they cross each other.
+const CROSSING: Duration = Duration::from_micros(50);
+
+/// A host: its record, and its own way to the disks.
+#[derive(Clone)]
+struct Host {
+    seams: Seams,
+    arbiter: Rc<MemoryArbiter>,
+    devices: Vec<Rc<dyn BlockDevice>>,
+}
+
+impl Host {
+    async fn open(&self, mode: OpenMode) -> Result<Opened, OpenError> {
+        let found = discover(&self.seams, &self.devices).await;
+        let candidates = found.pools.into_values().next().unwrap();
+        open(&self.seams, Rc::clone(&self.arbiter) as Rc<dyn Arbiter>, candidates, &OpenOptions { mode })
+            .await
+    }
+
+    async fn create(&self) -> Rc<Pool> {
+        let options =
+            CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
+        create(&self.seams, Rc::clone(&self.arbiter) as Rc<dyn Arbiter>, &self.devices, &options)
+            .await
+            .unwrap()
+            .pool
+    }
+
+    /// Commands that its devices were given and that change something.
+    fn written(&self) -> u64 {
+        self.devices
+            .iter()
+            .map(|device| device.counters())
+            .map(|counters| counters.writes + counters.discards)
+            .sum()
+    }
+}
+
+/// A device of a host that can stand still: it takes commands, and passes them on when it goes on.
+struct Halting {
+    inner: Rc<dyn BlockDevice>,
+    completions: Rc<Completions>,
+    stands: Rc<Cell<bool>>,
+    waiting: RefCell<Vec<(dolmen_block_io::CompletionKey, Command)>>,
+    goes_on: Rc<Notify>,
+}
+
+impl BlockDevice for Halting {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        if !self.stands.get() {
+            return self.inner.submit(command);
+        }
+        let (key, submission) = self.completions.begin();
+        self.waiting.borrow_mut().push((key, command));
+        submission
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        self.inner.fence(epoch);
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.inner.counters()
+    }
+}
+
+impl Halting {
+    /// Passes on what came while it stood still.
+    async fn pass_on(self: Rc<Self>) {
+        loop {
+            let next = self.goes_on.wait();
+            let waiting = self.waiting.take();
+            for (key, command) in waiting {
+                let Outcome { result, payload } = self.inner.submit(command).await;
+                self.completions.complete(key, Outcome { result, payload });
+            }
+            next.await;
+        }
+    }
+}
+
+/// Two hosts at shareable disks, of which the first can stand still.
+struct Scene {
+    world: World,
+    disks: Vec<Rc<SimDisk>>,
+    hosts: [Host; 2],
+    stands: Rc<Cell<bool>>,
+    goes_on: Rc<Notify>,
+}
+
+fn scene(seed: u64, profile: impl Fn() -> DiskProfile) -> Scene {
+    let world = World::new(seed);
+    world.set_arenas(ARENAS, ARENAS);
+    world.set_steps_max(20_000_000);
+    let disks: Vec<Rc<SimDisk>> =
+        (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+    let (stands, goes_on) = (Rc::new(Cell::new(false)), Rc::new(Notify::new()));
+    let halting = |disk: &Rc<SimDisk>| {
+        let halting = Rc::new(Halting {
+            inner: disk.attach(&world),
+            completions: Completions::new(),
+            stands: Rc::clone(&stands),
+            waiting: RefCell::default(),
+            goes_on: Rc::clone(&goes_on),
+        });
+        world.seams().spawner.spawn("what stood still", Box::pin(Rc::clone(&halting).pass_on()));
+        halting as Rc<dyn BlockDevice>
+    };
+    let first = disks.iter().map(halting).collect();
+    let second = disks.iter().map(|disk| disk.attach(&world)).collect();
+    let host = |number: u8, devices| Host {
+        seams: world.seams(),
+        arbiter: MemoryArbiter::new(HostId([number; 16])),
+        devices,
+    };
+    let hosts = [host(1, first), host(2, second)];
+    Scene { world, disks, hosts, stands, goes_on }
+}
+
+fn shared(seed: u64) -> Scene {
+    scene(seed, || DiskProfile::new(Bytes::mib(64)).shareable())
+}
+
+/// Commits something, as whoever serves clients does all the time.
+async fn commit(pool: &Rc<Pool>) -> bool {
+    let mut change = pool.change(Purpose::Release).await;
+    change.put(keys::space(dolmen_units::SpaceId(9)), vec![1]);
+    change.commit().await.is_ok()
+}
+
+fn is_open_elsewhere(opened: &Result<Opened, OpenError>) -> bool {
+    matches!(opened, Err(OpenError::OpenElsewhere { .. }))
+}
+
+#[test]
+fn an_open_pool_is_not_opened_by_another_host() {
+    // Scenario: a pool is open and idle on one host; the other sees all of its disks and tries to open it, also with a word of
+    // confirmation. It is refused, has written nothing, and the first goes on.
+    let scene = shared(1);
+    let [first, second] = scene.hosts.clone();
+    let body = async move {
+        let pool = first.create().await;
+        for mode in [OpenMode::Write, OpenMode::Confirmed] {
+            sleep(first.seams.clock.as_ref(), Duration::from_secs(7)).await;
+            let opened = second.open(mode).await;
+            assert!(is_open_elsewhere(&opened), "opened on two hosts");
+            let said = opened.err().unwrap().to_string();
+            assert!(said.contains("tank") && said.contains(&HostId([1; 16]).to_string()), "{said}");
+            assert_eq!(second.written(), 0, "an opening that was refused wrote something");
+        }
+        assert!(commit(&pool).await);
+        pool.close().await.unwrap();
+        let opened = second.open(OpenMode::Write).await.unwrap();
+        assert_eq!(opened.pool.state(), PoolState::Writable);
+        // Known to the host that has it: no wait.
+        opened.pool.close().await.unwrap();
+        let begun = second.seams.clock.now();
+        second.open(OpenMode::Write).await.unwrap().pool.close().await.unwrap();
+        assert!(second.seams.clock.now() < begun + Duration::from_secs(1), "the owner waited");
+    };
+    scene.world.run(body).unwrap();
+}
+
+#[test]
+fn of_two_hosts_that_open_at_once_one_goes_on_at_most() {
+    // Scenario: an exported pool; both hosts want it, the second at some moment after the first. At most one gets it, whichever;
+    // who has got it keeps it; and when neither has, the next try brings it.
+    let coarse = (0..).map(|step| STEP * step).take_while(|offset| *offset <= WATCH + HOLD + HOLD);
+    // Labels take a fraction of a millisecond to be written: the two cross each other in there.
+    let fine = (1..40).map(|step| CROSSING * step);
+    let (mut first_has, mut second_has, mut nobody_has) = (0, 0, 0);
+    for (seed, offset) in (10..).zip(fine.chain(coarse)) {
+        let scene = shared(seed);
+        let hosts = scene.hosts.clone();
+        let body = async move {
+            let pool = hosts[0].create().await;
+            pool.export().await.unwrap();
+            let begins = [Duration::ZERO, offset];
+            let tries = hosts.iter().zip(begins).map(async |(host, begin)| {
+                sleep(host.seams.clock.as_ref(), begin).await;
+                host.open(OpenMode::Write).await
+            });
+            let opened: Vec<_> = join_all(tries).await;
+            assert!(opened.iter().all(|one| one.is_ok() || is_open_elsewhere(one)), "{opened:?}");
+            let open: Vec<(usize, Opened)> =
+                opened.into_iter().enumerate().filter_map(|(host, one)| Some((host, one.ok()?))).collect();
+            assert!(open.len() <= 1, "two hosts have it open, the second {offset:?} behind the first");
+            let Some((host, one)) = open.first() else {
+                let clock = hosts[0].seams.clock.as_ref();
+                sleep(clock, WATCH).await;
+                let opened = hosts[1].open(OpenMode::Write).await.unwrap();
+                assert!(commit(&opened.pool).await);
+                return None;
+            };
+            sleep(hosts[0].seams.clock.as_ref(), WATCH + HOLD).await;
+            assert!(commit(&one.pool).await, "{:?}", one.pool.state());
+            Some(*host)
+        };
+        match scene.world.run(body).unwrap() {
+            Some(0) => first_has += 1,
+            Some(_) => second_has += 1,
+            None => nobody_has += 1,
+        }
+    }
+    println!("first {first_has}, second {second_has}, nobody {nobody_has}");
+    assert!(first_has > 0, "no offset at which anybody gets it");
+}
+
+#[test]
+fn an_owner_that_stood_still_stops() {
+    // Scenario: a host stands still, with its disks' commands under way, for as long as another takes the pool over. When it goes
+    // on its late heartbeat lands, it finds the other's label, and stops; the other keeps the pool.
+    for late in 0..8 {
+        let scene = shared(100 + late);
+        let (stands, goes_on) = (Rc::clone(&scene.stands), Rc::clone(&scene.goes_on));
+        let [first, second] = scene.hosts.clone();
+        let body = async move {
+            let clock = first.seams.clock.as_ref();
+            let pool = first.create().await;
+            sleep(clock, Duration::from_secs(5) + STEP * u32::try_from(late).unwrap()).await;
+            stands.set(true);
+            let opened = loop {
+                match second.open(OpenMode::Write).await {
+                    Ok(opened) => break opened,
+                    Err(error) => assert!(matches!(error, OpenError::OpenElsewhere { .. }), "{error}"),
+                }
+            };
+            sleep(clock, STEP * u32::try_from(late).unwrap()).await;
+            stands.set(false);
+            goes_on.notify_all();
+            sleep(clock, WATCH).await;
+            assert!(matches!(pool.state(), PoolState::Latched(_)), "{:?}", pool.state());
+            assert!(!commit(&pool).await, "acknowledged on a pool that another host has");
+            assert!(commit(&opened.pool).await, "{:?}", opened.pool.state());
+        };
+        scene.world.run(body).unwrap();
+    }
+}
+
+#[test]
+fn disks_that_no_other_host_reaches_are_left_alone() {
+    // Scenario: an idle pool on disks of this machine, and one on disks that others may see. The first writes nothing for an
+    // hour; the second counts on.
+    let idle_for = Duration::from_secs(3600);
+    let writes_of = |scene: Scene| {
+        let [first, _] = scene.hosts.clone();
+        let body = async move {
+            let pool = first.create().await;
+            sleep(first.seams.clock.as_ref(), WATCH).await;
+            let before = first.written();
+            sleep(first.seams.clock.as_ref(), idle_for).await;
+            assert_eq!(pool.state(), PoolState::Writable);
+            let after = first.written();
+            pool.close().await.unwrap();
+            after - before
+        };
+        scene.world.run(body).unwrap()
+    };
+    assert_eq!(writes_of(scene(1, || DiskProfile::new(Bytes::mib(64)))), 0);
+    let beats = idle_for.as_secs() / 2;
+    let written = writes_of(shared(1));
+    let expected = beats * 2 * DISKS as u64;
+    assert!((expected * 9 / 10..=expected).contains(&written), "{written} of {expected} writes");
+}
+
+#[test]
+fn a_pool_is_whole_wherever_its_heartbeat_is_cut() {
+    // Scenario: power fails at any moment of an idle pool with a heartbeat. Its host opens it again, at once; nothing is lost.
+    for seed in 0..60 {
+        let scene = shared(1000 + seed);
+        let [first, _] = scene.hosts.clone();
+        let until = Moment::default() + Duration::from_secs(6) + Duration::from_millis(seed * 67);
+        let host = first.clone();
+        let made = async move {
+            let pool = host.create().await;
+            assert!(commit(&pool).await);
+            std::future::pending::<()>().await;
+        };
+        scene.world.spawn("owner", Box::pin(made));
+        scene.world.run_until(|world| world.now() >= until).unwrap();
+        scene.world.power_cut();
+        let devices = scene.disks.iter().map(|disk| disk.attach(&scene.world)).collect();
+        let host = Host { seams: scene.world.seams(), arbiter: first.arbiter.snapshot(), devices };
+        let body = async move {
+            let opened = host.open(OpenMode::Write).await.unwrap();
+            let kept = opened.pool.get(&keys::space(dolmen_units::SpaceId(9))).await.unwrap();
+            assert_eq!(kept, Some(vec![1]));
+        };
+        scene.world.run(body).unwrap();
+    }
+}
