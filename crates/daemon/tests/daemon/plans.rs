@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use dolmen_units::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::World;
@@ -86,6 +87,46 @@ fn no_request_with_dry_run_changes_the_state() {
     let before = state();
     world.post("/v1/pools/tank/destroy", &dry(json!({})));
     assert_eq!(state(), before);
+}
+
+#[test]
+fn a_dry_run_of_a_new_size_says_what_the_change_then_says() {
+    // Scenario: a fixed space is to become larger than the pool, larger and smaller within it; a thin one larger than anything.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let fixed = json!({"name": "f", "size_bytes": 64 << 20, "resiliency": "mirror", "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &fixed);
+    let resize = "/v1/pools/tank/spaces/f/resize";
+    let to = |bytes: u64| json!({"size_bytes": bytes});
+    let [planned, refused] = [dry(to(100 << 30)), to(100 << 30)].map(|body| world.refused(resize, &body));
+    assert_eq!(planned, refused);
+    assert_eq!((&refused["code"], &refused["object"]), (&json!("bad_size"), &json!("f")));
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("space f cannot have 100 GiB: it is fixed"), "{message}");
+    assert_eq!(world.get("/v1/pools/tank/spaces/f")["space"]["size_bytes"], json!(64 << 20));
+    for (mib, word) in [(128, "claiming"), (64, "giving")] {
+        let (free_before, room_before) = (free(&world), room(&world));
+        let plan = world.post(resize, &dry(to(mib << 20)))["plan"].clone();
+        assert_eq!((free(&world), &plan["usable_before_bytes"]), (free_before, &room_before), "{plan}");
+        let made = world.post(resize, &to(mib << 20));
+        assert_eq!(made["plan"], plan);
+        let moved = Bytes(free(&world).abs_diff(free_before)).to_string();
+        let steps = plan["steps"].to_string();
+        assert!(steps.contains(&format!("{word} {moved}")), "{moved}: {steps}");
+        let is_less = plan["usable_after_bytes"].as_u64() < plan["usable_before_bytes"].as_u64();
+        assert_eq!(is_less, word == "claiming", "{plan}");
+    }
+    // A thin one may be as large as anybody likes; that it cannot be filled is told before and behind.
+    for body in [dry(to(1 << 44)), to(1 << 44)] {
+        let change = world.post("/v1/pools/tank/spaces/m/resize", &body);
+        assert!(change["warnings"].to_string().contains("when it is full, it takes"), "{change}");
+    }
+    let change = world.post("/v1/pools/tank/spaces/m/resize", &to(32 << 20));
+    assert_eq!(change["warnings"], json!([]));
+}
+
+fn free(world: &World) -> u64 {
+    world.get("/v1/pools/tank/df")["free_bytes"].as_u64().unwrap()
 }
 
 #[test]
