@@ -196,6 +196,51 @@ late_waits() { grep -q '16 slabs wait for room below' "$logs/late.log" && second
 late_is_whole() { ! second_dolmen status | tr '\n' ' ' | grep -q 'late [isare]* not on all [a-z]* disks yet'; }
 late_is_sound() { second_dolmen scrub late | tee "$logs/late-scrub.log" | grep -q 'all sound'; }
 
+# --- labels --------------------------------------------------------------------------------------------------------
+
+# Where the four copies of the label of a disk of 512 MiB stand, by docs/format/label.md.
+label_places='65536 131072 535822336 535887872'
+
+# byte FILE PLACE, put_byte FILE PLACE VALUE
+byte() { od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' '; }
+# shellcheck disable=SC2059 # the format is the byte
+put_byte() { printf "\\$(printf %03o "$3")" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+
+# turn_labels FILE: a bit in each copy of its label; once more turns it back.
+turn_labels() {
+    for turn_place in $label_places; do
+        turn_at=$((turn_place + 300))
+        turn_byte=$(byte "$1" "$turn_at")
+        put_byte "$1" "$turn_at" $((turn_byte ^ 1)) || return 1
+    done
+}
+
+copy_disks() { mkdir -p "$run/copies" && cp --sparse=always "$disks"/* "$run/copies/"; }
+# The version stands behind the magic of eight bytes.
+make_newer() {
+    newer=$(($(byte "$run/copies/a" 65544) + 1))
+    for newer_copy in "$run/copies"/*; do
+        for newer_place in $label_places; do
+            put_byte "$newer_copy" $((newer_place + 8)) "$newer" || return 1
+        done
+    done
+    look_at_copies >"$run/look-copies"
+}
+look_at_copies() { stat -c '%n %s %b %y' "$run/copies"/*; }
+copies_are_the_same() { look_at_copies | cmp - "$run/look-copies"; }
+
+# The client that has just read may still be leaving.
+leaves() { eventually 10 dolmen pool export "$pool"; }
+
+opens_without_c() {
+    dolmen pool import "$disks" >"$logs/labels.log" 2>&1 && sed 's/^/   | /' "$logs/labels.log" &&
+        grep -q "$disks/c has labels of a pool, and is left out: the label at byte" "$logs/labels.log"
+}
+comes_back_whole() {
+    dolmen pool import "$disks" >"$logs/labels.log" 2>&1 && serve_kept && eventually 60 is_healthy
+}
+is_healthy() { show_status >/dev/null && status_says healthy && ! status_says 'warning\|unhealthy'; }
+
 open_script 4096 mkfs.ext4 nbdcopy qemu-io qemu-img
 : >"$logs/second.log"
 must 'files' make_outside
@@ -322,8 +367,31 @@ must 'it is brought up to date by itself' eventually 60 late_is_whole
 must 'all of it is sound' late_is_sound
 must 'the second daemon ends' second_stop
 
+step 'labels of a newer version, and with turned bits'
+must 'exported' leaves
+must 'the daemon ends' daemon_stop
+must 'the check finds the pool clean' cli_check "$disks"/*
+must 'copies of its disks' copy_disks
+must 'their labels say that a newer version wrote them' make_newer
+must 'the check says so' refused 1 "$run/copies/a: .*format version $newer, .*use a newer dolmen" cli_check "$run/copies"/*
+must 'the daemon answers' daemon_start
+must 'the import says so' refused 2 "$run/copies/c: .*format version $newer, .*use a newer dolmen" dolmen pool import "$run/copies"
+must 'no pool is made of them' refused 73 "$run/copies/a.*nothing was written.*format version $newer" dolmen pool create other "$run/copies/a"
+must 'the copies are what they were' copies_are_the_same
+must 'in one disk every label has a turned bit' turn_labels "$disks/c"
+must 'the others open without it, and it is named' opens_without_c
+must 'served' serve_kept
+must 'the content is what it was' kept_is_there
+must 'exported' leaves
+must 'the daemon ends' daemon_stop
+must 'the check names it' refused 1 "D102 $disks/c: .*the label at byte 65536 is damaged" cli_check "$disks"/*
+must 'the bits turn back' turn_labels "$disks/c"
+must 'the daemon answers' daemon_start
+must 'it is taken in again' comes_back_whole
+must 'the content is what it was' kept_is_there
+
 step 'an image cut short'
-must 'exported' dolmen pool export "$pool"
+must 'exported' leaves
 must 'the daemon ends' daemon_stop
 must 'the check finds the pool clean' cli_check "$disks"/*
 must 'cut' truncate -s 200M "$disks/b"

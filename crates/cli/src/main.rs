@@ -62,7 +62,12 @@ fn main() -> std::process::ExitCode {
     }
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
-        Err(error) => error.exit(),
+        Err(error) => {
+            if let Some(document) = unread(&error, std::env::args_os().skip(1)) {
+                Out::with_process_streams(|out| out.line(document));
+            }
+            error.exit()
+        }
     };
     Out::with_process_streams(|out| run(arguments, out, Pace::USUAL)).into()
 }
@@ -78,6 +83,25 @@ fn parse<T: Into<std::ffi::OsString> + Clone>(
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }
     Ok(arguments)
+}
+
+/// The document of an error for programs, where the line that could not be read asks for one; its words go to people as ever.
+fn unread(error: &clap::Error, mut line: impl Iterator<Item = std::ffi::OsString>) -> Option<String> {
+    let mut is_json = false;
+    while let Some(word) = line.next() {
+        let word = word.to_string_lossy().into_owned();
+        is_json |= match word.as_str() {
+            "-o" | "--output" => line.next().is_some_and(|format| format == "json"),
+            _ => matches!(word.as_str(), "-ojson" | "-o=json" | "--output=json"),
+        };
+    }
+    if !is_json || !error.use_stderr() {
+        return None;
+    }
+    let text = error.render().to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let document = ErrorDocument::from(ErrorBody::new(ErrorCode::BadRequest, message));
+    serde_json::to_string(&document).ok()
 }
 
 /// An option of a new space that does not go with its resiliency.

@@ -106,6 +106,31 @@ fn bad_input_is_refused_with_the_reason() {
     assert_eq!(empty.status.code(), Some(2));
 }
 
+/// Programs that ask for documents get one for a line that cannot be read too, with the words that people get beside it.
+#[test]
+fn a_line_that_cannot_be_read_is_a_document_where_one_is_asked_for() {
+    for line in [
+        "-o json space create tank/x --size 0",
+        "space create tank/x --size 0 --output json",
+        "--output=json space create tank/x --size 0",
+        "space create -ojson tank/x --size 0",
+    ] {
+        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&document["schema"], &document["error"]["code"]),
+            (&1.into(), &"bad_request".into()),
+            "{line}"
+        );
+        let message = document["error"]["message"].as_str().unwrap();
+        assert!(message.contains("a size of 0 holds nothing"), "{line}: {message}");
+        assert!(text(&output.stderr).contains(message), "{line}: {}", text(&output.stderr));
+    }
+    let help = dolmen(&["-o", "json", "--help"]);
+    assert_eq!((help.status.code(), help.stdout.first()), (Some(0), Some(&b'P')));
+}
+
 #[test]
 fn without_a_daemon_every_command_says_how_to_start_it() {
     for line in ["", "status", "pool list", "space list", "df", "jobs", "space attach tank/x"] {

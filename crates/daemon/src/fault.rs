@@ -130,6 +130,10 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
         SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } | SpaceError::CacheSize { .. } => (ErrorCode::BadSize, None),
+        SpaceError::TooLarge { name, .. } => {
+            let hint = "add disks, or delete or trim something; `dolmen df` shows what fits";
+            return body(ErrorCode::BadSize, error).on(name.to_string()).hint(hint);
+        }
         SpaceError::CacheDrain(_) => (ErrorCode::BadRequest, None),
         SpaceError::NoWriteCache { .. } => (ErrorCode::BadRequest, None),
         SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),

@@ -1,7 +1,7 @@
 //! Opening pools: those that were open when the daemon ended, and those that a person names.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,6 +40,13 @@ fn open_mode(mode: ImportMode) -> OpenMode {
 fn unusable(found: &Found) -> Vec<String> {
     let damaged = found.unusable.iter().map(|(name, error)| format!("{name}: {error}"));
     damaged.chain(found.unreadable.iter().map(ToString::to_string)).collect()
+}
+
+/// Devices that a person named, by themselves or with their folder, and that hold labels which cannot be used, in words.
+fn unusable_at(named: &[PathBuf], found: &Found) -> Vec<String> {
+    let is_named = |name: &str| named.iter().any(|path| Path::new(name).starts_with(path));
+    let damaged = found.unusable.iter().filter(|(name, _)| is_named(name));
+    damaged.map(|(name, error)| format!("{name} has labels of a pool, and is left out: {error}")).collect()
 }
 
 impl Engine {
@@ -250,10 +257,12 @@ impl Engine {
         self.check_running()?;
         let mut hints = request.paths.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
         let named = self.places_named(&hints);
+        let asked = hints.clone();
         hints.extend(self.paths_on_record(request.pool.as_deref()));
         let found = self.look_at(&self.places(&hints)).await;
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
+        let left_out = unusable_at(&asked, &found);
         let name = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
         if self.pools.borrow().values().any(|pool| pool.name() == name) {
             let message = format!("another pool named {name} is open already; nothing was changed");
@@ -271,7 +280,9 @@ impl Engine {
         if request.dry_run {
             let mut found = found;
             let candidates = found.pools.remove(&id).unwrap_or_default();
-            return self.plan_import(&name, candidates, request.mode, undo).await;
+            let mut change = self.plan_import(&name, candidates, request.mode, undo).await?;
+            change.warnings.extend(left_out);
+            return Ok(change);
         }
         drop(found);
         let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
@@ -280,6 +291,7 @@ impl Engine {
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open"));
+        change.warnings.extend(left_out);
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(

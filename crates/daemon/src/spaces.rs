@@ -1,10 +1,11 @@
 //! Spaces: made, shown, changed, deleted, served.
 
+use std::cmp::Ordering;
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
-    ServeSpace, Simple, SpaceDocument,
+    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace,
+    SCHEMA, ServeSpace, Simple, SpaceDocument,
 };
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
@@ -65,6 +66,39 @@ fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
 
 fn full_name(pool: &OpenPool, space: &Space) -> String {
     format!("{}/{}", pool.name(), space.name())
+}
+
+impl OpenPool {
+    /// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
+    async fn plan_resize(
+        &self,
+        space: &Space,
+        spec: &SpaceSpec,
+        undo: Undo,
+    ) -> Answer<(Plan, Option<String>)> {
+        let (name, had) = (full_name(self, space), space.size());
+        let full = self.full_size(spec)?;
+        let full_before = self.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
+        let free = self.free();
+        let before = usual_room(&self.offers());
+        let step = format!("change the size of {name} from {had} to {}", spec.size);
+        if spec.provisioning == Provisioning::Thin {
+            let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
+            let is_too_much = spec.size > had && full.saturating_sub(taken) > free;
+            let warning = is_too_much.then(|| {
+                format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(free))
+            });
+            return Ok((self.plan(undo, vec![step]), warning));
+        }
+        let free_after = (free + full_before).saturating_sub(full);
+        let claims = match full.cmp(&full_before) {
+            Ordering::Greater => format!(", claiming {} now", Bytes(full - full_before)),
+            Ordering::Less => format!(", giving {} back", Bytes(full_before - full)),
+            Ordering::Equal => String::new(),
+        };
+        let after = if free_after == free { before } else { self.room_with_free(free_after) };
+        Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
+    }
 }
 
 impl Engine {
@@ -150,31 +184,38 @@ impl Engine {
         spec.row = Some(Bytes(space.row_bytes()));
         spec.check().map_err(|error| fault::space(&error).on(name.as_str()))?;
         if after < before {
-            self.check_space_unused(&pool, &space, "made smaller")?;
-            let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
-            if let Some(used_end) = used_end {
-                let message = format!(
-                    "space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed"
-                );
-                return Err(ErrorBody::new(ErrorCode::NotEmpty, message)
-                    .on(name)
-                    .hint("trim it, or move the data first"));
-            }
+            self.check_shrink(&pool, &space, after).await?;
+        } else {
+            pool.spaces.check_grow(&space, after).map_err(|error| fault::space(&error))?;
         }
         let undo = Undo::By(format!("dolmen space resize {name} {}", before.0));
-        let plan = pool.plan(undo, vec![format!("change the size of {name} from {before} to {after}")]);
+        let (plan, warning) = pool.plan_resize(&space, &spec, undo).await?;
         if after == before {
             return Ok(planned(plan, format!("{name} has {after} already")));
         }
         if request.dry_run {
-            return Ok(planned(plan, format!("{name} would have {after} instead of {before}")));
+            let mut change = planned(plan, format!("{name} would have {after} instead of {before}"));
+            change.warnings.extend(warning);
+            return Ok(change);
         }
         pool.spaces.resize(&space, after).await.map_err(|error| fault::space(&error))?;
         let resized = self.ways_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
-        change.warnings.extend(resized);
+        change.warnings.extend(warning.into_iter().chain(resized));
         change.space = Some(self.view_space(&pool, &space).await?);
         Ok(change)
+    }
+
+    /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
+    async fn check_shrink(&self, pool: &OpenPool, space: &Rc<Space>, after: Bytes) -> Answer<()> {
+        self.check_space_unused(pool, space, "made smaller")?;
+        let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
+        let Some(used_end) = used_end else { return Ok(()) };
+        let name = full_name(pool, space);
+        let message = format!(
+            "space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed"
+        );
+        Err(ErrorBody::new(ErrorCode::NotEmpty, message).on(name).hint("trim it, or move the data first"))
     }
 
     pub(crate) async fn rename_space(

@@ -18,7 +18,8 @@
 //!
 //! Not survived: the death of the keeper together with the daemon, and of the host. Then every request fails, as when a
 //! disk is pulled; the next start clears what can be cleared and names the rest. FUSE over io_uring and descriptors cloned
-//! per core would be faster and are not used: their requests die with the process.
+//! per core would be faster and are not used: what was read through a clone fails when the process dies, and what was given
+//! to a ring is neither ended nor resent (`docs/kernels.md`).
 //!
 //! # Memory, and why this does not lock up
 //! The kernel frees memory by writing dirty pages, of file systems on our devices among others. If serving such a write

@@ -4,7 +4,8 @@
 //! the content lies; writing to `/dev/fuse` copies and does not block.
 //!
 //! All threads of a session use the one descriptor that the keeper holds too. Cloned ones (one queue per core) are not
-//! for us: requests read through a clone fail when the process that holds it dies. The same goes for FUSE over io_uring.
+//! for us: requests read through a clone fail when the process that holds it dies. Nor is FUSE over io_uring: what was given
+//! to a ring hangs when its process dies, because the kernel resends no request of a ring.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};

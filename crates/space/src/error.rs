@@ -96,6 +96,19 @@ pub enum SpaceError {
         /// Why not.
         why: &'static str,
     },
+    /// A fixed space cannot become so large.
+    #[error(
+        "space {name} cannot have {wanted}: it is fixed, so all of it has to fit the pool, where it can have {most} at most; \
+         nothing was changed"
+    )]
+    TooLarge {
+        /// The space.
+        name: Name,
+        /// The size that was asked for.
+        wanted: Bytes,
+        /// The largest that it can have now.
+        most: Bytes,
+    },
     /// The name is taken.
     #[error("the pool has a space named {name} already")]
     NameTaken {

@@ -447,7 +447,7 @@ impl Spaces {
     /// Changes the size of a space: larger always, smaller where nothing is in the way.
     ///
     /// # Errors
-    /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], or what the pool says.
+    /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], [`SpaceError::TooLarge`], or what the pool says.
     pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
         let _turn = space.spec_turn.take().await;
         let mut spec = space.spec();
@@ -459,16 +459,7 @@ impl Spaces {
         if size < before {
             return self.shrink(space, spec).await;
         }
-        if spec.provisioning == Provisioning::Fixed {
-            let rows =
-                size.0.div_ceil(space.row_bytes()).saturating_sub(before.0.div_ceil(space.row_bytes()));
-            if self.rows_that_fit(&spec)? < rows {
-                return Err(SpaceError::Size {
-                    found: size,
-                    why: "a fixed space has to fit the pool; add disks first",
-                });
-            }
-        }
+        self.check_grow(space, size)?;
         self.put_spec(space, spec.clone()).await?;
         if spec.provisioning == Provisioning::Fixed
             && let Err(error) = space.claim_all().await
@@ -479,6 +470,27 @@ impl Spaces {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Whether a space can have this size, larger than it has: a fixed one needs all of its rows at once.
+    ///
+    /// # Errors
+    /// [`SpaceError::TooLarge`], or what the pool says.
+    pub fn check_grow(&self, space: &Space, size: Bytes) -> Result<(), SpaceError> {
+        let spec = space.spec();
+        if spec.provisioning == Provisioning::Thin {
+            return Ok(());
+        }
+        let row = space.row_bytes();
+        let (has, needs) = (spec.size.0.div_ceil(row), size.0.div_ceil(row));
+        if needs <= has {
+            return Ok(());
+        }
+        let most = has + self.rows_that_fit(&SpaceSpec { row: Some(Bytes(row)), ..spec.clone() })?;
+        if needs <= most {
+            return Ok(());
+        }
+        Err(SpaceError::TooLarge { name: spec.name, wanted: size, most: Bytes(most * row) })
     }
 
     /// Makes a space smaller. Requests behind its new end are refused first, then those that began before end; so what is

@@ -1,9 +1,11 @@
 //! Dry runs change nothing, nothing is destroyed whose name was not typed, and jobs are waited for.
 
+use clap::CommandFactory;
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
 use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
+use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
 const CHANGES: [&str; 20] = [
@@ -47,6 +49,54 @@ fn a_dry_run_asks_for_nothing_but_the_plan() {
             );
         }
     }
+}
+
+/// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
+const READERS: [&str; 15] = [
+    "status",
+    "pool list",
+    "pool show",
+    "disk list",
+    "space list",
+    "space show",
+    "df",
+    "jobs",
+    "check",
+    "plan",
+    "daemon",
+    "completion",
+    "man",
+    "version",
+    "",
+];
+
+/// Those that have no daemon to ask for a plan; what their dry runs do, tests of their own show.
+const BY_THEMSELVES: [&str; 2] = ["bench", "space clear"];
+
+/// The commands that a person can give, as they are typed, each with whether it has a dry run.
+fn commands_of(command: &clap::Command, before: &str, all: &mut Vec<(String, bool)>) {
+    if command.get_subcommands().next().is_none() || !command.is_subcommand_required_set() {
+        let dry_run = command.get_arguments().find(|argument| argument.get_long() == Some("dry-run"));
+        assert!(dry_run.is_none_or(|argument| argument.get_short() == Some('n')), "{before}");
+        all.push((before.to_owned(), dry_run.is_some()));
+    }
+    for one in command.get_subcommands() {
+        commands_of(one, format!("{before} {}", one.get_name()).trim(), all);
+    }
+}
+
+/// A command that is added is either known to change nothing, or has -n and is tried with it above.
+#[test]
+fn every_command_that_changes_something_has_a_dry_run() {
+    let mut all = Vec::new();
+    commands_of(&Arguments::command(), "", &mut all);
+    for (command, has_dry_run) in &all {
+        let is_tried = CHANGES.iter().any(|line| line.starts_with(&format!("{command} ")) || line == command);
+        let is_known = is_tried || BY_THEMSELVES.contains(&command.as_str());
+        assert_eq!(*has_dry_run, is_known, "'dolmen {command}' has a dry run, and is among those tried");
+        assert_eq!(!*has_dry_run, READERS.contains(&command.as_str()), "'dolmen {command}' changes nothing");
+    }
+    assert_eq!(all.iter().filter(|(_, has_dry_run)| !has_dry_run).count(), READERS.len());
 }
 
 /// A daemon that changes something although only the plan was wanted is found out.
@@ -405,6 +455,36 @@ fn commands_that_ask_nobody_need_no_daemon() {
     let main = std::fs::read_to_string(pages.join("dolmen.1")).unwrap();
     assert!(main.contains("Exit codes") && main.contains("not now: busy"), "{main}");
     assert!(pages.join("dolmen-space-create.1").exists());
+}
+
+/// A page for each command, and each of its options on it; every shell completes every command and every long option.
+#[test]
+fn manual_and_completion_know_every_command_and_option() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(run(&["dolmen", "man", folder.path().to_str().unwrap()], &NOBODY).code, ExitCode::Ok);
+    let shells = ["bash", "elvish", "fish", "powershell", "zsh"];
+    let scripts = shells.map(|shell| run(&["dolmen", "completion", shell], &NOBODY).results);
+    let mut options = 0;
+    let mut waiting = vec![("dolmen".to_owned(), Arguments::command())];
+    while let Some((name, command)) = waiting.pop() {
+        let page =
+            std::fs::read_to_string(folder.path().join(format!("{name}.1"))).unwrap().replace('\\', "");
+        assert!(page.contains(&format!("{name} -")), "the page of {name} begins with its name: {page}");
+        for long in command.get_arguments().filter(|one| !one.is_hide_set()).filter_map(clap::Arg::get_long) {
+            assert!(page.contains(&format!("--{long}")), "{name}: --{long}");
+            for (shell, script) in shells.iter().zip(&scripts) {
+                assert!(script.contains(long), "{shell}: {name} --{long}");
+            }
+            options += 1;
+        }
+        for one in command.get_subcommands() {
+            for (shell, script) in shells.iter().zip(&scripts) {
+                assert!(script.contains(one.get_name()), "{shell}: {name} {}", one.get_name());
+            }
+            waiting.push((format!("{name}-{}", one.get_name()), one.clone()));
+        }
+    }
+    assert!(options > 80, "{options} options were looked for");
 }
 
 #[test]

@@ -412,6 +412,32 @@ fn what_waits_behind_an_export_changes_nothing() {
 }
 
 #[test]
+fn a_disk_whose_labels_are_damaged_is_named_by_the_import() {
+    // Scenario: a bit turns in one copy of a disk's labels, which nobody has to hear of; then in all of them. The pool opens
+    // without that disk, and the import says of which file that is so, and why; so does its dry run.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let folder = world.folder.path().join("disks");
+    let import = |dry_run: bool| json!({"pool": "tank", "paths": [folder], "dry_run": dry_run});
+    let labels = [64 << 10, 128 << 10, 255 << 20, (255 << 20) + (64 << 10)];
+    for (count, is_told) in [(1, false), (4, true)] {
+        world.post("/v1/pools/tank/export", &json!({}));
+        let disk = fs::OpenOptions::new().read(true).write(true).open(world.disk("d1")).unwrap();
+        for at in &labels[..count] {
+            let mut byte = [0];
+            disk.read_exact_at(&mut byte, at + 300).unwrap();
+            disk.write_all_at(&[byte[0] ^ 4], at + 300).unwrap();
+        }
+        for dry_run in [true, false] {
+            let warnings = world.post("/v1/pools/import", &import(dry_run))["warnings"].to_string();
+            let told =
+                format!("{} has labels of a pool, and is left out: the label at byte", world.disk("d1"));
+            assert_eq!(warnings.contains(&told), is_told, "{count} labels: {warnings}");
+        }
+    }
+}
+
+#[test]
 fn a_pool_whose_making_was_cut_short_is_there_or_can_be_made_again() {
     // Scenario: killed as soon as the first of many labels is there, and then after each further one. The next daemon has
     // opened the pool, or the same command makes it, without a word about what the disks hold.

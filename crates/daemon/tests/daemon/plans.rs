@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use dolmen_units::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::World;
@@ -44,18 +45,35 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
     assert_eq!(plan["plan"]["usable_after_bytes"], room(&world));
 }
 
+/// Changes that this pool has nothing for, with the tests that ask for their plans.
+const PLANNED_ELSEWHERE: [(&str, &str); 3] = [
+    ("/v1/pools/{pool}/acknowledge", "healed_errors_are_a_warning_until_somebody_has_seen_them"),
+    ("/v1/pools/import", "a_dry_run_of_an_import_is_refused_as_the_import_is"),
+    (
+        "/v1/pools/{pool}/disks/{disk}/replace/cancel",
+        "a_replacement_is_called_off_while_it_runs_and_with_the_next_daemon",
+    ),
+];
+
 #[test]
 fn no_request_with_dry_run_changes_the_state() {
-    // Scenario: every kind of change that makes sense for a pool with a served space and one that is not, each as a dry run.
-    let world = World::new(3);
-    world.make_tank(&["d0", "d1"]);
-    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "simple"});
+    // Scenario: every kind of change that makes sense for a pool with a served space and one that is not, each as a dry run;
+    // there is none in the description of the API that is not among them.
+    let world = World::new(4);
+    world.make_tank(&["d0", "d1", "d3"]);
+    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "parity"});
     world.post("/v1/pools/tank/spaces", &aside);
     let free = world.disk("d2");
     let state = || {
         let mut status = world.get("/v1/status");
         status["uptime_s"] = json!(0);
-        (status, world.get("/v1/exports"), world.get("/v1/jobs"), blocks(&world, "d2"))
+        (
+            status,
+            world.get("/v1/exports"),
+            world.get("/v1/attachments"),
+            world.get("/v1/jobs"),
+            blocks(&world, "d2"),
+        )
     };
     let before = state();
     let space = json!({"name": "n", "size_bytes": 8 << 20, "resiliency": "simple", "provisioning": "fixed", "row_bytes": 1 << 20});
@@ -66,17 +84,22 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/disks/0/online", json!({})),
         ("/v1/pools/tank/scrub", json!({})),
         ("/v1/pools/tank/resync", json!({})),
+        ("/v1/pools/tank/write_cache/resize", json!({"size_bytes": 5 << 20})),
+        ("/v1/pools/tank/write_cache/drain", json!({"fill_percent": 50})),
         ("/v1/pools/tank/export", json!({})),
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
         ("/v1/pools/tank/spaces/m/unserve", json!({})),
+        ("/v1/pools/tank/spaces/aside/rename", json!({"name": "elsewhere"})),
+        ("/v1/pools/tank/spaces/aside/delete", json!({})),
+        ("/v1/pools/tank/spaces/aside/serve", json!({})),
         ("/v1/pools/tank/spaces/aside/attach", json!({})),
         ("/v1/pools/tank/spaces/m/detach", json!({})),
         ("/v1/shutdown", json!({})),
     ];
-    for (path, body) in requests {
-        let answer = world.post(path, &dry(body));
+    for (path, body) in &requests {
+        let answer = world.post(path, &dry(body.clone()));
         assert_eq!(answer["is_changed"], false, "{path}");
         assert!(!answer["plan"]["steps"].as_array().unwrap().is_empty(), "{path}");
     }
@@ -86,6 +109,64 @@ fn no_request_with_dry_run_changes_the_state() {
     let before = state();
     world.post("/v1/pools/tank/destroy", &dry(json!({})));
     assert_eq!(state(), before);
+    let tried: Vec<&str> = requests.iter().map(|(path, _)| *path).chain(["/v1/pools/tank/destroy"]).collect();
+    let described: Value = serde_json::from_str(&dolmen_daemon::openapi()).unwrap();
+    let changes =
+        described["paths"].as_object().unwrap().iter().filter(|(_, verbs)| verbs["post"].is_object());
+    let untried: Vec<&String> = changes
+        .map(|(path, _)| path)
+        .filter(|path| !tried.iter().any(|tried| fits(path, tried)))
+        .filter(|path| !PLANNED_ELSEWHERE.iter().any(|(elsewhere, _)| elsewhere == path))
+        .collect();
+    assert!(untried.is_empty(), "changes whose dry run nobody has tried: {untried:?}");
+}
+
+/// Whether a path is one of those that a description stands for.
+fn fits(described: &str, path: &str) -> bool {
+    let (described, path): (Vec<&str>, Vec<&str>) =
+        (described.split('/').collect(), path.split('/').collect());
+    described.len() == path.len()
+        && described.iter().zip(&path).all(|(one, other)| one.starts_with('{') || one == other)
+}
+
+#[test]
+fn a_dry_run_of_a_new_size_says_what_the_change_then_says() {
+    // Scenario: a fixed space is to become larger than the pool, larger and smaller within it; a thin one larger than anything.
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let fixed = json!({"name": "f", "size_bytes": 64 << 20, "resiliency": "mirror", "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &fixed);
+    let resize = "/v1/pools/tank/spaces/f/resize";
+    let to = |bytes: u64| json!({"size_bytes": bytes});
+    let [planned, refused] = [dry(to(100 << 30)), to(100 << 30)].map(|body| world.refused(resize, &body));
+    assert_eq!(planned, refused);
+    assert_eq!((&refused["code"], &refused["object"]), (&json!("bad_size"), &json!("f")));
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("space f cannot have 100 GiB: it is fixed"), "{message}");
+    assert_eq!(world.get("/v1/pools/tank/spaces/f")["space"]["size_bytes"], json!(64 << 20));
+    for (mib, word) in [(128, "claiming"), (64, "giving")] {
+        let (free_before, room_before) = (free(&world), room(&world));
+        let plan = world.post(resize, &dry(to(mib << 20)))["plan"].clone();
+        assert_eq!((free(&world), &plan["usable_before_bytes"]), (free_before, &room_before), "{plan}");
+        let made = world.post(resize, &to(mib << 20));
+        assert_eq!(made["plan"], plan);
+        let moved = Bytes(free(&world).abs_diff(free_before)).to_string();
+        let steps = plan["steps"].to_string();
+        assert!(steps.contains(&format!("{word} {moved}")), "{moved}: {steps}");
+        let is_less = plan["usable_after_bytes"].as_u64() < plan["usable_before_bytes"].as_u64();
+        assert_eq!(is_less, word == "claiming", "{plan}");
+    }
+    // A thin one may be as large as anybody likes; that it cannot be filled is told before and behind.
+    for body in [dry(to(1 << 44)), to(1 << 44)] {
+        let change = world.post("/v1/pools/tank/spaces/m/resize", &body);
+        assert!(change["warnings"].to_string().contains("when it is full, it takes"), "{change}");
+    }
+    let change = world.post("/v1/pools/tank/spaces/m/resize", &to(32 << 20));
+    assert_eq!(change["warnings"], json!([]));
+}
+
+fn free(world: &World) -> u64 {
+    world.get("/v1/pools/tank/df")["free_bytes"].as_u64().unwrap()
 }
 
 #[test]

@@ -222,7 +222,7 @@ async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Rando
     life.oracle.borrow_mut().resized(uid, size_now);
     match done {
         Ok(()) => Ok(()),
-        Err(SpaceError::Size { .. } | SpaceError::NotEmpty { .. }) => Ok(()),
+        Err(SpaceError::Size { .. } | SpaceError::TooLarge { .. } | SpaceError::NotEmpty { .. }) => Ok(()),
         Err(error) => {
             life.accept(&error, uid, 0, 0).map_err(|cause| format!("resizing {}: {cause}", space.name()))
         }
@@ -261,7 +261,7 @@ pub async fn shrink(
     life.oracle.borrow_mut().resized(uid, size_now);
     match done {
         Ok(()) => Ok(true),
-        Err(SpaceError::Size { .. } | SpaceError::NotEmpty { .. }) => Ok(false),
+        Err(SpaceError::Size { .. } | SpaceError::TooLarge { .. } | SpaceError::NotEmpty { .. }) => Ok(false),
         Err(error) => {
             let accepted = life.accept(&error, uid, 0, 0);
             accepted.map_err(|cause| format!("shrinking {}: {cause}", space.name()))?;
