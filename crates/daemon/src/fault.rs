@@ -128,7 +128,7 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. })
         | SpaceError::Interleave { .. } => (ErrorCode::BadSize, None),
         SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
-        SpaceError::TooFewDisks { .. } => (ErrorCode::TooFewDisks, None),
+        SpaceError::TooFewDisks { .. } | SpaceError::TooFewVoters { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } | SpaceError::CacheSize { .. } => (ErrorCode::BadSize, None),
         SpaceError::TooLarge { name, .. } => {
             let hint = "add disks, or delete or trim something; `dolmen df` shows what fits";

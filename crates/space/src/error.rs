@@ -80,6 +80,20 @@ pub enum SpaceError {
         /// How many there are.
         found: usize,
     },
+    /// Fewer disks carry the metadata than the space may lose.
+    #[error(
+        "{what} would outlive its pool: the metadata is on {found} of its disks, and others are too small to carry it ({small}); it takes an area of {area}, a thousandth of a disk; add larger disks first, or choose less redundancy"
+    )]
+    TooFewVoters {
+        /// The resiliency in words.
+        what: String,
+        /// Disks that carry the metadata.
+        found: usize,
+        /// Disks that cannot.
+        small: String,
+        /// How much room it takes.
+        area: Bytes,
+    },
     /// An interleave that cannot be.
     #[error("an interleave of {found} cannot be in rows of {row}: {}", interleaves_of(*row))]
     Interleave {

@@ -180,6 +180,7 @@ impl Spaces {
                 .map_or(format!("{}", spec.resiliency), |c| format!("{} with {c} columns", spec.resiliency));
             return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
         }
+        self.check_voters(spec)?;
         // Also where it is thin, it needs its write cache at once.
         self.claimed_first(spec.write_cache())?;
         let rows = spec.size.0.div_ceil(spec.row_bytes().0);
@@ -190,6 +191,22 @@ impl Spaces {
             });
         }
         Ok(request)
+    }
+
+    /// Refuses a space that survives the loss of as many disks as carry the metadata, where there will not be more of these:
+    /// the others are too small for it.
+    fn check_voters(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
+        let (small, found) = (self.pool().too_small_to_vote(), self.pool().voters().len());
+        let redundancy = usize::from(spec.resiliency.redundancy());
+        if small.is_empty() || redundancy == 0 || found > redundancy {
+            return Ok(());
+        }
+        Err(SpaceError::TooFewVoters {
+            what: spec.resiliency.to_string(),
+            found,
+            small: small.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", "),
+            area: self.pool().voter_metadata_min(),
+        })
     }
 
     /// Rows of a space that the pool's free room holds.

@@ -51,7 +51,8 @@ fn live(bench: &Bench, kind: Kind, seed: u64) {
         let mut random = Random::new(seed);
         for fill in 1..=200u8 {
             let at = random.below(SIZE.0 / BLOCK);
-            let count = [1, 1, 2, 16, 48, 64][usize::try_from(random.below(6)).unwrap()].min(SIZE.0 / BLOCK - at);
+            let count =
+                [1, 1, 2, 16, 48, 64][usize::try_from(random.below(6)).unwrap()].min(SIZE.0 / BLOCK - at);
             let length = usize::try_from(count * BLOCK).unwrap();
             match random.below(12) {
                 0 => spaces.flush().await.unwrap(),

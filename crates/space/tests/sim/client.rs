@@ -348,7 +348,12 @@ pub async fn make(life: &Rc<Life>, random: &mut Random) -> Result<(), String> {
             life.oracle.borrow_mut().add(name.as_str(), size, copies, sector, thin);
             Ok(())
         }
-        Err(SpaceError::TooFewDisks { .. } | SpaceError::Size { .. } | SpaceError::Request(_)) => Ok(()),
+        Err(
+            SpaceError::TooFewDisks { .. }
+            | SpaceError::TooFewVoters { .. }
+            | SpaceError::Size { .. }
+            | SpaceError::Request(_),
+        ) => Ok(()),
         Err(SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. })) => Ok(()),
         // A file system below is full: then there is no such space.
         Err(SpaceError::NoSpaceBelow { .. }) if life.spaces.find(name.as_str()).is_err() => Ok(()),
