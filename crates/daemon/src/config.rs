@@ -19,7 +19,18 @@ pub const KEEPER_COMMAND: &str = "keeper";
 /// Memory for payloads: 8 MiB of blocks, 16 MiB of middling pieces, 96 MiB of large ones. Bounded, and locked.
 const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 };
 /// Memory for metadata, beside the payloads so that neither waits for the other.
-const METADATA_ARENA: ArenaConfig = ArenaConfig { small_count: 8192, medium_count: 64, large_count: 8 };
+const METADATA_ARENA: ArenaConfig = ArenaConfig {
+    small_count: 8192,
+    medium_count: 64,
+    large_count: LARGE_FOR_ALL + LARGE_FOR_POOL * POOLS_MAX,
+};
+
+/// Pools that one daemon has open, at most: each holds memory for as long as it is open.
+pub(crate) const POOLS_MAX: usize = 16;
+/// Large pieces of metadata memory that an open pool keeps: the two batches of its log.
+const LARGE_FOR_POOL: usize = 2;
+/// The same for what comes and goes: looking at disks, opening, making.
+const LARGE_FOR_ALL: usize = 8;
 
 /// How the daemon runs.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use dolmen_units::{DiskId, HostId, Name, PoolId};
 
 use crate::arbiter::FileArbiter;
 use crate::caller::{Answer, Work};
-use crate::config::Config;
+use crate::config::{Config, POOLS_MAX};
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
 use crate::fault;
@@ -181,6 +181,19 @@ impl Engine {
             return Err(error.hint("ask again when it has been started anew"));
         }
         Ok(())
+    }
+
+    /// Refuses one pool more than there is memory for.
+    pub(crate) fn check_pool_count(&self, name: &str) -> Answer<()> {
+        if self.pools.borrow().len() < POOLS_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "{POOLS_MAX} pools are open, which is the most that a daemon has; {name} was not touched"
+        );
+        let hint =
+            "export one of the others first; or put disks together into fewer pools, whose spaces they share";
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
     }
 
     /// The open pool with this name or identity.

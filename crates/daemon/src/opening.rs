@@ -173,6 +173,7 @@ impl Engine {
         mode: ImportMode,
         patience: Duration,
     ) -> Answer<Rc<OpenPool>> {
+        self.check_pool_count(name)?;
         let (mut found, refused) = self.take_members(id, name, paths, patience).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         if candidates.is_empty() {
@@ -268,6 +269,7 @@ impl Engine {
             let message = format!("another pool named {name} is open already; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("export that one first"));
         }
+        self.check_pool_count(&name)?;
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let mut steps = vec![format!("open pool {name} from {} of its {members} disks", paths.len())];

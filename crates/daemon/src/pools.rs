@@ -59,6 +59,7 @@ impl Engine {
         self.check_running()?;
         let name = parse_name(&request.name)?;
         self.check_pool_name(name.as_str())?;
+        self.check_pool_count(name.as_str())?;
         if request.fault_domains.len() > request.disks.len() {
             let message = "there are more fault domains than disks; nothing was changed";
             return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()));

@@ -384,6 +384,32 @@ fn the_pool_that_is_imported_is_the_one_whose_disk_is_named() {
 }
 
 #[test]
+fn a_daemon_has_as_many_pools_as_it_says_and_refuses_the_next() {
+    // Scenario: pools are made until one is refused. All of them are served, disks can be looked at beside them, and when one is
+    // gone another can be made.
+    let mut world = World::new(18);
+    let folder = world.folder.path().join("disks");
+    let disk = |number: usize| folder.join(format!("d{number}"));
+    let request = |number: usize| json!({"name": format!("p{number}"), "disks": [disk(number)]});
+    for number in 0..16 {
+        world.post("/v1/pools", &request(number));
+    }
+    let error = world.refused("/v1/pools", &request(16));
+    assert_eq!(error["code"], "busy");
+    assert!(error["message"].as_str().unwrap().contains("16 pools"), "{error}");
+    assert_eq!(world.get("/v1/pools")["pools"].as_array().unwrap().len(), 16);
+    world.post("/v1/pools/p3/export", &json!({}));
+    world.post("/v1/pools", &request(16));
+    let error = world.refused("/v1/pools/import", &json!({"paths": [disk(3)]}));
+    assert_eq!(error["code"], "busy");
+    world.kill();
+    world.start();
+    let pools = world.get("/v1/pools");
+    let is_open = |pool: &serde_json::Value| pool["state"] == "writable";
+    assert_eq!(pools["pools"].as_array().unwrap().iter().filter(|pool| is_open(pool)).count(), 16, "{pools}");
+}
+
+#[test]
 fn what_waits_behind_an_export_changes_nothing() {
     // Scenario: a pool is exported while others ask to serve a space of it, some of them before and some behind, so often that
     // some have waited for it. Whatever they were told, a pool that was given up is given up: the next daemon does not open it.
