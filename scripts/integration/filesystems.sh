@@ -41,6 +41,17 @@ random_writes() {
         --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c --verify_fatal=1 --verify_state_save=0 "$@" >>"$logs/fio.log" 2>&1
 }
 
+# mount_is_named NAME: the space is not detached, and the answer says where it is mounted.
+mount_is_named() {
+    if named_said=$(dolmen space detach "$pool/$1" 2>&1); then
+        printf '%s\n' "detached under its mount" && return 1
+    fi
+    case $named_said in
+    *"mounted at $run/mnt/$1"*) ;;
+    *) printf '%s\n' "$named_said" && return 1 ;;
+    esac
+}
+
 # put RESILIENCY FILESYSTEM
 put() {
     put_name=$1-$2
@@ -50,6 +61,7 @@ put() {
         mount_space "$put_name" &&
         copy_tree "$run/list" "$run/mnt/$put_name/tree" &&
         random_writes "$run/mnt/$put_name" --do_verify=0 --end_fsync=1 &&
+        mount_is_named "$put_name" &&
         close_space "$put_name"
 }
 

@@ -93,8 +93,12 @@ pub fn in_use(path: &Path) -> io::Result<Option<InUse>> {
 fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
     let folders = with_partitions(&number.sysfs());
     let numbers: BTreeSet<DeviceNumber> = folders.iter().filter_map(|folder| number_of(folder)).collect();
-    let mounted = mounts().into_iter().filter(|mount| numbers.contains(&mount.number));
-    by.extend(mounted.map(|mount| Use::Mounted { at: mount.at }));
+    let beside = beside_in_btrfs(&folders);
+    let is_on_it = |mount: &Mount| {
+        numbers.contains(&mount.number)
+            || mount.devices().iter().any(|number| numbers.contains(number) || beside.contains(number))
+    };
+    by.extend(mounts().into_iter().filter(is_on_it).map(|mount| Use::Mounted { at: mount.at }));
     let swapped = swaps().into_iter().filter_map(|path| {
         let status = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
         geometry::kind(&status)
@@ -104,6 +108,21 @@ fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
     for folder in &folders {
         by.extend(names(&folder.join("holders")).into_iter().map(|device| Use::HeldBy { device }));
     }
+}
+
+/// The devices of the btrfs file systems that have one of these: a mount names one of its devices only.
+fn beside_in_btrfs(folders: &[PathBuf]) -> BTreeSet<DeviceNumber> {
+    let own: BTreeSet<_> = folders.iter().filter_map(|folder| fs::canonicalize(folder).ok()).collect();
+    let mut beside = BTreeSet::new();
+    for file_system in names(Path::new("/sys/fs/btrfs")) {
+        let devices = Path::new("/sys/fs/btrfs").join(file_system).join("devices");
+        let devices: Vec<PathBuf> =
+            names(&devices).iter().filter_map(|name| fs::canonicalize(devices.join(name)).ok()).collect();
+        if devices.iter().any(|device| own.contains(device)) {
+            beside.extend(devices.iter().filter_map(|device| number_of(device)));
+        }
+    }
+    beside
 }
 
 fn uses_of_file(file: FileNumber, by: &mut Vec<Use>) {
@@ -208,9 +227,29 @@ struct Mount {
     number: DeviceNumber,
     at: PathBuf,
     file_system: String,
+    /// What is mounted, in the words of whoever did it.
+    source: String,
 }
 
 impl Mount {
+    /// The devices that its source names. File systems over several of them, such as btrfs, have a number of their own, which is
+    /// that of no device.
+    fn devices(&self) -> Vec<DeviceNumber> {
+        if self.number.major != 0 {
+            return Vec::new();
+        }
+        // Nothing else is looked at: the path could lead to a process that has to answer, and may be this one.
+        let paths = self.source.split(':').filter(|path| path.starts_with("/dev/"));
+        let number = |path: &str| {
+            let status = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
+            match geometry::kind(&status)? {
+                Kind::Block(number) => Some(number),
+                Kind::File => None,
+            }
+        };
+        paths.filter_map(number).collect()
+    }
+
     fn is_fuse(&self) -> bool {
         matches!(self.file_system.as_str(), "fuse" | "fuseblk") || self.file_system.starts_with("fuse.")
     }
@@ -220,8 +259,10 @@ impl Mount {
         let number = parse_number(fields.nth(2)?)?;
         let at = PathBuf::from(unescape(fields.nth(1)?));
         // Optional fields end with a hyphen.
-        let file_system = fields.skip_while(|field| *field != "-").nth(1)?.to_owned();
-        Some(Self { number, at, file_system })
+        let mut behind = fields.skip_while(|field| *field != "-").skip(1);
+        let file_system = behind.next()?.to_owned();
+        let source = behind.next().map(unescape).unwrap_or_default();
+        Some(Self { number, at, file_system, source })
     }
 }
 
@@ -272,7 +313,12 @@ mod tests {
         let line =
             r"36 35 98:7 /root /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let number = DeviceNumber { major: 98, minor: 7 };
-        let mount = Mount { number, at: PathBuf::from(r"/mnt/a b\c"), file_system: "ext3".to_owned() };
+        let mount = Mount {
+            number,
+            at: PathBuf::from(r"/mnt/a b\c"),
+            file_system: "ext3".to_owned(),
+            source: "/dev/root".to_owned(),
+        };
         assert_eq!(Mount::parse(line), Some(mount));
         assert_eq!(Mount::parse("torn line"), None);
         assert_eq!(Mount::parse("36 35 98:7 / /mnt rw"), None, "torn before the type");
@@ -286,6 +332,7 @@ mod tests {
             number: DeviceNumber { major: 0, minor },
             at: PathBuf::from(at),
             file_system: file_system.to_owned(),
+            source: String::new(),
         };
         let mounts = [
             mount(1, "/", "ext4"),
@@ -310,10 +357,13 @@ mod tests {
     #[test]
     fn the_disk_under_the_root_is_in_use() {
         // Scenario: every mounted block device that the system lists; each is found to be in use, with that mount point.
-        for Mount { number, at, .. } in mounts().into_iter().filter(|mount| mount.number.sysfs().exists()) {
-            let mut by = Vec::new();
-            uses_of_disk(number, &mut by);
-            assert!(by.contains(&Use::Mounted { at: at.clone() }), "{number:?} at {at:?}: {by:?}");
+        for mount in mounts() {
+            let own = Some(mount.number).filter(|number| number.sysfs().exists());
+            for number in own.into_iter().chain(mount.devices()) {
+                let mut by = Vec::new();
+                uses_of_disk(number, &mut by);
+                assert!(by.contains(&Use::Mounted { at: mount.at.clone() }), "{number:?}: {mount:?}, {by:?}");
+            }
         }
     }
 }
