@@ -401,15 +401,13 @@ impl Engine {
         );
         pools.extend(self.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let doors = self.door_problems();
-        let of_doors = if doors.is_empty() { Health::Healthy } else { Health::Warning };
-        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_doors);
-        let why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).chain(doors).collect();
-        if of_doors != Health::Healthy {
-            to_do.push(
-                "mend what is said of the address or its files; it is tried again every few seconds"
-                    .to_owned(),
-            );
+        let besides = self.besides();
+        let of_these = if besides.is_empty() { Health::Healthy } else { Health::Warning };
+        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_these);
+        let mut why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
+        for (reasons, advice) in besides {
+            why.extend(reasons);
+            to_do.extend(advice);
         }
         Ok(Status {
             schema: SCHEMA,
@@ -424,6 +422,30 @@ impl Engine {
             pools,
             spaces,
         })
+    }
+}
+
+impl Engine {
+    /// What is the matter with anything but pools that are open, and what to do about it.
+    fn besides(&self) -> Vec<(Vec<String>, Vec<String>)> {
+        let is_open = |pool| self.pools.borrow().contains_key(&pool);
+        let shown = self.ways.all();
+        let waiting: Vec<_> = shown.iter().filter(|one| !is_open(one.space().pool)).collect();
+        let attached = (
+            waiting.iter().map(|one| one.waits_text()).collect(),
+            waiting.iter().map(|one| one.to_go_on()).collect(),
+        );
+        let advice = |reasons: &[String], advice: &str| match reasons {
+            [] => Vec::new(),
+            _ => vec![advice.to_owned()],
+        };
+        let doors = self.door_problems();
+        let mend = "mend what is said of the address or its files; it is tried again every few seconds";
+        let certificates = self.certificate_warnings();
+        let renew = "put new files in the place of those that are named; they are read again by themselves";
+        let (mend, renew) = (advice(&doors, mend), advice(&certificates, renew));
+        let all = [attached, (doors, mend), (certificates, renew)];
+        all.into_iter().filter(|(reasons, _)| !reasons.is_empty()).collect()
     }
 }
 
