@@ -264,8 +264,11 @@ fn held_elsewhere(pool: &str, held: Vec<String>) -> ErrorBody {
     error.hint(format!("if that is another daemon, ask it: `dolmen pool export {pool}` with its --socket; or end that process"))
 }
 
+/// See [`identity`].
+pub(crate) type Identity = (bool, u64, u64);
+
 /// What tells one device from another: the number of a block device, the file system and inode of a file.
-fn identity(path: &Path) -> Option<(bool, u64, u64)> {
+pub(crate) fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::FileTypeExt;
     let status = fs::metadata(path).ok()?;
     let block = status.file_type().is_block_device();
@@ -353,7 +356,7 @@ pub fn is_read_only(path: &Path) -> bool {
 }
 
 struct Places {
-    seen: BTreeSet<(bool, u64, u64)>,
+    seen: BTreeSet<Identity>,
     found: Vec<PathBuf>,
 }
 
