@@ -19,9 +19,14 @@ const PLACES_MAX: usize = 3;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 
+/// Whether a disk takes part. One that failed keeps its seat in a pool that stopped for it, and takes part no more.
+pub(crate) fn is_here(disk: &Disk) -> bool {
+    disk.is_present() && !disk.has_failed()
+}
+
 pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
     let disks = open.spaces.pool().disks();
-    disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect()
+    disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.name()).collect()
 }
 
 /// How absent disks come back, in words.
@@ -84,7 +89,7 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
             counted(redundancy - absent, "more disk", "more disks")
         ));
     }
-    let incidents = open.spaces.incidents();
+    let incidents = open.incidents();
     let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
     let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
     let of_space = incidents.iter().filter(|one| one.space == space.id());
@@ -149,7 +154,7 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
 
 /// Disks that are here with errors that nobody has acknowledged, and those errors.
 pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
-    let acknowledged = open.acknowledged.borrow();
+    let acknowledged = open.history.acknowledged.borrow();
     let unseen = |disk: Rc<Disk>| {
         let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
         let errors = DiskCounters {
@@ -305,6 +310,30 @@ fn for_disks_with_errors(open: &OpenPool) -> Vec<String> {
     todo
 }
 
+/// What to do about ranges that were damaged.
+fn for_damage(open: &OpenPool) -> Vec<String> {
+    let (name, incidents) = (open.name(), open.incidents());
+    let has = |space: &Space, kind| incidents.iter().any(|one| one.space == space.id() && one.kind == kind);
+    let mut todo = Vec::new();
+    for space in open.spaces.list() {
+        if has(&space, IncidentKind::Lost) || has(&space, IncidentKind::TableLost) {
+            todo.push(format!(
+                "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen pool acknowledge {name}` or a \
+                 scrub then sees that they can be read",
+                space.name()
+            ));
+        }
+        if has(&space, IncidentKind::TakenAsFound) {
+            todo.push(format!(
+                "see whether what is in {name}/{} is sound, with the check of its file system for instance; `dolmen pool \
+                 acknowledge {name}` ends this warning",
+                space.name()
+            ));
+        }
+    }
+    todo
+}
+
 fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let name = open.name();
     let mut todo = Vec::new();
@@ -354,15 +383,7 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
             "add a disk to pool {name}, or delete or trim something; `dolmen df` shows what fits"
         ));
     }
-    for space in open.spaces.list() {
-        if open.spaces.incidents().iter().any(|one| one.space == space.id() && one.kind == IncidentKind::Lost)
-        {
-            todo.push(format!(
-                "restore the lost ranges of {name}/{} from a backup by writing them again",
-                space.name()
-            ));
-        }
-    }
+    todo.extend(for_damage(open));
     todo
 }
 

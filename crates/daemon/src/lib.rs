@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                                      scribe (own files) · usher (devices)
+//!                                      scribe (own files) · usher (devices) · looker (names of disks)
 //! ```
 //!
 //! | file | what |
@@ -14,7 +14,7 @@
 //! | `config`, `error`, `process`, `files` | settings, reasons not to run, the process, locks and own files |
 //! | `control` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
-//! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
+//! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `watch`, `names` | what is done without being asked for |
@@ -40,6 +40,7 @@ mod error;
 mod fault;
 mod files;
 mod health;
+mod history;
 mod jobs;
 mod kernel;
 mod ledger;
@@ -112,7 +113,14 @@ pub fn init_logging() {
 pub fn run(config: &Config) -> Result<(), DaemonError> {
     process::abort_on_panic();
     process::prepare();
-    for folder in [&config.state, &config.run, &config.arbiter_folder(), &config.pools_folder()] {
+    let folders = [
+        config.state.clone(),
+        config.run.clone(),
+        config.arbiter_folder(),
+        config.pools_folder(),
+        config.history_folder(),
+    ];
+    for folder in &folders {
         make_folder(folder)?;
     }
     let socket_lock = lock_beside(&config.socket);

@@ -193,6 +193,7 @@ impl Engine {
         let spaces = Spaces::start(opened).await.map_err(|error| fault::space(&error))?;
         let recovery = spaces.recovery();
         let pool = OpenPool::new(spaces, mode);
+        self.recall(&pool).await;
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         self.closed.borrow_mut().remove(&pool.id());
