@@ -15,7 +15,7 @@ pub struct Plan {
     pub usable_before_bytes: u64,
     /// The same afterwards.
     pub usable_after_bytes: u64,
-    /// Bytes that would be copied between disks.
+    /// Bytes that would be copied between disks, at most: what is claimed there. What was never written is not copied.
     pub moved_bytes: u64,
     /// Whether a command of this version takes it back without loss, or there is nothing to take back.
     pub is_reversible: bool,

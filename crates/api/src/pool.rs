@@ -41,6 +41,9 @@ pub struct Disk {
     /// Where it is found now.
     #[serde(default)]
     pub path: Option<String>,
+    /// Where it was seen last, of one that is absent, as far as this host knows.
+    #[serde(default)]
+    pub last_path: Option<String>,
     /// Whether it takes part.
     pub state: DiskState,
     /// Its size.
@@ -53,7 +56,7 @@ pub struct Disk {
     pub fault_domain: u32,
     /// Whether it carries log and metadata.
     pub is_voter: bool,
-    /// Reads that failed since the pool was opened.
+    /// Reads that failed, as far as this host remembers: what it counted ends with an export of the pool.
     pub read_errors: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
@@ -326,6 +329,9 @@ pub struct Device {
     /// The pool that it says it belongs to.
     #[serde(default)]
     pub pool: Option<String>,
+    /// How many disks it says that pool has.
+    #[serde(default)]
+    pub pool_disk_count: Option<u64>,
 }
 
 /// Devices that belong to no open pool.

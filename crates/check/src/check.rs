@@ -1,15 +1,15 @@
 //! The steps of a check: labels, then each pool opened behind overlays, its map, its content.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, look};
-use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, open};
-use dolmen_space::{IncidentKind, Progress, SpaceError, SpaceRange, Spaces, Verification};
-use dolmen_units::{BLOCK_BYTES, Bytes, HostId, Name, PoolId, SpaceId};
+use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, keys, open};
+use dolmen_space::{IncidentKind, Progress, Space, SpaceRange, Spaces, Verification};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, HostId, Name, PoolId, SpaceId};
 
 use crate::finding::{Finding, FindingKind};
 use crate::overlay::Overlay;
@@ -163,10 +163,10 @@ async fn check_pool(
     };
     match start(seams, candidates, &mut pool).await {
         Err(cause) => report.add(Some(&name), FindingKind::Unopenable { cause }),
-        Ok(spaces) => {
+        Ok((spaces, behind)) => {
             pool.space_count = spaces.list().len();
             check_members(&spaces, &name, report);
-            check_map(&spaces, &name, report).await;
+            check_map(&spaces, &behind, &name, report).await;
             if options.depth == Depth::Content {
                 pool.verified = check_content(&spaces, &name, progress, report).await;
             }
@@ -180,13 +180,48 @@ async fn start(
     seams: &Seams,
     candidates: Vec<Candidate>,
     pool: &mut PoolReport,
-) -> Result<Rc<Spaces>, String> {
+) -> Result<(Rc<Spaces>, Behind), String> {
     let arbiter = MemoryArbiter::new(HostId(seams.entropy.next_id()));
     let options = OpenOptions { mode: OpenMode::Confirmed };
     let opened: Opened =
         open(seams, arbiter, candidates, &options).await.map_err(|error| in_one_line(&error))?;
     pool.replayed_count = opened.blocks.iter().filter(|record| !record.settled).count();
-    Spaces::start(opened).await.map_err(|error| in_one_line(&error))
+    let behind = Behind::on_record(&opened.pool).await.map_err(|error| in_one_line(&error))?;
+    let spaces = Spaces::start(opened).await.map_err(|error| in_one_line(&error))?;
+    Ok((spaces, behind))
+}
+
+/// A row with a slab that missed writes, and the disk on which it lies.
+type Missed = (DiskSlot, u64, u64);
+
+/// What disks have missed. Whoever opens a pool notes that of all disks that he was not given, whatever is decided of a row
+/// then; but of those that were in use until the pool was used last, nothing is known to be missed.
+struct Behind {
+    /// What stood on record before this opening.
+    recorded: BTreeSet<Missed>,
+    /// The epoch of this opening. Disks that left with it were not given, and took part until then.
+    epoch: Epoch,
+}
+
+impl Behind {
+    async fn on_record(pool: &Pool) -> Result<Self, PoolError> {
+        Ok(Self { recorded: missed_writes(pool).await?, epoch: pool.epoch().number })
+    }
+
+    /// How many rows have a slab that missed writes, those not counted that only a disk is missing of.
+    async fn rows(&self, pool: &Pool) -> Result<usize, PoolError> {
+        let is_not_given = |slot: DiskSlot| pool.disk(slot).is_some_and(|d| d.member().left >= self.epoch);
+        let mut missed = missed_writes(pool).await?;
+        missed.retain(|one| self.recorded.contains(one) || !is_not_given(one.0));
+        let rows: BTreeSet<(u64, u64)> = missed.iter().map(|(_, space, index)| (*space, *index)).collect();
+        Ok(rows.len())
+    }
+}
+
+async fn missed_writes(pool: &Pool) -> Result<BTreeSet<Missed>, PoolError> {
+    let found = pool.scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+    let missed = found.iter().map(|(key, _)| keys::parts(key));
+    Ok(missed.map(|(slot, space, index)| (DiskSlot(slot), space, index)).collect())
 }
 
 /// Members that are not here. A disk that is being emptied is here like any other.
@@ -200,14 +235,14 @@ fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
     }
 }
 
-async fn check_map(spaces: &Spaces, name: &Name, report: &mut Report) {
+async fn check_map(spaces: &Spaces, behind: &Behind, name: &Name, report: &mut Report) {
     match spaces.check_map().await {
         Ok(found) => found.into_iter().for_each(|what| report.add(Some(name), FindingKind::Map { what })),
         Err(error) => report.add(Some(name), cut("the map", &error)),
     }
-    match spaces.stale_rows().await {
-        Ok(rows) if rows.is_empty() => {}
-        Ok(rows) => report.add(Some(name), FindingKind::Stale { rows: rows.len() as u64 }),
+    match behind.rows(spaces.pool()).await {
+        Ok(0) => {}
+        Ok(rows) => report.add(Some(name), FindingKind::Stale { rows: rows as u64 }),
         Err(error) => report.add(Some(name), cut("what disks have missed", &error)),
     }
 }
@@ -228,17 +263,19 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
             report.add(Some(name), FindingKind::Damaged { disk: disk.name(), blocks, errors });
         }
     }
-    for SpaceRange { space, at, length } in seen.lost {
+    let spaces_by_id: BTreeMap<SpaceId, Rc<Space>> =
+        spaces.list().into_iter().map(|space| (space.id(), space)).collect();
+    let sizes: Sizes = spaces_by_id.values().map(|space| (space.name(), space.size().0)).collect();
+    for SpaceRange { space, at, length } in within(seen.lost, &sizes) {
         report.add(Some(name), FindingKind::Lost { space, at, length });
     }
-    for SpaceRange { space, at, length } in seen.out_of_reach {
-        report.add(Some(name), FindingKind::OutOfReach { space, at, length });
+    for kind in sums_out_of_reach(within(seen.out_of_reach, &sizes)) {
+        report.add(Some(name), kind);
     }
-    let names: BTreeMap<SpaceId, Name> =
-        spaces.list().iter().map(|space| (space.id(), space.name())).collect();
     for incident in spaces.incidents() {
-        let Some(space) = names.get(&incident.space).cloned() else { continue };
-        let (at, length) = (incident.at, incident.length);
+        let Some(space) = spaces_by_id.get(&incident.space) else { continue };
+        let range = SpaceRange { space: space.name(), at: incident.at, length: incident.length };
+        let Some(SpaceRange { space, at, length }) = within([range], &sizes).next() else { continue };
         match incident.kind {
             IncidentKind::TakenAsFound => {
                 report.add(Some(name), FindingKind::TakenAsFound { space, at, length })
@@ -251,6 +288,33 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
     Bytes(seen.blocks * BLOCK_BYTES)
 }
 
-fn cut(what: &'static str, error: &SpaceError) -> FindingKind {
+/// The sizes of spaces.
+type Sizes = BTreeMap<Name, u64>;
+
+/// Ranges up to the end of their spaces: the last row of a space may go on behind it, where nobody has written anything.
+fn within(ranges: impl IntoIterator<Item = SpaceRange>, sizes: &Sizes) -> impl Iterator<Item = SpaceRange> {
+    ranges.into_iter().filter_map(|SpaceRange { space, at, length }| {
+        let size = sizes.get(&space).copied().unwrap_or(u64::MAX);
+        let length = Bytes(length.0.min(size.saturating_sub(at)));
+        (length.0 > 0).then_some(SpaceRange { space, at, length })
+    })
+}
+
+/// What is out of reach, a sum for each space: of a space that is laid over several disks, one that is missing has a piece
+/// in every stripe.
+fn sums_out_of_reach(ranges: impl Iterator<Item = SpaceRange>) -> Vec<FindingKind> {
+    let mut of_spaces: BTreeMap<Name, Vec<SpaceRange>> = BTreeMap::new();
+    ranges.for_each(|range| of_spaces.entry(range.space.clone()).or_default().push(range));
+    let sum = |(space, ranges): (Name, Vec<SpaceRange>)| FindingKind::OutOfReach {
+        space,
+        length: Bytes(ranges.iter().map(|range| range.length.0).sum()),
+        pieces: ranges.len(),
+        at: ranges.iter().map(|range| range.at).min().unwrap_or(0),
+        end: ranges.iter().map(|range| range.at + range.length.0).max().unwrap_or(0),
+    };
+    of_spaces.into_iter().map(sum).collect()
+}
+
+fn cut(what: &'static str, error: &dyn std::error::Error) -> FindingKind {
     FindingKind::Cut { what, cause: in_one_line(error) }
 }

@@ -106,17 +106,19 @@ pub enum FindingKind {
         /// How much.
         length: Bytes,
     },
-    /// Content whose copies are all on disks that were not given.
-    #[error(
-        "space {space}: {length} from byte {at} on are out of reach: the disks that hold them are missing"
-    )]
+    /// Content of a space whose copies are all on disks that were not given: all of it in one sum.
+    #[error("space {space}: {length} are out of reach, {}: the disks that hold them are missing", where_is(*pieces, *at, *end))]
     OutOfReach {
         /// Which space.
         space: Name,
-        /// First byte.
-        at: u64,
         /// How much.
         length: Bytes,
+        /// In how many ranges.
+        pieces: usize,
+        /// The first byte of the first.
+        at: u64,
+        /// The first byte behind the last.
+        end: u64,
     },
     /// Content whose table is lost.
     #[error(
@@ -185,5 +187,13 @@ impl FindingKind {
             Self::TakenAsFound { .. } => "taken_as_found",
             Self::OutOfReach { .. } => "out_of_reach",
         }
+    }
+}
+
+/// Where ranges are: one of them by its beginning, several by where the first begins and the last ends.
+fn where_is(pieces: usize, at: u64, end: u64) -> String {
+    match pieces {
+        1 => format!("from byte {at} on"),
+        _ => format!("in {pieces} pieces between byte {at} and byte {end}"),
     }
 }

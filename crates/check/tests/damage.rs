@@ -10,7 +10,7 @@ use dolmen_block_io::{
 };
 use dolmen_buffer::ArenaConfig;
 use dolmen_check::{CheckError, CheckOptions, Depth, Finding, FindingKind, Report, check};
-use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, create};
+use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
 use dolmen_sim::World;
 use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, Epoch, HostId};
@@ -32,13 +32,19 @@ struct Bench {
 }
 
 impl Bench {
-    /// A pool of disks with one mirror space, which holds a mark in each of its first blocks.
-    fn new(disks: usize, resiliency: Resiliency, end: End) -> Self {
+    /// Disks that hold nothing.
+    fn empty(disks: usize) -> Self {
         let bench = Self {
             world: World::new(7),
             disks: (0..disks).map(|at| MemoryDevice::new(&format!("disk{at}"), DISK)).collect(),
         };
         bench.world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+        bench
+    }
+
+    /// A pool of disks with one mirror space, which holds a mark in each of its first blocks.
+    fn new(disks: usize, resiliency: Resiliency, end: End) -> Self {
+        let bench = Self::empty(disks);
         let (seams, devices) = (bench.world.seams(), bench.devices());
         bench.world.run(fill(seams, devices, resiliency, end)).unwrap();
         bench
@@ -171,12 +177,23 @@ fn content_that_no_copy_gives_is_listed_by_range() {
 
 #[test]
 fn a_missing_disk_is_a_finding_and_the_rest_is_checked() {
-    for end in [End::Closed, End::Torn] {
-        let bench = Bench::new(3, Resiliency::Mirror { copies: 2 }, end);
-        let report = bench.check(bench.devices().into_iter().skip(1).collect()).unwrap();
-        let numbers: Vec<u16> = report.findings.iter().map(|finding| finding.kind.number()).collect();
-        assert!(numbers.contains(&105) && !numbers.contains(&303), "{report:?}");
-        assert_eq!(report.pools[0].verified, Bytes(8 * 4096));
+    let kinds = [
+        Resiliency::Mirror { copies: 2 },
+        Resiliency::Mirror { copies: 3 },
+        Resiliency::Parity { parity: 1 },
+    ];
+    for (end, resiliency) in
+        [End::Closed, End::Torn].into_iter().flat_map(|end| kinds.map(|kind| (end, kind)))
+    {
+        let bench = Bench::new(3, resiliency, end);
+        for missing in 0..3 {
+            let devices = bench.devices().into_iter().enumerate().filter(|(at, _)| *at != missing);
+            let report = bench.check(devices.map(|(_, device)| device).collect()).unwrap();
+            let numbers: Vec<u16> = report.findings.iter().map(|finding| finding.kind.number()).collect();
+            // That it missed writes, nobody can know of a disk that is only not given.
+            assert_eq!(numbers, [105], "{resiliency:?} {report:?}");
+            assert!(report.pools[0].verified >= Bytes(8 * 4096));
+        }
     }
 }
 
@@ -197,6 +214,81 @@ fn what_a_missing_disk_alone_holds_is_out_of_reach_and_the_rest_is_checked() {
         assert!(out_of_reach > 0);
         assert_eq!(verified, Bytes(2 * 8 * 4096), "each block lies on one disk, which was given twice");
     }
+}
+
+/// A simple space over all disks whose last row goes on behind its end, written everywhere, without one of the disks: one
+/// finding, whose sum is what the other disks do not give.
+#[test]
+fn what_is_out_of_reach_is_a_sum_for_each_space_and_ends_with_it() {
+    let bench = Bench::empty(3);
+    let size = Bytes::kib(1024 + 512);
+    let (seams, devices) = (bench.world.seams(), bench.devices());
+    bench.world.run(async move { fill_two(seams, devices, size).await }).unwrap();
+    let mut out_of_reach = Bytes::ZERO;
+    for missing in 0..3 {
+        let devices = bench.devices().into_iter().enumerate().filter(|(at, _)| *at != missing);
+        let report = bench.check(devices.map(|(_, device)| device).collect()).unwrap();
+        let mut spaces = Vec::new();
+        for finding in &report.findings {
+            if let FindingKind::OutOfReach { space, length, pieces, at, end } = &finding.kind {
+                assert!(*pieces > 1 && at + length.0 < *end && *end <= size.0, "{report:?}");
+                out_of_reach = out_of_reach + *length;
+                spaces.push(space.to_string());
+            }
+        }
+        assert_eq!(spaces, ["data", "more"], "{report:?}");
+        assert_eq!(report.findings.len(), 3, "{report:?}");
+    }
+    assert_eq!(
+        out_of_reach,
+        Bytes(2 * size.0),
+        "each block of both spaces lies on one disk, which was missing once"
+    );
+}
+
+/// A pool of disks with two simple spaces of this size, full of bytes.
+async fn fill_two(seams: Seams, devices: Vec<Rc<dyn BlockDevice>>, size: Bytes) {
+    let arbiter: Rc<dyn Arbiter> = MemoryArbiter::new(HostId([1; 16]));
+    let options =
+        CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
+    let spaces = Spaces::start(create(&seams, arbiter, &devices, &options).await.unwrap()).await.unwrap();
+    for name in ["data", "more"] {
+        let mut spec = SpaceSpec::usual(name.parse().unwrap(), size, Resiliency::Simple);
+        (spec.row, spec.columns, spec.interleave) = (Some(Bytes::mib(1)), Some(3), Bytes::kib(16));
+        let space = spaces.create(spec).await.unwrap();
+        for at in (0..size.0).step_by(4096) {
+            let mut buffer = seams.data.take(4096).await;
+            buffer.fill(7);
+            space.write(at, &buffer.freeze(), Durability::Cached).await.unwrap();
+        }
+    }
+    spaces.close().await.unwrap();
+}
+
+/// A disk that missed writes before the pool was used last has done so, whether it is given now or not.
+#[test]
+fn a_disk_that_missed_writes_is_said_to_have_given_or_not() {
+    let bench = Bench::new(3, Resiliency::Mirror { copies: 3 }, End::Closed);
+    let (seams, devices) = (bench.world.seams(), bench.devices());
+    bench.world.run(write_without_the_first(seams, devices)).unwrap();
+    assert_eq!(bench.numbers(), [301]);
+    let report = bench.check(bench.devices().into_iter().skip(1).collect()).unwrap();
+    let kinds: Vec<_> = report.findings.iter().map(|finding| &finding.kind).collect();
+    assert!(matches!(kinds[..], [FindingKind::Missing { .. }, FindingKind::Stale { rows: 1 }]), "{report:?}");
+}
+
+/// Opens the pool without its first disk, and writes over a block.
+async fn write_without_the_first(seams: Seams, devices: Vec<Rc<dyn BlockDevice>>) {
+    let found = discover(&seams, &devices[1..]).await;
+    let candidates = found.pools.into_values().next().unwrap();
+    let options = OpenOptions { mode: OpenMode::Confirmed };
+    let opened = open(&seams, MemoryArbiter::new(HostId([1; 16])), candidates, &options).await.unwrap();
+    let spaces = Spaces::start(opened).await.unwrap();
+    let mut buffer = seams.data.take(4096).await;
+    buffer.fill(9);
+    let space = spaces.find("data").unwrap();
+    space.write(0, &buffer.freeze(), Durability::Cached).await.unwrap();
+    spaces.close().await.unwrap();
 }
 
 /// A disk that answers no more from some command on.

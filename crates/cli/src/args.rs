@@ -117,7 +117,7 @@ pub(crate) enum PoolCommand {
     Add(PoolAdd),
     /// Change a setting of a pool
     Set(PoolSet),
-    /// End the warning about errors of its disks until there are more; what was counted stays in `disk list`
+    /// End the warnings about errors of its disks, until there are more, and about damage that is mended; `disk list` keeps what was counted
     Acknowledge(PoolChange),
 }
 

@@ -197,26 +197,31 @@ pub(crate) fn absolute(path: &PathBuf) -> Result<String, CliError> {
 
 /// Shows what would happen.
 fn show_plan(out: &mut Out<'_>, change: &Change) {
-    let paint = out.paint_results;
-    out.show(&plan_text(&change.plan, |text| paint.tone(text, Tone::Caution)));
-}
-
-fn plan_text(plan: &Plan, warn: impl Fn(&str) -> String) -> String {
-    let mut text = String::from("dry run, nothing was changed; this would happen:\n");
+    let (plan, paint) = (&change.plan, out.paint_results);
+    out.line("dry run, nothing was changed; this would happen:");
     for (at, step) in plan.steps.iter().enumerate() {
-        text.push_str(&format!("  {}. {step}\n", at + 1));
+        out.labelled(&format!("  {}. ", at + 1), step);
     }
     if plan.steps.is_empty() {
-        text.push_str("  nothing\n");
+        out.line("  nothing");
     }
-    let undone = match (plan.is_reversible, &plan.undo) {
+    out.show(&figures_text(plan));
+    out.labelled("can be undone  ", &undone(plan, |text| paint.tone(text, Tone::Caution)));
+}
+
+fn undone(plan: &Plan, warn: impl Fn(&str) -> String) -> String {
+    match (plan.is_reversible, &plan.undo) {
         (true, Some(command)) => format!("yes: {command}"),
         (true, None) => "there is nothing to undo".to_owned(),
         (false, _) => warn("no"),
-    };
+    }
+}
+
+fn figures_text(plan: &Plan) -> String {
+    let mut text = String::new();
     text.push_str(&format!("usable before  {}\n", Bytes(plan.usable_before_bytes)));
     text.push_str(&format!("usable after   {}\n", Bytes(plan.usable_after_bytes)));
-    text.push_str(&format!("bytes moved    {}\n", Bytes(plan.moved_bytes)));
-    text.push_str(&format!("can be undone  {undone}\n"));
+    let at_most = if plan.moved_bytes > 0 { " at most" } else { "" };
+    text.push_str(&format!("bytes moved    {}{at_most}\n", Bytes(plan.moved_bytes)));
     text
 }

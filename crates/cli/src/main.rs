@@ -42,6 +42,7 @@ mod table;
 mod tests;
 mod values;
 mod words;
+mod wrap;
 
 use args::{Arguments, Command, Format, ResiliencyWord, SpaceCommand, SpaceCreate};
 use change::Session;

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::paint::Paint;
+use crate::wrap::{columns_of, cut, hanging};
 
 /// Whether a stream is a terminal with a person in front of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct Out<'a> {
     pub answers: &'a mut dyn BufRead,
     /// Whether answers come from a terminal.
     pub answers_kind: Kind,
+    /// Columns of the terminal that results and messages go to; none elsewhere.
+    pub columns: Option<usize>,
     /// Whether the environment forbids colour.
     pub paint_results: Paint,
     /// Set once the reader of the results has gone: what is shown from then on has nobody to see it.
@@ -52,8 +55,12 @@ impl Out<'_> {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let results_kind = Kind::of(&stdout);
         let paint = results_kind == Kind::Terminal && !forbids_colour && !dumb;
+        let columns = |size: rustix::io::Result<rustix::termios::Winsize>| columns_of(size.ok()?.ws_col);
+        let columns = columns(rustix::termios::tcgetwinsize(&stdout))
+            .or_else(|| columns(rustix::termios::tcgetwinsize(&stderr)));
         let mut out = Out {
             results_kind,
+            columns,
             messages_kind: Kind::of(&stderr),
             answers_kind: Kind::of(&stdin),
             results: &mut stdout,
@@ -77,6 +84,12 @@ impl Out<'_> {
         self.show(&format!("{text}\n"));
     }
 
+    /// Shows a line of results behind a label; on a terminal broken between words.
+    pub(crate) fn labelled(&mut self, label: &str, text: &str) {
+        let columns = self.columns.filter(|_| self.results_kind == Kind::Terminal);
+        self.show(&hanging(label, text, columns));
+    }
+
     /// Shows a line of messages. Where even that fails, there is nobody left to tell.
     pub(crate) fn tell(&mut self, text: impl Display) {
         let text = harmless(&format!("{text}\n"), self.messages_kind, Paint::Never);
@@ -86,7 +99,7 @@ impl Out<'_> {
 
     /// Replaces the last line of the terminal by this one.
     pub(crate) fn overwrite_line(&mut self, text: &str) {
-        let text = harmless(text, self.messages_kind, Paint::Never);
+        let text = harmless(&cut(text, self.columns), self.messages_kind, Paint::Never);
         let _ = write!(self.messages, "\r\x1b[K{text}");
         let _ = self.messages.flush();
     }

@@ -7,7 +7,7 @@ use dolmen_units::Bytes;
 
 use crate::out::Out;
 use crate::paint::Tone;
-use crate::status::{disk_count, disk_table, pool_table, space_table};
+use crate::status::{disk_count, disk_count_of, disk_table, pool_table, space_table};
 use crate::table::{Align, Cell, Table};
 use crate::words::{count, health, health_tone, pool_state_cell};
 
@@ -23,17 +23,22 @@ pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
 
 /// Shows which pools the disks belong to that are no part of these, and how they come to be open.
 pub(crate) fn show_other_pools(devices: &Devices, open: &[Pool], out: &mut Out<'_>) {
-    let mut others: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut others: BTreeMap<&str, (usize, Option<u64>)> = BTreeMap::new();
     for device in devices.devices.iter().filter(|device| device.state == DeviceState::Member) {
         let Some(name) = device.pool.as_deref() else { continue };
         if !open.iter().any(|pool| pool.name == name) {
-            *others.entry(name).or_default() += 1;
+            let (here, members) = others.entry(name).or_default();
+            *here += 1;
+            *members = (*members).max(device.pool_disk_count);
         }
     }
-    for (name, disks) in others {
+    for (name, (here, members)) in others {
+        let disks = match members {
+            Some(members) if members != here as u64 => format!("{here} of its {}", disk_count_of(members)),
+            _ => disk_count(here),
+        };
         out.line(format_args!(
-            "pool {name} is on {} here and not open; to open it: dolmen pool import --pool {name}",
-            disk_count(disks)
+            "pool {name} is on {disks} here and not open; to open it: dolmen pool import --pool {name}",
         ));
     }
 }
@@ -47,7 +52,7 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
         paint.tone(health(pool.health), health_tone(pool.health))
     ));
     for reason in &pool.why {
-        out.line(format_args!("  why    {reason}"));
+        out.labelled("  why    ", reason);
     }
     let mut facts = Table::facts();
     facts.row(vec!["id".into(), pool.id.as_str().into()]);

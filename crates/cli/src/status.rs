@@ -30,7 +30,7 @@ pub(crate) fn show_status(status: &Status, out: &mut Out<'_>) {
     let paint = out.paint_results;
     out.line(headline(status, paint));
     for (label, lines) in [("why", &status.why), ("doing", &status.doing), ("to do", &status.todo)] {
-        out.show(&labelled(label, lines));
+        labelled(label, lines, out);
     }
     out.show(&version_note(&status.version));
     let sick = sick_disks(&status.pools);
@@ -68,18 +68,16 @@ fn headline(status: &Status, paint: Paint) -> String {
 }
 
 /// Lines behind a label that stands in front of the first; beyond the limit, how many more there are.
-fn labelled(label: &str, lines: &[String]) -> String {
-    let mut text = String::new();
+fn labelled(label: &str, lines: &[String], out: &mut Out<'_>) {
     // That there is one more takes as much room as the line itself.
     let shown = if lines.len() == LINES_MAX + 1 { lines.len() } else { LINES_MAX };
     for (at, line) in lines.iter().take(shown).enumerate() {
         let label = if at == 0 { label } else { "" };
-        text.push_str(&format!("  {label:<5}  {line}\n"));
+        out.labelled(&format!("  {label:<5}  "), line);
     }
     if lines.len() > shown {
-        text.push_str(&format!("         and {} more; -o json has all\n", lines.len() - shown));
+        out.line(format_args!("         and {} more; -o json has all", lines.len() - shown));
     }
-    text
 }
 
 /// A daemon of another version is worth a line: an upgrade may wait for its restart.
@@ -178,9 +176,10 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
         ("STATE", Align::Left),
         ("SIZE", Align::Right),
         ("FREE", Align::Right),
-        ("PATH", Align::Left),
         ("ID", Align::Left),
         ("ERRORS", Align::Left),
+        // The longest goes last: where a line is too long for the terminal, the others stand below each other all the same.
+        ("PATH", Align::Left),
     ]);
     for (pool, disk) in disks {
         table.row(vec![
@@ -189,12 +188,18 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
             disk_state_cell(disk.state),
             Bytes(disk.size_bytes).to_string().into(),
             Bytes(disk.free_bytes).to_string().into(),
-            disk.path.clone().unwrap_or_default().into(),
             disk.id.chars().take(8).collect::<String>().into(),
             errors_cell(disk),
+            disk_place(disk).into(),
         ]);
     }
     table
+}
+
+/// Where a disk is, or was.
+fn disk_place(disk: &dolmen_api::Disk) -> String {
+    let was = || disk.last_path.as_ref().map(|path| format!("was {path}"));
+    disk.path.clone().or_else(was).unwrap_or_default()
 }
 
 fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
@@ -240,5 +245,10 @@ fn ways(space: &Space) -> String {
 
 /// The number of disks with its noun.
 pub(crate) fn disk_count(number: usize) -> String {
-    count(u64::try_from(number).unwrap_or(u64::MAX), "disk", "disks")
+    disk_count_of(u64::try_from(number).unwrap_or(u64::MAX))
+}
+
+/// As [`disk_count`], of a number that a document has.
+pub(crate) fn disk_count_of(number: u64) -> String {
+    count(number, "disk", "disks")
 }

@@ -106,6 +106,12 @@ impl Config {
         self.state.join("pools")
     }
 
+    /// What is remembered of errors and damage of pools.
+    #[must_use]
+    pub fn history_folder(&self) -> PathBuf {
+        self.state.join("history")
+    }
+
     /// What is attached, on record.
     #[must_use]
     pub fn attached_record(&self) -> PathBuf {

@@ -3,7 +3,7 @@
 //! A device is first looked at without locking it, so that looking disturbs nobody; only those that belong to the pool
 //! wanted are then opened for it alone, and looked at again, because they may have changed in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -101,12 +101,10 @@ impl Engine {
             let message = format!("{} disks are more than the {DISKS_MAX} that a pool can have", paths.len());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message));
         }
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeMap::new();
         for path in paths {
-            if !seen.insert(identity(path)) {
-                let name = path.display().to_string();
-                let message = format!("{name} is listed twice; nothing was written");
-                return Err(ErrorBody::new(ErrorCode::UnfitDevice, message).on(name));
+            if let Some(first) = seen.insert(identity(path), path) {
+                return Err(listed_twice(first, path));
             }
         }
         paths.iter().map(|path| self.open_for_pool(path, pool)).collect()
@@ -218,8 +216,11 @@ impl Engine {
 
     async fn describe(&self, path: &Path) -> Device {
         let shown = path.display().to_string();
-        let device =
-            |state, size_bytes, what: String, pool| Device { path: shown, size_bytes, state, what, pool };
+        let device = |state, size_bytes, what: String, of: Option<(String, usize)>| {
+            let (pool, count) = of.unzip();
+            let pool_disk_count = count.map(|count| count as u64);
+            Device { path: shown, size_bytes, state, what, pool, pool_disk_count }
+        };
         if let Ok(Some(by)) = in_use(path) {
             return device(DeviceState::InUse, None, by.to_string(), None);
         }
@@ -237,7 +238,8 @@ impl Engine {
             Ok(Contents::Foreign(what)) => device(DeviceState::Foreign, Some(size.0), what.to_string(), None),
             Ok(Contents::Member { label, .. }) => {
                 let what = format!("a disk of pool {}", label.pool_name);
-                device(DeviceState::Member, Some(size.0), what, Some(label.pool_name.to_string()))
+                let of = (label.pool_name.to_string(), label.base.members.len());
+                device(DeviceState::Member, Some(size.0), what, Some(of))
             }
             Ok(Contents::Unusable(error)) => {
                 device(DeviceState::Unusable, Some(size.0), error.to_string(), None)
@@ -245,6 +247,17 @@ impl Engine {
             Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
         }
     }
+}
+
+/// One device under two names, both of which are told: they may be hard links or partitions by different paths, which nobody
+/// sees to be one.
+fn listed_twice(first: &Path, again: &Path) -> ErrorBody {
+    let (first, name) = (first.display().to_string(), again.display().to_string());
+    let message = match first == name {
+        true => format!("{name} is listed twice; nothing was written"),
+        false => format!("{name} is listed twice, the other time as {first}; nothing was written"),
+    };
+    ErrorBody::new(ErrorCode::UnfitDevice, message).on(name)
 }
 
 /// Whether the device is locked, by a process that lives or by commands of one that does not.
@@ -264,8 +277,11 @@ fn held_elsewhere(pool: &str, held: Vec<String>) -> ErrorBody {
     error.hint(format!("if that is another daemon, ask it: `dolmen pool export {pool}` with its --socket; or end that process"))
 }
 
+/// See [`identity`].
+pub(crate) type Identity = (bool, u64, u64);
+
 /// What tells one device from another: the number of a block device, the file system and inode of a file.
-fn identity(path: &Path) -> Option<(bool, u64, u64)> {
+pub(crate) fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::FileTypeExt;
     let status = fs::metadata(path).ok()?;
     let block = status.file_type().is_block_device();
@@ -339,6 +355,12 @@ fn no_room_for_metadata(path: &Path, extent: &Extent, error: std::io::Error) -> 
         .hint("make room on the file system below, or use another disk")
 }
 
+/// Whether it is a file that nobody may write to, root included.
+pub(crate) fn is_immutable(path: &Path) -> bool {
+    let flags = fs::File::open(path).ok().and_then(|file| rustix::fs::ioctl_getflags(&file).ok());
+    flags.is_some_and(|flags| flags.contains(rustix::fs::IFlags::IMMUTABLE))
+}
+
 /// Whether it is a block device that takes no writes. It can be opened for writing all the same, and the other disks
 /// named beside it would have been wiped by the time that its first write fails.
 #[must_use]
@@ -353,7 +375,7 @@ pub fn is_read_only(path: &Path) -> bool {
 }
 
 struct Places {
-    seen: BTreeSet<(bool, u64, u64)>,
+    seen: BTreeSet<Identity>,
     found: Vec<PathBuf>,
 }
 

@@ -1,22 +1,26 @@
 //! Disks of a pool: shown, replaced, taken back in.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, ReplaceDisk, SCHEMA, Simple};
+use dolmen_api::{
+    Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
+};
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{CreateError, Disk, PoolError, check_devices};
+use dolmen_pool::{CreateError, Disk, PoolError, PoolState, check_devices, keys};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
-use crate::engine::{Engine, OpenPool};
+use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::jobs::Outcome;
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
+use crate::words::counted;
 
 impl Engine {
     pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
@@ -338,16 +342,22 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
-        // No command takes a disk out that is there.
-        let steps = vec![format!("take {} back in", disk.name()), "copy what it missed".to_owned()];
-        let plan = pool.plan(Undo::ByNothing, steps);
-        if disk.is_present() {
-            return Ok(planned(plan, format!("{} takes part already", disk.name())));
+        let (disk, found_at) = match Self::find_disk(&pool, &what) {
+            Ok(disk) => (disk, None),
+            Err(error) => self.disk_at(&pool, &what).await.map(|(disk, at)| (disk, Some(at))).ok_or(error)?,
+        };
+        if let PoolState::Latched(cause) = pool.spaces.pool().state() {
+            return Err(stopped(&pool, cause));
         }
-        let path = match &request.path {
-            Some(path) => canonical(path)?,
-            None => self.find_absent(&pool, &disk).await?,
+        if disk.is_present() {
+            let text = format!("{} takes part already", disk.name());
+            return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
+        }
+        let plan = pool.plan_of_return(&disk).await?;
+        let path = match (&request.path, found_at) {
+            (Some(path), _) => canonical(path)?,
+            (None, Some(path)) => path,
+            (None, None) => self.find_absent(&pool, &disk).await?,
         };
         let device = self.open_for_pool(&path, pool.id())?;
         let label = match look(&self.seams, device.as_ref()).await {
@@ -371,6 +381,15 @@ impl Engine {
         Ok(change)
     }
 
+    /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
+    async fn disk_at(&self, pool: &OpenPool, what: &str) -> Option<(Rc<Disk>, PathBuf)> {
+        let path = canonical(what).ok()?;
+        let found = self.look_at(std::slice::from_ref(&path)).await;
+        let label = &found.pools.get(&pool.id())?.first()?.label;
+        let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == label.disk)?;
+        Some((disk, path))
+    }
+
     async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
         let hints: Vec<PathBuf> =
             pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
@@ -383,6 +402,49 @@ impl Engine {
                 .on(disk.name())
                 .hint("attach it, or name the path where it is now")
         })
+    }
+}
+
+/// That nothing is taken in by a pool that has stopped.
+pub(crate) fn stopped(pool: &OpenPool, cause: String) -> ErrorBody {
+    let name = pool.name();
+    let error = match parse_name(&name) {
+        Ok(name) => fault::pool(&PoolError::Latched { name, cause }),
+        Err(error) => error,
+    };
+    error.on(name)
+}
+
+impl OpenPool {
+    /// What follows when a disk that was away is taken back in.
+    async fn plan_of_return(&self, disk: &Disk) -> Answer<Plan> {
+        let pool = self.spaces.pool();
+        let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
+        let missed = missed.map_err(|error| fault::pool(&error))?;
+        let lengths: BTreeMap<_, _> =
+            self.spaces.list().iter().map(|space| (space.id().0, space.row_bytes())).collect();
+        let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
+        // No more than there is room for on it, however long its rows are.
+        let capacity =
+            Extent::of(disk.member().capacity).map_or(0, |extent| extent.grain_count() * GRAIN_BYTES);
+        let moved = bytes.min(capacity);
+        let copy = match missed.len() {
+            0 => "copy what it missed".to_owned(),
+            rows => {
+                format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
+            }
+        };
+        let mut steps = vec![format!("take {} back in", disk.name()), copy];
+        let begun = pool.replacements().into_iter();
+        let is_part = |one: &Disk| one.id() == disk.id();
+        steps.extend(
+            begun
+                .filter(|(old, new)| is_part(old) || is_part(new))
+                .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
+        );
+        let room = usual_room(&self.offers());
+        // No command takes a disk out that is there.
+        Ok(Figures { before: room, after: room, moved }.plan(Undo::ByNothing, steps))
     }
 }
 

@@ -17,15 +17,16 @@ use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, NetworkExport, ServeNetwork, TlsFiles};
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{sleep, within};
+use dolmen_block_io::{Moment, sleep, within};
 use dolmen_block_linux::{Awaited, Inbox, Listener, Mailbox, Socket};
+use dolmen_causes::in_one_line;
 use dolmen_nbd::Entrance;
 use dolmen_nbd::option::RefusedOption;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Answer;
 use crate::door::carrier::Arrival;
-use crate::door::keys::{Keys, load};
+use crate::door::keys::{Keys, Stamps, load};
 use crate::door::lobby::Origin;
 use crate::door::porter::{Order, Porter};
 use crate::engine::Engine;
@@ -38,6 +39,8 @@ pub(crate) const VISITS_MAX: usize = 192;
 pub(crate) const VISITS_OF_ORIGIN_MAX: usize = 128;
 /// How often a door that cannot be opened is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// How often the dates of certificates are looked at while their files stay as they are.
+const DATES_EVERY: Duration = Duration::from_secs(3600);
 /// How long the carrier has to deliver the last words of sessions that have ended.
 const END_LIMIT: Duration = Duration::from_secs(3);
 const ADVICE_TLS: &str = "name a certificate, its key and the authority of your clients: --tls-cert FILE --tls-key FILE --client-ca FILE; or listen on 127.0.0.1";
@@ -88,10 +91,19 @@ struct Door {
     socket: OwnedFd,
 }
 
+/// What is known of the files of a door.
+struct Watched {
+    stamps: Stamps,
+    at: Moment,
+    /// What will keep clients out, or does already.
+    warnings: Vec<String>,
+}
+
 /// What the engine knows of doors.
 pub(crate) struct Doors {
     open: RefCell<BTreeMap<SocketAddr, Door>>,
     problems: RefCell<BTreeMap<SocketAddr, String>>,
+    watched: RefCell<BTreeMap<SocketAddr, Watched>>,
     porter: RefCell<Option<(Porter, Awaited<()>)>>,
     arrivals: Mailbox<Arrival>,
     visits: Rc<Visits>,
@@ -147,8 +159,8 @@ impl Drop for Visit {
 
 impl Doors {
     pub(crate) fn new(arrivals: Mailbox<Arrival>) -> Self {
-        let (open, problems, porter, visits) = Default::default();
-        Self { open, problems, porter, arrivals, visits }
+        let (open, problems, watched, porter, visits) = Default::default();
+        Self { open, problems, watched, porter, arrivals, visits }
     }
 
     /// The porter, who is there from the first door with TLS on.
@@ -204,7 +216,7 @@ impl Engine {
         match loaded {
             Ok(Ok(keys)) => Ok(Some(keys)),
             Ok(Err(error)) => {
-                let message = format!("{}; nothing was changed", dolmen_causes::in_one_line(&error));
+                let message = format!("{}; nothing was changed", in_one_line(&error));
                 Err(refused(ErrorCode::BadRequest, at, message))
             }
             Err(error) => {
@@ -251,7 +263,7 @@ impl Engine {
             refused(ErrorCode::Io, at, format!("listening on {at} failed: {cause}; nothing was changed"))
         };
         listener.set_nonblocking(true).map_err(|error| failed(error.to_string()))?;
-        let porter = self.doors.porter().map_err(|error| failed(dolmen_causes::in_one_line(&error)))?;
+        let porter = self.doors.porter().map_err(|error| failed(in_one_line(&error)))?;
         if porter.tell(Order::Open { at, listener, files, keys }) {
             return Ok(());
         }
@@ -341,6 +353,7 @@ impl Engine {
             while let Some(engine) = engine.upgrade() {
                 if !engine.is_stopping.get() {
                     engine.open_wanted_doors().await;
+                    engine.watch_certificates().await;
                 }
                 drop(engine);
                 sleep(clock.as_ref(), TRY_AGAIN).await;
@@ -368,6 +381,39 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Looks at the files of open doors: whether they have changed, and from time to time at their dates. A door whose files
+    /// cannot be used any more goes on with what it has read; what clients meet then is said here.
+    async fn watch_certificates(&self) {
+        let files_of = |(at, door): (&SocketAddr, &Door)| Some((*at, door.tls.clone()?));
+        let doors: Vec<_> = self.doors.open.borrow().iter().filter_map(files_of).collect();
+        self.doors.watched.borrow_mut().retain(|at, _| doors.iter().any(|(open, _)| open == at));
+        for (at, files) in doors {
+            let now = self.seams.clock.now();
+            let known = self.doors.watched.borrow().get(&at).map(|known| (known.stamps, known.at));
+            let is_fresh = known.is_some_and(|(_, seen)| now.since(seen) < DATES_EVERY);
+            let stamps = known.map(|(stamps, _)| stamps).filter(|_| is_fresh);
+            let looked = self.ledger.scribe().run(move || {
+                let before = Stamps::now(&files);
+                Ok((stamps != Some(before)).then(|| (before, load(&files))))
+            });
+            let Ok(Some((stamps, loaded))) = looked.await else { continue };
+            let warnings = loaded.map_or_else(|error| vec![in_one_line(&error)], |keys| keys.warnings);
+            for warning in &warnings {
+                tracing::warn!(door = %at, warning, "the files of a door");
+            }
+            self.doors.watched.borrow_mut().insert(at, Watched { stamps, at: now, warnings });
+        }
+    }
+
+    /// What keeps clients of open doors out soon, or does already, in words.
+    pub(crate) fn certificate_warnings(&self) -> Vec<String> {
+        let (watched, open) = (self.doors.watched.borrow(), self.doors.open.borrow());
+        let of_open = watched.iter().filter(|(at, _)| open.contains_key(at));
+        of_open
+            .flat_map(|(at, known)| known.warnings.iter().map(move |warning| format!("at {at}, {warning}")))
+            .collect()
     }
 
     /// What keeps doors from being open, in words.

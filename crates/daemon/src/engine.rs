@@ -15,9 +15,9 @@ use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
 use dolmen_block_io::sync::{Notify, Permit, Turn};
 use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
-use dolmen_pool::{Arbiter, DiskCounters};
+use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
-use dolmen_units::{DiskId, HostId, Name, PoolId};
+use dolmen_units::{HostId, Name, PoolId};
 
 use crate::arbiter::FileArbiter;
 use crate::caller::{Answer, Work};
@@ -25,6 +25,7 @@ use crate::config::{Config, POOLS_MAX};
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
 use crate::fault;
+use crate::history::{Histories, History};
 use crate::jobs::Jobs;
 use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
@@ -47,15 +48,14 @@ pub(crate) struct OpenPool {
     /// Jobs of this pool, one at a time.
     pub(crate) job_turn: Turn,
     pub(crate) is_closing: Cell<bool>,
-    /// Errors of disks that a person has seen: only those beyond them are a warning. The counters themselves stay.
-    pub(crate) acknowledged: RefCell<BTreeMap<DiskId, DiskCounters>>,
+    pub(crate) history: History,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), Turn::default());
-        let acknowledged = RefCell::default();
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), acknowledged })
+        let history = History::default();
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), history })
     }
 
     pub(crate) fn id(&self) -> PoolId {
@@ -88,6 +88,7 @@ pub(crate) struct Engine {
     pub(crate) config: Rc<Config>,
     pub(crate) arbiter: Rc<dyn Arbiter>,
     pub(crate) ledger: Ledger,
+    pub(crate) histories: Histories,
     pub(crate) pools: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
     pub(crate) jobs: Jobs,
@@ -117,7 +118,8 @@ impl Engine {
         Rc::new(Self {
             nbd: NbdServer::new(&seams, config.nbd_socket()),
             began: seams.clock.now(),
-            ledger: Ledger::new(config.pools_folder(), scribe),
+            ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
+            histories: Histories::new(config.history_folder(), scribe),
             arbiter: Rc::new(arbiter),
             ways,
             doors,

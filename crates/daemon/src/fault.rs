@@ -6,11 +6,22 @@ use dolmen_placement::RequestError;
 use dolmen_pool::{CreateError, OpenError, PoolError};
 use dolmen_space::SpaceError;
 
+use crate::devices::is_immutable;
+
 fn body(code: ErrorCode, error: &dyn std::error::Error) -> ErrorBody {
     ErrorBody::new(code, error.to_string()).caused_by(error)
 }
 
 pub(crate) fn open_device(error: &DeviceOpenError) -> ErrorBody {
+    if let DeviceOpenError::Denied { path } = error
+        && is_immutable(path)
+    {
+        let name = path.display().to_string();
+        let message = format!("opening {name} for writing: it is immutable, which keeps root out too");
+        return ErrorBody::new(ErrorCode::UnfitDevice, message)
+            .hint(format!("`chattr -i {name}`, or name another one"))
+            .on(name);
+    }
     let (code, path) = match error {
         DeviceOpenError::NotFound { path } => (ErrorCode::NoSuchDevice, path),
         DeviceOpenError::Denied { path } => (ErrorCode::Permission, path),

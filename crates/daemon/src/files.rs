@@ -22,7 +22,7 @@ const MACHINE_ID: &str = "/etc/machine-id";
 /// The pause between two looks at a lock whose holder is gone, or not known.
 const LOOK_AGAIN_NS: i64 = 20_000_000;
 /// The longest of the daemon's own files that is read.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// How long daemons that come before this one may take to end, all of them together.
 #[derive(Debug)]

@@ -19,9 +19,14 @@ const PLACES_MAX: usize = 3;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 
+/// Whether a disk takes part. One that failed keeps its seat in a pool that stopped for it, and takes part no more.
+pub(crate) fn is_here(disk: &Disk) -> bool {
+    disk.is_present() && !disk.has_failed()
+}
+
 pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
     let disks = open.spaces.pool().disks();
-    disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect()
+    disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.name()).collect()
 }
 
 /// How absent disks come back, in words.
@@ -84,7 +89,7 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
             counted(redundancy - absent, "more disk", "more disks")
         ));
     }
-    let incidents = open.spaces.incidents();
+    let incidents = open.incidents();
     let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
     let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
     let of_space = incidents.iter().filter(|one| one.space == space.id());
@@ -149,7 +154,7 @@ fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
 
 /// Disks that are here with errors that nobody has acknowledged, and those errors.
 pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
-    let acknowledged = open.acknowledged.borrow();
+    let acknowledged = open.history.acknowledged.borrow();
     let unseen = |disk: Rc<Disk>| {
         let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
         let errors = DiskCounters {
@@ -305,6 +310,30 @@ fn for_disks_with_errors(open: &OpenPool) -> Vec<String> {
     todo
 }
 
+/// What to do about ranges that were damaged.
+fn for_damage(open: &OpenPool) -> Vec<String> {
+    let (name, incidents) = (open.name(), open.incidents());
+    let has = |space: &Space, kind| incidents.iter().any(|one| one.space == space.id() && one.kind == kind);
+    let mut todo = Vec::new();
+    for space in open.spaces.list() {
+        if has(&space, IncidentKind::Lost) || has(&space, IncidentKind::TableLost) {
+            todo.push(format!(
+                "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen pool acknowledge {name}` or a \
+                 scrub then sees that they can be read",
+                space.name()
+            ));
+        }
+        if has(&space, IncidentKind::TakenAsFound) {
+            todo.push(format!(
+                "see whether what is in {name}/{} is sound, with the check of its file system for instance; `dolmen pool \
+                 acknowledge {name}` ends this warning",
+                space.name()
+            ));
+        }
+    }
+    todo
+}
+
 fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
     let name = open.name();
     let mut todo = Vec::new();
@@ -354,15 +383,7 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
             "add a disk to pool {name}, or delete or trim something; `dolmen df` shows what fits"
         ));
     }
-    for space in open.spaces.list() {
-        if open.spaces.incidents().iter().any(|one| one.space == space.id() && one.kind == IncidentKind::Lost)
-        {
-            todo.push(format!(
-                "restore the lost ranges of {name}/{} from a backup by writing them again",
-                space.name()
-            ));
-        }
-    }
+    todo.extend(for_damage(open));
     todo
 }
 
@@ -401,15 +422,13 @@ impl Engine {
         );
         pools.extend(self.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let doors = self.door_problems();
-        let of_doors = if doors.is_empty() { Health::Healthy } else { Health::Warning };
-        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_doors);
-        let why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).chain(doors).collect();
-        if of_doors != Health::Healthy {
-            to_do.push(
-                "mend what is said of the address or its files; it is tried again every few seconds"
-                    .to_owned(),
-            );
+        let besides = self.besides();
+        let of_these = if besides.is_empty() { Health::Healthy } else { Health::Warning };
+        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_these);
+        let mut why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
+        for (reasons, advice) in besides {
+            why.extend(reasons);
+            to_do.extend(advice);
         }
         Ok(Status {
             schema: SCHEMA,
@@ -424,6 +443,30 @@ impl Engine {
             pools,
             spaces,
         })
+    }
+}
+
+impl Engine {
+    /// What is the matter with anything but pools that are open, and what to do about it.
+    fn besides(&self) -> Vec<(Vec<String>, Vec<String>)> {
+        let is_open = |pool| self.pools.borrow().contains_key(&pool);
+        let shown = self.ways.all();
+        let waiting: Vec<_> = shown.iter().filter(|one| !is_open(one.space().pool)).collect();
+        let attached = (
+            waiting.iter().map(|one| one.waits_text()).collect(),
+            waiting.iter().map(|one| one.to_go_on()).collect(),
+        );
+        let advice = |reasons: &[String], advice: &str| match reasons {
+            [] => Vec::new(),
+            _ => vec![advice.to_owned()],
+        };
+        let doors = self.door_problems();
+        let mend = "mend what is said of the address or its files; it is tried again every few seconds";
+        let certificates = self.certificate_warnings();
+        let renew = "put new files in the place of those that are named; they are read again by themselves";
+        let (mend, renew) = (advice(&doors, mend), advice(&certificates, renew));
+        let all = [attached, (doors, mend), (certificates, renew)];
+        all.into_iter().filter(|(reasons, _)| !reasons.is_empty()).collect()
     }
 }
 

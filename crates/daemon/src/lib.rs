@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                                      scribe (own files) · usher (devices)
+//!                                      scribe (own files) · usher (devices) · looker (names of disks)
 //! ```
 //!
 //! | file | what |
@@ -14,10 +14,10 @@
 //! | `config`, `error`, `process`, `files` | settings, reasons not to run, the process, locks and own files |
 //! | `control` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
-//! | `arbiter`, `ledger` | which epoch is in force; which pools were open, and what of them was served |
+//! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
-//! | `watch` | what is done without being asked for |
+//! | `watch`, `names` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
@@ -40,10 +40,12 @@ mod error;
 mod fault;
 mod files;
 mod health;
+mod history;
 mod jobs;
 mod kernel;
 mod ledger;
 mod member;
+mod names;
 mod nbd;
 mod opening;
 mod plan;
@@ -83,6 +85,7 @@ use crate::doors::Doors;
 use crate::engine::Engine;
 use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::kernel::EngineHost;
+use crate::names::follow;
 use crate::scribe::Scribe;
 use crate::ways::Ways;
 
@@ -110,7 +113,14 @@ pub fn init_logging() {
 pub fn run(config: &Config) -> Result<(), DaemonError> {
     process::abort_on_panic();
     process::prepare();
-    for folder in [&config.state, &config.run, &config.arbiter_folder(), &config.pools_folder()] {
+    let folders = [
+        config.state.clone(),
+        config.run.clone(),
+        config.arbiter_folder(),
+        config.pools_folder(),
+        config.history_folder(),
+    ];
+    for folder in &folders {
         make_folder(folder)?;
     }
     let socket_lock = lock_beside(&config.socket);
@@ -187,8 +197,11 @@ fn start_engine(config: Config, host: HostId) -> Result<(Caller, JoinHandle<()>)
 
 fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller, DaemonError>>) {
     let made = Runtime::new(config.runtime).map_err(DaemonError::from);
-    let made = made.and_then(|runtime| Ok((runtime, Scribe::start("scribe")?, Scribe::start("usher")?)));
-    let (runtime, scribe, usher) = match made {
+    let made = made.and_then(|runtime| {
+        let [scribe, usher, looker] = ["scribe", "usher", "looker"].map(Scribe::start);
+        Ok((runtime, scribe?, usher?, looker?))
+    });
+    let (runtime, scribe, usher, looker) = match made {
         Ok(made) => made,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -201,6 +214,8 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let (admitted, arrivals) = handle.mailbox();
     let ways = Ways::new(EngineHost::new(kernel), usher);
     let engine = Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways, Doors::new(admitted));
+    let following = follow(Rc::downgrade(&engine), looker, runtime.seams().clock);
+    runtime.seams().spawner.spawn("names", Box::pin(following));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));
     }

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::path::Path;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::{
@@ -14,12 +15,18 @@ use dolmen_block_io::{
 use dolmen_block_linux::LinuxDevice;
 use dolmen_units::{Epoch, PoolId};
 
+use crate::devices::{Identity, identity};
+use crate::names::Held;
+
 /// A disk that can be taken away.
 pub(crate) struct MemberDevice {
     device: RefCell<Option<Rc<LinuxDevice>>>,
     /// The pool that it was opened for. By its name alone it could be another's by now.
     pool: PoolId,
-    name: String,
+    /// What it is called: a file may be renamed while it is in use.
+    name: RefCell<String>,
+    /// What it was when it was opened, whatever it is called.
+    identity: Option<Identity>,
     geometry: Geometry,
     /// What was asked of the device, kept when it is gone.
     counters: Cell<IoCounters>,
@@ -29,11 +36,13 @@ pub(crate) struct MemberDevice {
 impl MemberDevice {
     fn new(device: Rc<LinuxDevice>, pool: PoolId) -> Rc<Self> {
         let (name, geometry) = (device.name(), device.geometry());
+        let identity = identity(Path::new(&name));
         let refused = Completions::new();
         Rc::new(Self {
             device: RefCell::new(Some(device)),
             pool,
-            name,
+            name: RefCell::new(name),
+            identity,
             geometry,
             counters: Cell::default(),
             refused,
@@ -53,7 +62,7 @@ impl BlockDevice for MemberDevice {
     }
 
     fn name(&self) -> String {
-        self.name.clone()
+        self.name.borrow().clone()
     }
 
     fn submit(&self, command: Command) -> Submission {
@@ -81,7 +90,7 @@ impl BlockDevice for MemberDevice {
 
 impl fmt::Debug for MemberDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemberDevice({})", self.name)
+        write!(f, "MemberDevice({})", self.name.borrow())
     }
 }
 
@@ -109,6 +118,22 @@ impl Members {
     /// Takes a device back.
     pub(crate) fn release(&self, device: &Rc<dyn BlockDevice>) {
         self.release_those(|member| std::ptr::addr_eq(member, Rc::as_ptr(device)));
+    }
+
+    /// Devices that pools have, by name.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let given = self.given.borrow();
+        let held = given.iter().filter_map(Weak::upgrade).filter(|member| member.device.borrow().is_some());
+        held.filter_map(|member| Some((member.name(), member.identity?))).collect()
+    }
+
+    /// A device is called otherwise from now on.
+    pub(crate) fn rename(&self, old: &str, new: &str) {
+        for member in self.given.borrow().iter().filter_map(Weak::upgrade) {
+            if *member.name.borrow() == old {
+                *member.name.borrow_mut() = new.to_owned();
+            }
+        }
     }
 
     fn release_those(&self, is_meant: impl Fn(&MemberDevice) -> bool) {

@@ -1,5 +1,6 @@
 //! Opening pools: those that were open when the daemon ended, and those that a person names.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -7,13 +8,17 @@ use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool};
 use dolmen_block_linux::Listener;
+use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
-use dolmen_pool::{Candidate, Found, OpenMode, OpenOptions, Opened, foresee, open};
+use dolmen_pool::{
+    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, open,
+};
 use dolmen_space::Spaces;
 use dolmen_units::PoolId;
 
 use crate::caller::Answer;
 use crate::devices::canonical;
+use crate::disks::stopped;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::ledger::{Remembered, ServedSpace};
@@ -34,6 +39,20 @@ fn open_mode(mode: ImportMode) -> OpenMode {
         ImportMode::Read => OpenMode::Read,
         ImportMode::Confirmed => OpenMode::Confirmed,
     }
+}
+
+/// What a pool is opened for, where that is not everything.
+fn for_what(mode: ImportMode) -> &'static str {
+    match mode {
+        ImportMode::Write | ImportMode::Confirmed => "",
+        ImportMode::Read => ", for reading only",
+    }
+}
+
+/// What a pool is opened for, and from how much of it.
+fn opened_from(mode: ImportMode, used: usize, members: usize) -> String {
+    let comma = if mode == ImportMode::Read { "," } else { "" };
+    format!("{}{comma} from {used} of its {members} disks", for_what(mode))
 }
 
 /// Labels of a device that belong to no pool wanted, in words.
@@ -201,6 +220,7 @@ impl Engine {
         let spaces = Spaces::start(opened).await.map_err(|error| fault::space(&error))?;
         let recovery = spaces.recovery();
         let pool = OpenPool::new(spaces, mode);
+        self.recall(&pool).await;
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         self.closed.borrow_mut().remove(&pool.id());
@@ -260,6 +280,7 @@ impl Engine {
         let named = self.places_named(&hints);
         let asked = hints.clone();
         hints.extend(self.paths_on_record(request.pool.as_deref()));
+        let passed_over = self.of_open_pools(&named);
         let found = self.look_at(&self.places(&hints)).await;
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
@@ -272,7 +293,8 @@ impl Engine {
         self.check_pool_count(&name)?;
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
-        let mut steps = vec![format!("open pool {name} from {} of its {members} disks", paths.len())];
+        let from = opened_from(request.mode, paths.len(), members);
+        let mut steps = vec![format!("open pool {name}{from}")];
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
         let undo = match request.mode {
             ImportMode::Write | ImportMode::Read => Undo::By(format!("dolmen pool export {name}")),
@@ -283,6 +305,7 @@ impl Engine {
             let mut found = found;
             let candidates = found.pools.remove(&id).unwrap_or_default();
             let mut change = self.plan_import(&name, candidates, request.mode, undo).await?;
+            change.warnings.extend(passed_over);
             change.warnings.extend(left_out);
             return Ok(change);
         }
@@ -292,7 +315,8 @@ impl Engine {
         self.take_up_waiting().await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
-        let mut change = made(plan, format!("pool {name} is open"));
+        let mut change = made(plan, format!("pool {name} is open{}", for_what(request.mode)));
+        change.warnings.extend(passed_over);
         change.warnings.extend(left_out);
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
@@ -304,6 +328,21 @@ impl Engine {
         Ok(change)
     }
 
+    /// Disks among those that a person names that are in use already, in words, by the pool that has them.
+    fn of_open_pools(&self, named: &[PathBuf]) -> Vec<String> {
+        let mut of_pools: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for path in named {
+            if let Some(pool) = self.pool_with(path) {
+                of_pools.entry(pool).or_default().push(path.display().to_string());
+            }
+        }
+        let told = |(pool, paths): (String, Vec<String>)| match paths.as_slice() {
+            [path] => format!("{path} is a disk of pool {pool}, which is open here already"),
+            paths => format!("{} are disks of pool {pool}, which is open here already", paths.join(", ")),
+        };
+        of_pools.into_iter().map(told).collect()
+    }
+
     /// What an import would come to.
     async fn plan_import(
         &self,
@@ -313,14 +352,28 @@ impl Engine {
         undo: Undo,
     ) -> Answer<Change> {
         let options = OpenOptions { mode: open_mode(mode) };
-        let foreseen =
-            foresee(&*self.arbiter, candidates, &options).await.map_err(|error| fault::open(&error))?;
-        let from = format!("from {} of its {} disks", foreseen.used.len(), foreseen.members);
-        let mut steps = vec![format!("open pool {name} {from}")];
+        let foreseen = foresee(&*self.arbiter, candidates.clone(), &options).await;
+        let foreseen = foreseen.map_err(|error| fault::open(&error))?;
+        let from = opened_from(mode, foreseen.used.len(), foreseen.members);
+        let mut steps = vec![format!("open pool {name}{from}")];
         steps.extend(foreseen.used.iter().map(|disk| format!("use {disk}")));
         steps.extend(foreseen.left_out.iter().map(|(disk, why)| format!("leave {disk} out: {why}")));
-        let plan = Figures::of_room(0, 0).plan(undo, steps);
-        Ok(planned(plan, format!("pool {name} would be opened {from}")))
+        let room = self.room_foreseen(candidates).await.unwrap_or_else(|error| {
+            steps.push(format!(
+                "see how much room it has, which cannot be told before: {}",
+                in_one_line(&error)
+            ));
+            0
+        });
+        let plan = Figures::of_room(0, room).plan(undo, steps);
+        Ok(planned(plan, format!("pool {name} would be opened{from}")))
+    }
+
+    /// The room of a pool that is not open, from its map. Nothing is written.
+    async fn room_foreseen(&self, candidates: Vec<Candidate>) -> Result<u64, OpenError> {
+        let options = OpenOptions { mode: OpenMode::Read };
+        let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await?;
+        Ok(usual_room(&opened.pool.offers(Purpose::Claim)))
     }
 
     /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.
@@ -400,6 +453,13 @@ impl Engine {
         let open: Vec<_> = found.filter_map(|id| pools.get(id)).collect();
         let names: Vec<String> = open.iter().map(|pool| pool.name()).collect();
         let names = names.join(", ");
+        let has_stopped = |pool: &&Rc<OpenPool>| match pool.spaces.pool().state() {
+            PoolState::Latched(cause) => Some(stopped(pool, cause)),
+            PoolState::Writable | PoolState::ReadOnly(_) => None,
+        };
+        if let Some(error) = open.iter().find_map(has_stopped) {
+            return error;
+        }
         let is_read = open.iter().any(|pool| pool.mode == ImportMode::Read);
         let (how, hint) = if is_read {
             (", for reading only", fault::to_write(&names))

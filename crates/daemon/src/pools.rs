@@ -1,6 +1,6 @@
 //! Pools: made, exported, destroyed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -12,14 +12,15 @@ use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
     Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, check_devices, create_as, discover,
 };
-use dolmen_space::{SpaceRange, Verification};
-use dolmen_units::{DiskId, Epoch, PoolId};
+use dolmen_space::{Incident, Space, SpaceRange, Verification};
+use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::health::{errors_text, unseen_errors};
+use crate::history::is_unreadable;
 use crate::jobs::Outcome;
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
@@ -254,6 +255,7 @@ impl Engine {
             self.closed.borrow_mut().insert(pool.id(), ClosedPool { remembered, cause: cause.clone() });
             return Err(cause.hint(hint));
         }
+        self.histories.remove(pool.id()).await;
         let forgotten = self.ledger.remove(pool.id()).await;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
@@ -314,6 +316,7 @@ impl Engine {
             let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
             warnings.extend(wiped.err().map(|error| fault_text(&error)));
         }
+        self.histories.remove(id).await;
         warnings.extend(self.arbiter.withdraw(id).await.err().map(|error| error.to_string()));
         warnings.extend(self.ledger.remove(id).await.err().map(|error| error.to_string()));
         warnings
@@ -349,6 +352,7 @@ impl Engine {
             let message = format!("pool {name} is still on record here: {error}");
             ErrorBody::new(ErrorCode::Io, message).on(name)
         })?;
+        self.histories.remove(id).await;
         self.closed.borrow_mut().remove(&id);
         Ok(Some(made(
             plan,
@@ -385,30 +389,52 @@ impl Engine {
         Ok(change)
     }
 
-    /// Ends the warning about errors of disks that somebody has seen. What was counted stays.
+    /// Ends the warnings about errors of disks, and about what was taken as it was found after a crash, that somebody has seen.
+    /// What was counted stays; what was lost stays as long as it cannot be read.
     pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let unseen = unseen_errors(&pool);
         let told =
             |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
-        let told: Vec<String> = unseen.iter().map(told).collect();
-        let steps = told.iter().map(|told| format!("warn no more of {told}")).collect();
-        let plan = pool.plan(Undo::NotNeeded, steps);
-        if unseen.is_empty() {
-            return Ok(planned(
-                plan,
-                format!("no disk of pool {name} had errors that nobody has acknowledged"),
+        let mut told: Vec<String> = unseen.iter().map(told).collect();
+        let (lost, taken): (Vec<_>, Vec<_>) =
+            pool.incidents().into_iter().partition(|one| is_unreadable(one.kind));
+        told.extend(taken_text(&pool, &taken));
+        let mut steps: Vec<String> = told.iter().map(|told| format!("warn no more of {told}")).collect();
+        if !lost.is_empty() {
+            let places = counted(lost.len(), "place", "places");
+            steps.push(format!(
+                "read again what was lost in {places}, and list no more what can be read by now"
             ));
         }
+        let plan = pool.plan(Undo::NotNeeded, steps);
         let told = told.join("; ");
-        if request.dry_run {
+        if request.dry_run && !(unseen.is_empty() && taken.is_empty()) {
             return Ok(planned(plan, format!("of pool {name} would be acknowledged: {told}")));
         }
-        let mut acknowledged = pool.acknowledged.borrow_mut();
-        acknowledged.extend(unseen.iter().map(|(disk, _)| (disk.id(), disk.counters())));
-        drop(acknowledged);
-        tracing::info!(pool = name, told, "errors of disks were acknowledged");
-        Ok(made(plan, format!("of pool {name} are acknowledged, and stay in `dolmen disk list`: {told}")))
+        let readable = if request.dry_run { Bytes::ZERO } else { pool.look_again().await };
+        let restored = (readable.0 > 0).then(|| format!("{readable} that were lost can be read by now"));
+        if unseen.is_empty() && taken.is_empty() {
+            let nothing = format!("no disk of pool {name} had errors that nobody has acknowledged");
+            let Some(restored) = restored else { return Ok(planned(plan, nothing)) };
+            self.keep_history(&pool).await;
+            return Ok(made(plan, format!("of pool {name}, {restored}")));
+        }
+        let seen = unseen.iter().map(|(disk, _)| (disk.id(), disk.counters()));
+        pool.history.acknowledged.borrow_mut().extend(seen);
+        pool.acknowledge_taken(&taken);
+        tracing::info!(pool = name, told, "errors and damage were acknowledged");
+        let stay = if unseen.is_empty() { "" } else { "; errors of disks stay in `dolmen disk list`" };
+        let mut message = format!("of pool {name} are acknowledged: {told}{stay}");
+        message.extend(restored.iter().map(|restored| format!("; {restored}")));
+        let mut change = made(plan, message);
+        let recorded = self.record_history(&pool).await;
+        change.warnings.extend(
+            recorded
+                .err()
+                .map(|error| format!("that is not on record, and the next daemon warns again: {error}")),
+        );
+        Ok(change)
     }
 
     pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
@@ -421,13 +447,15 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be scrubbed")));
         }
-        let spaces = Rc::clone(&pool.spaces);
-        let subject = (format!("pool {name}"), None);
+        let (scrubbed_pool, subject) = (Rc::clone(&pool), (format!("pool {name}"), None));
         let job = self.start_job(&pool, JobKind::Scrub, subject, move |course| async move {
+            let spaces = &scrubbed_pool.spaces;
             let before = spaces.counters().healed_blocks;
             course.bytes_max.set(spaces.list().iter().map(|space| space.claimed().0).sum());
             let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
-            scrubbed(&seen, spaces.counters().healed_blocks - before).map(Outcome::Done)
+            scrubbed_pool.look_again().await;
+            let sizes = spaces.list().iter().map(|space| (space.name(), space.size())).collect();
+            scrubbed(&seen, &sizes, spaces.counters().healed_blocks - before).map(Outcome::Done)
         });
         let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
         change.job = Some(job);
@@ -448,6 +476,18 @@ impl Engine {
         change.job = Some(job);
         Ok(change)
     }
+}
+
+/// What was taken as it was found, for each space.
+fn taken_text(pool: &OpenPool, taken: &[Incident]) -> Vec<String> {
+    let of_space = |space: &Rc<Space>| {
+        let places = taken.iter().filter(|one| one.space == space.id()).count();
+        let places = counted(places, "place", "places");
+        (!places.starts_with("0 ")).then(|| {
+            format!("{places} of space {}/{} taken as found after a crash", pool.name(), space.name())
+        })
+    };
+    pool.spaces.list().iter().filter_map(of_space).collect()
 }
 
 fn disks_of(count: usize) -> String {
@@ -476,7 +516,7 @@ fn check_not_read_only(pool: &OpenPool) -> Answer<()> {
 const RANGES_TOLD: usize = 20;
 
 /// What a scrub says when it has ended; `healed` copies of blocks were bad meanwhile, and are good now.
-fn scrubbed(seen: &Verification, healed: u64) -> Answer<String> {
+fn scrubbed(seen: &Verification, sizes: &BTreeMap<Name, Bytes>, healed: u64) -> Answer<String> {
     let blocks = counted(seen.blocks, "block", "blocks");
     let verified = match healed {
         0 => format!("{blocks} verified"),
@@ -495,7 +535,9 @@ fn scrubbed(seen: &Verification, healed: u64) -> Answer<String> {
         let more = if ranges.len() > RANGES_TOLD { ", and more" } else { "" };
         (!places.is_empty()).then(|| format!("{what}: {}{more}", places.join(", ")))
     };
-    let found = [told("lost", &seen.lost), told("out of reach", &seen.out_of_reach)];
+    let away = sums_of(&seen.out_of_reach, sizes);
+    let away = (!away.is_empty()).then(|| format!("out of reach: {}", away.join(", ")));
+    let found = [told("lost", &seen.lost), away];
     let message = format!("{verified}; {}", found.into_iter().flatten().collect::<Vec<_>>().join("; "));
     let hint = if seen.lost.is_empty() {
         "bring the disks that are missing back"
@@ -505,6 +547,41 @@ fn scrubbed(seen: &Verification, healed: u64) -> Answer<String> {
     Err(ErrorBody::new(ErrorCode::Io, message).hint(hint))
 }
 
+/// How much of each space, and in how many pieces: a disk that is missing has one in every stripe. What lies behind the end of
+/// a space, in its last row, is nobody's.
+fn sums_of(ranges: &[SpaceRange], sizes: &BTreeMap<Name, Bytes>) -> Vec<String> {
+    let mut sums: BTreeMap<&Name, (u64, usize)> = BTreeMap::new();
+    for range in ranges {
+        let size = sizes.get(&range.space).map_or(u64::MAX, |size| size.0);
+        let length = range.length.0.min(size.saturating_sub(range.at));
+        if length > 0 {
+            let (bytes, pieces) = sums.entry(&range.space).or_default();
+            (*bytes, *pieces) = (*bytes + length, *pieces + 1);
+        }
+    }
+    let told = |(space, (bytes, pieces)): (&Name, (u64, usize))| {
+        format!("{} of space {space}, in {}", Bytes(bytes), counted(pieces, "piece", "pieces"))
+    };
+    sums.into_iter().map(told).collect()
+}
+
 fn fault_text(error: &dolmen_disk::LabelIoError) -> String {
     format!("{error}: {}", error.source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scrub_cannot_reach_is_a_sum_for_each_space_and_ends_with_it() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let range = |space: &str, at, length| SpaceRange { space: name(space), at, length: Bytes(length) };
+        let ranges =
+            [range("b", 0, 4096), range("a", 8192, 4096), range("a", 0, 4096), range("a", 16384, 8192)];
+        let sizes = [(name("a"), Bytes(20480)), (name("b"), Bytes(4096))].into();
+        let expected = ["12 KiB of space a, in 3 pieces", "4 KiB of space b, in 1 piece"];
+        assert_eq!(sums_of(&ranges, &sizes), expected);
+        assert!(sums_of(&[range("a", 20480, 4096)], &sizes).is_empty());
+    }
 }

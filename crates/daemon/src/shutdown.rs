@@ -53,6 +53,7 @@ impl Engine {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
             }
+            self.keep_history(&pool).await;
             self.members.release_all_of(pool.id());
             self.pools.borrow_mut().remove(&pool.id());
         }

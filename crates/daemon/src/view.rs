@@ -13,7 +13,7 @@ use dolmen_space::{Integrity, Provisioning, Resiliency, Space};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::health::{pool_health, space_health};
+use crate::health::{is_here, pool_health, space_health};
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
 use crate::write_cache::view_write_cache;
@@ -34,13 +34,14 @@ impl Engine {
         let room = pool.room();
         let view = |disk: &Rc<dolmen_pool::Disk>| {
             let counters = disk.counters();
-            let here = disk.is_present();
+            let here = is_here(disk);
             let free = room.iter().find(|room| room.slot == disk.slot()).map_or(0, |room| room.free.0);
             let retired = disk.member().state == MemberState::Retired;
             Disk {
                 slot: disk.slot().0,
                 id: disk.id().to_string(),
                 path: here.then(|| disk.name()),
+                last_path: Some(disk.name()).filter(|name| !here && name.starts_with('/')),
                 state: match (here, retired) {
                     (false, _) => DiskState::Absent,
                     (true, true) => DiskState::Retired,

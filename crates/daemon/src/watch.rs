@@ -31,6 +31,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         if pool.is_closing.get() {
             return;
         }
+        engine.keep_history(&pool).await;
         let seats = pool.spaces.pool().seats();
         if seats != seated {
             (seated, pause, next_try) = (seats, LOOK_EVERY, clock.now());

@@ -93,6 +93,21 @@ impl Shown {
         format!("`dolmen space detach {name} --give-up-unflushed={name}`")
     }
 
+    /// That whoever uses it waits, because its pool is not open.
+    pub(crate) fn waits_text(&self) -> String {
+        let meets = match self {
+            Self::Loop(_) => "what is asked of it waits, or fails",
+            Self::Ublk(..) => "what is asked of it waits",
+        };
+        let (name, device) = (self.name(), self.device().display());
+        format!("space {name} is attached as {device}, and its pool is not open: {meets}")
+    }
+
+    /// How that ends.
+    pub(crate) fn to_go_on(&self) -> String {
+        format!("open the pool of {}, and it goes on; {} gives up what waits", self.name(), self.way_out())
+    }
+
     /// Who uses the device now.
     pub(crate) fn holders(&self) -> Vec<Holder> {
         dolmen_fuse::holders(self.device())

@@ -52,6 +52,8 @@ pub struct Disk {
     last_name: RefCell<String>,
     /// Why its device cannot be used although it is here.
     unfit: RefCell<Option<String>>,
+    /// Whether it failed in a way that it leaves for. It keeps its seat where the pool stops before it has left.
+    failed: Cell<bool>,
     token: Cell<Epoch>,
     /// How often it was seated.
     seating: Cell<u64>,
@@ -68,6 +70,7 @@ impl Disk {
         Rc::new(Self {
             last_name: RefCell::new(last_name),
             unfit: RefCell::default(),
+            failed: Cell::default(),
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
@@ -146,6 +149,26 @@ impl Disk {
         self.unfit.borrow().clone()
     }
 
+    /// Whether it failed, and has not been taken back in since: of a pool that stopped for it, it is still a member with a
+    /// seat.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    pub(crate) fn note_failed(&self) {
+        self.failed.set(true);
+    }
+
+    /// What it was called where it was seen last, as whoever opened the pool before remembers it. Of one that is here, or was
+    /// seen since, nothing is changed.
+    pub fn note_last_name(&self, name: String) {
+        let mut last = self.last_name.borrow_mut();
+        if last.is_empty() {
+            *last = name;
+        }
+    }
+
     pub(crate) fn note_unfit(&self, name: String, why: &dyn std::error::Error) {
         *self.last_name.borrow_mut() = name;
         *self.unfit.borrow_mut() = Some(why.to_string());
@@ -173,6 +196,8 @@ impl Disk {
     /// Gives the device up: nothing more is sent to it. Commands under way are its own business.
     pub(crate) fn unseat(&self, fence: Epoch) {
         if let Some(seat) = self.seat.borrow_mut().take() {
+            // It may have been renamed since it was seated.
+            *self.last_name.borrow_mut() = seat.device.name();
             seat.device.fence(fence);
         }
     }
@@ -180,6 +205,7 @@ impl Disk {
     pub(crate) fn seat(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
         *self.last_name.borrow_mut() = device.name();
         *self.unfit.borrow_mut() = None;
+        self.failed.set(false);
         *self.seat.borrow_mut() = Some(Seat { device, extent });
         self.seating.set(self.seating.get() + 1);
         self.activity.set(self.activity.get() + 1);

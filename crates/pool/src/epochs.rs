@@ -57,7 +57,7 @@ impl Pool {
     pub async fn exclude(self: &Rc<Self>, slot: DiskSlot, reason: ExcludeReason) -> Result<(), PoolError> {
         let _turn = self.epoch_turn.take().await;
         // One that has left may have done so in a change that failed, and with it the pool.
-        self.writable_log()?;
+        self.writable_log().inspect_err(|error| self.note_failed(slot, error))?;
         let Some(disk) = self.disk(slot).filter(|disk| disk.is_present()) else { return Ok(()) };
         tracing::warn!(pool = %self.name, disk = %disk.name(), ?reason, "the disk leaves the pool");
         disk.unseat(Epoch(u64::MAX));
@@ -454,15 +454,30 @@ impl Pool {
             self.highest.set(record.number());
             let generation = Generation { epoch: record, members: plan.members };
             if let Err(id) = self.pend(&current, &generation).await {
+                self.note_failed_id(id);
                 lost.push(id);
                 continue;
             }
             let entered = self.enter(generation, plan.owner).await?;
             match self.settle_labels().await {
                 Ok(()) => return Ok(entered),
-                Err(id) => lost.push(id),
+                Err(id) => {
+                    self.note_failed_id(id);
+                    lost.push(id);
+                }
             }
         }
+    }
+
+    /// Notes of a disk that it failed, where it cannot leave because the pool has stopped: nothing else says so.
+    fn note_failed(&self, slot: DiskSlot, why: &PoolError) {
+        if matches!(why, PoolError::Latched { .. }) {
+            self.disk(slot).iter().for_each(|disk| disk.note_failed());
+        }
+    }
+
+    pub(crate) fn note_failed_id(&self, id: DiskId) {
+        self.disks().iter().filter(|disk| disk.id() == id).for_each(|disk| disk.note_failed());
     }
 
     /// Writes the epoch that is on record as the one in force to all its voters; the voter that failed otherwise. Before

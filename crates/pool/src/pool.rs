@@ -435,6 +435,7 @@ impl Pool {
         drop(state);
         // Whoever waits for a record would wait for ever.
         if let Some(log) = &self.log {
+            log.failures().iter().for_each(|failure| self.note_failed_id(failure.disk));
             log.give_up();
         }
         self.changed.notify_all();

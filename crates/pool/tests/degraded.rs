@@ -8,7 +8,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Request, Resiliency, Width};
-use dolmen_pool::{CreateOptions, ExcludeReason, MemoryArbiter, Pool, Purpose, create};
+use dolmen_pool::{CreateOptions, ExcludeReason, MemoryArbiter, Pool, PoolState, Purpose, create};
 use dolmen_sim::{DiskProfile, Random, World};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, HostId};
 
@@ -118,4 +118,41 @@ fn a_row_has_a_copy_here_and_the_others_apart() {
         degraded += filled.unwrap();
     }
     assert!(degraded > 1000, "only {degraded} rows were placed without a disk");
+}
+
+/// All disks of a pool vanish, and it is told so of one after another, as whoever writes to them finds out. It stops; and of
+/// no disk is it said that it has not failed, although the last ones could not leave any more.
+#[test]
+fn of_a_pool_that_stopped_for_its_disks_each_of_them_has_failed() {
+    for count in 1..5u16 {
+        let world = World::new(u64::from(count));
+        world.set_arenas(ARENAS, ARENAS);
+        let disks: Vec<_> = (0..count)
+            .map(|number| world.add_disk(&format!("disk{number}"), DiskProfile::new(Bytes::mib(64))))
+            .collect();
+        let attached: Vec<Rc<dyn BlockDevice>> = disks.iter().map(|disk| disk.attach(&world)).collect();
+        let seams = world.seams();
+        let pool = world
+            .run(async move {
+                let name = "tank".parse().unwrap();
+                let options = CreateOptions { name, overwrite: Vec::new(), fault_domains: Vec::new() };
+                let arbiter = MemoryArbiter::new(HostId([1; 16]));
+                create(&seams, arbiter, &attached, &options).await.unwrap().pool
+            })
+            .unwrap();
+        assert!(pool.disks().iter().all(|disk| !disk.has_failed()));
+        disks.iter().for_each(|disk| disk.vanish());
+        let stopped = Rc::clone(&pool);
+        let told = async move {
+            for slot in 0..count {
+                let told = stopped.exclude(DiskSlot(slot), ExcludeReason::MissedWrite).await;
+                assert!(told.is_err(), "no epoch comes into force without a disk");
+            }
+        };
+        world.run(told).unwrap();
+        assert!(matches!(pool.state(), PoolState::Latched(_)));
+        let is_here = |disk: &Rc<dolmen_pool::Disk>| disk.is_present() && !disk.has_failed();
+        let here: Vec<String> = pool.disks().into_iter().filter(is_here).map(|disk| disk.name()).collect();
+        assert_eq!(here, [""; 0], "of {count}");
+    }
 }

@@ -65,6 +65,7 @@ mod tests {
             answers: &mut Cursor::new(typed.as_bytes().to_vec()),
             answers_kind: kind,
             paint_results: Paint::Never,
+            columns: None,
             is_unread: false,
         };
         let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();

@@ -131,6 +131,7 @@ pub(super) fn run(words: &[&str], person: &Person) -> Ended {
         answers: &mut Cursor::new(person.types.as_bytes()),
         answers_kind: person.kind,
         paint_results: Paint::Never,
+        columns: None,
         is_unread: false,
     };
     let code = crate::run(arguments, &mut out, Pace { pause: Duration::from_millis(1) });

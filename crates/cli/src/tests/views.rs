@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::fake::{Ended, Fake, NOBODY, answer};
 
 fn disk(slot: u16, state: &str, path: Value, checksum_errors: u64) -> Value {
-    json!({"slot": slot, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
+    let last_path = if path.is_null() { json!("/disks/b") } else { Value::Null };
+    json!({"slot": slot, "last_path": last_path, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
         "size_bytes": 4u64 << 30, "data_bytes": 4000u64 << 20, "free_bytes": 1u64 << 30, "fault_domain": 0,
         "is_voter": true, "read_errors": 0, "write_errors": 0, "checksum_errors": checksum_errors})
 }
@@ -80,9 +81,9 @@ unhealthy: pool tank has no redundancy left
 POOL  HEALTH     STATE         SIZE      USED   FREE   USE  DISKS        SPACES
 tank  unhealthy  writable  7.81 GiB  5.81 GiB  2 GiB  74 %  2, 1 absent       1
 
-DISK  POOL  STATE     SIZE   FREE  PATH      ID        ERRORS
-   0  tank  present  4 GiB  1 GiB  /disks/a  0a0b0c0d  2 checksum
-   1  tank  absent   4 GiB  1 GiB            1a0b0c0d
+DISK  POOL  STATE     SIZE   FREE  ID        ERRORS      PATH
+   0  tank  present  4 GiB  1 GiB  0a0b0c0d  2 checksum  /disks/a
+   1  tank  absent   4 GiB  1 GiB  1a0b0c0d              was /disks/b
 "
     );
 }
@@ -137,9 +138,9 @@ pool tank: warning
   used   5.81 GiB
   free   2 GiB
 
-DISK  POOL  STATE     SIZE   FREE  PATH      ID        ERRORS
-   0  tank  present  4 GiB  1 GiB  /disks/a  0a0b0c0d  2 checksum
-   1  tank  absent   4 GiB  1 GiB            1a0b0c0d
+DISK  POOL  STATE     SIZE   FREE  ID        ERRORS      PATH
+   0  tank  present  4 GiB  1 GiB  0a0b0c0d  2 checksum  /disks/a
+   1  tank  absent   4 GiB  1 GiB  1a0b0c0d              was /disks/b
 
 SPACE   HEALTH     SIZE  CLAIMED  RESILIENCY   PROVISIONING
 tank/x  healthy  10 GiB    3 GiB  mirror of 2  thin
@@ -184,9 +185,9 @@ fn disks_are_listed_with_devices_that_belong_to_none() {
     assert_eq!(
         fake.run("disk list", &NOBODY).results,
         "\
-DISK  POOL  STATE     SIZE   FREE  PATH      ID
-   0  tank  present  4 GiB  1 GiB  /disks/a  0a0b0c0d
-   1  tank  present  4 GiB  1 GiB  /disks/b  1a0b0c0d
+DISK  POOL  STATE     SIZE   FREE  ID        PATH
+   0  tank  present  4 GiB  1 GiB  0a0b0c0d  /disks/a
+   1  tank  present  4 GiB  1 GiB  1a0b0c0d  /disks/b
 
 OTHER DEVICE   SIZE  STATE       WHAT
 /dev/sdx      1 TiB  holds data  an ext4 file system
@@ -257,16 +258,21 @@ JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
 /// Disks that were moved here, or that a daemon left which was never told of them, belong to pools that nobody has opened.
 #[test]
 fn pools_that_can_be_imported_are_told_of() {
-    let device = |path: &str, state: &str, pool: Value| json!({"path": path, "size_bytes": 1 << 30, "state": state, "what": "x", "pool": pool});
+    let of = |path: &str, state: &str, pool: Value, disks: Value| json!({"path": path, "size_bytes": 1 << 30, "state": state, "what": "x", "pool": pool, "pool_disk_count": disks});
+    let device = |path: &str, state: &str, pool: Value| of(path, state, pool, Value::Null);
     let devices = json!({"schema": 1, "devices": [
         device("/a", "member", json!("bank")), device("/b", "member", json!("tank")),
+        of("/e", "member", json!("part"), json!(3)), of("/f", "member", json!("part"), json!(4)),
+        of("/g", "member", json!("snug"), json!(1)),
         device("/c", "empty", Value::Null), device("/d", "member", json!("bank"))]});
     let fake = Fake::play(move |line, _| match line {
         "GET /v1/devices" => answer(200, &devices),
         "GET /v1/pools" => answer(200, &json!({"schema": 1, "pools": [pool("tank", "healthy")]})),
         _ => answer(200, &status("healthy", vec![], vec![])),
     });
-    let told = "pool bank is on 2 disks here and not open; to open it: dolmen pool import --pool bank\n";
+    let told = "pool bank is on 2 disks here and not open; to open it: dolmen pool import --pool bank\n\
+        pool part is on 2 of its 4 disks here and not open; to open it: dolmen pool import --pool part\n\
+        pool snug is on 1 disk here and not open; to open it: dolmen pool import --pool snug\n";
     let listed = fake.run("pool list", &NOBODY).results;
     assert!(listed.ends_with(told) && !listed.contains("--pool tank"), "{listed}");
     let ended = fake.run("status", &NOBODY);

@@ -149,3 +149,31 @@ fn a_daemon_does_not_wait_for_the_space_of_another_that_was_killed() {
     assert!(reader.wait().unwrap().success());
     world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
 }
+
+#[test]
+fn a_space_that_is_attached_while_its_pool_is_not_open_is_told_of() {
+    // Scenario: the daemon is killed, and the disks are away when the next one begins. The status names the device that
+    // somebody waits for; with the disks back and the pool imported, it goes on.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    if !is_attached(&world) {
+        return;
+    }
+    let mount = world.folder.path().join("mnt");
+    let cleaned = Cleaned { world: &mut world, mount };
+    let world = &mut *cleaned.world;
+    let device = std::fs::canonicalize(world.folder.path().join("dev/tank/m")).unwrap().display().to_string();
+    let told = format!("space tank/m is attached as {device}, and its pool is not open");
+    assert!(!world.get("/v1/status")["why"].to_string().contains(&told));
+    world.kill();
+    let away = world.folder.path().join("away");
+    std::fs::rename(world.folder.path().join("disks"), &away).unwrap();
+    world.start();
+    let status = world.get("/v1/status");
+    assert!(status["why"].to_string().contains(&told), "{status}");
+    assert!(status["todo"].to_string().contains("open the pool of tank/m, and it goes on"), "{status}");
+    std::fs::rename(&away, world.folder.path().join("disks")).unwrap();
+    world.post("/v1/pools/import", &json!({"pool": "tank"}));
+    assert!(!world.get("/v1/status")["why"].to_string().contains(&told));
+    world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+}

@@ -125,3 +125,31 @@ fn requests_that_make_no_sense_get_an_error_document() {
     assert_eq!(world.try_ask("GET", "/v1/jobs/7", b"").unwrap().1["error"]["code"], "no_such_job");
     world.get("/v1/status");
 }
+
+#[test]
+fn a_disk_that_is_named_twice_is_told_by_both_names() {
+    let world = World::new(1);
+    let (disk, link) = (world.disk("d0"), world.disk("also"));
+    fs::hard_link(&disk, &link).unwrap();
+    let error = world.refused("/v1/pools", &json!({"name": "x", "disks": [disk, link]}));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with(&link) && message.contains(&format!("as {disk};")), "{error}");
+}
+
+#[test]
+fn a_file_that_is_immutable_is_said_to_be_so() {
+    // Scenario: a file that not even root may write to. It needs root, and a file system that knows of it.
+    let world = World::new(2);
+    let file = fs::File::open(world.disk("d1")).unwrap();
+    if let Err(error) = rustix::fs::ioctl_setflags(&file, rustix::fs::IFlags::IMMUTABLE) {
+        println!("skipped: {error}");
+        return;
+    }
+    let error =
+        world.refused("/v1/pools", &json!({"name": "x", "disks": [world.disk("d0"), world.disk("d1")]}));
+    rustix::fs::ioctl_setflags(&file, rustix::fs::IFlags::empty()).unwrap();
+    let message = error["message"].as_str().unwrap();
+    assert!(error["code"] == "unfit_device" && message.contains("it is immutable"), "{error}");
+    assert!(error["hint"].to_string().contains("chattr -i"), "{error}");
+    world.post("/v1/pools", &json!({"name": "x", "disks": [world.disk("d0"), world.disk("d1")]}));
+}

@@ -509,3 +509,52 @@ fn a_new_size_is_seen_by_new_connections_and_old_ones_go_on_in_theirs() {
     });
     assert_eq!(Nbd::greeted(connect(at), "tank/m").size, 16 << 20);
 }
+
+/// A day of the calendar, so many days from now.
+fn day_in(days: u64) -> (i32, u8, u8) {
+    let now = rustls::pki_types::UnixTime::now().as_secs();
+    let mut left = i32::try_from(now / 86_400 + days).unwrap();
+    let mut year = 1970;
+    let is_long = |year: i32| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    while left >= 365 + i32::from(is_long(year)) {
+        left -= 365 + i32::from(is_long(year));
+        year += 1;
+    }
+    let of_february = 28 + i32::from(is_long(year));
+    let mut month = 1;
+    for days in [31, of_february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < days {
+            break;
+        }
+        left -= days;
+        month += 1;
+    }
+    (year, month, u8::try_from(left + 1).unwrap())
+}
+
+#[test]
+fn the_status_tells_of_certificates_that_expire_while_their_door_is_open() {
+    // Scenario: a door is open, and all is well; its certificate is exchanged for one that ends soon, then for one that has
+    // ended, and then for a good one.
+    let (world, files, at) = behind_tls(&[]);
+    let said = |what: &'static str| {
+        eventually(what, || {
+            let status = world.get("/v1/status");
+            let why = status["why"].to_string();
+            let is_so = match what {
+                "" => status["health"] == "healthy",
+                what => status["health"] == "warning" && why.contains(what) && why.contains(&at.to_string()),
+            };
+            is_so.then_some(())
+        });
+    };
+    said("");
+    let (year, month, day) = day_in(10);
+    let soon = files.ca.sign_until("server", (year, month, day), ServerAuth);
+    let past = files.ca.sign("server", PAST, ServerAuth);
+    for (pair, what) in [(soon, "expires on"), (past, "has expired"), (files.ca.server(), "")] {
+        files.put("server.key", &pair.key, 0o600);
+        files.put("server.pem", &pair.certificate, 0o644);
+        said(what);
+    }
+}

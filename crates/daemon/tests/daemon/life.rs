@@ -376,7 +376,8 @@ fn the_pool_that_is_imported_is_the_one_whose_disk_is_named() {
     assert_eq!(error["code"], "no_such_pool");
     assert!(error["hint"].as_str().unwrap().contains(ids[1].as_str().unwrap()), "{error}");
     for (name, id) in ["d3", "d0"].iter().zip(ids.iter().rev()) {
-        world.post("/v1/pools/import", &json!({"paths": [disk(name)]}));
+        let change = world.post("/v1/pools/import", &json!({"paths": [disk(name)]}));
+        assert_eq!(change["warnings"], json!([]));
         assert_eq!(identity(), *id, "{name} is of the other pool");
         assert_eq!(world.get("/v1/pools/tank")["pool"]["health"], "healthy", "its other disk was found too");
         world.post("/v1/pools/tank/export", &json!({}));
@@ -773,7 +774,6 @@ fn healed_errors_are_a_warning_until_somebody_has_seen_them() {
     client.write(0, &content);
     client.flush();
     drop(client);
-    // The daemon that is asked again has to be the same: a new one has forgotten.
     world.kill();
     let image = fs::read(world.disk("d0")).unwrap();
     let at =

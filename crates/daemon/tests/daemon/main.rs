@@ -16,3 +16,5 @@ mod pki;
 mod plans;
 #[cfg(test)]
 mod stuck;
+#[cfg(test)]
+mod told;

@@ -49,11 +49,26 @@ impl Authority {
     }
 
     pub(crate) fn sign(&self, name: &str, years: Years, purpose: ExtendedKeyUsagePurpose) -> Pair {
-        let mut parameters = parameters(name, years);
+        self.signed(parameters(name, years), purpose)
+    }
+
+    fn signed(&self, mut parameters: CertificateParams, purpose: ExtendedKeyUsagePurpose) -> Pair {
         parameters.extended_key_usages = vec![purpose];
         let key = KeyPair::generate().unwrap();
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap().pem();
         Pair { certificate, key: key.serialize_pem() }
+    }
+
+    /// As [`sign`](Self::sign), up to a day of a year.
+    pub(crate) fn sign_until(
+        &self,
+        name: &str,
+        (year, month, day): (i32, u8, u8),
+        purpose: ExtendedKeyUsagePurpose,
+    ) -> Pair {
+        let mut parameters = parameters(name, NOW);
+        parameters.not_after = date_time_ymd(year, month, day);
+        self.signed(parameters, purpose)
     }
 
     pub(crate) fn client(&self, name: &str) -> Pair {

@@ -1,0 +1,489 @@
+//! What this host remembers of its pools beside what stands on their disks: errors that were counted and which of them
+//! somebody has acknowledged, where disks were seen last, and ranges that were found damaged.
+//!
+//! One small file for each pool, replaced whole when something has changed, a few seconds late at most. Nothing in here
+//! decides anything about data: losing it loses history. A range that was lost is looked at again whenever the pool is
+//! opened, was scrubbed, or is acknowledged, and is listed no more once all of it can be read.
+//!
+//! The engine's own list of what it met is kept from one look to the next: what is new in it is added here, so that a range
+//! that was taken off the list stays off.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_pool::DiskCounters;
+use dolmen_space::{Incident, IncidentKind, Space};
+use dolmen_units::{BLOCK_BYTES, Bytes, DISKS_MAX, DiskId, PoolId, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, OpenPool};
+use crate::files::{FILE_BYTES_MAX, read_if_any, remove_durably, write_durably};
+use crate::scribe::Scribe;
+
+/// The version of the files.
+const VERSION: u32 = 1;
+/// Ranges that are kept, at most; those noted first go first.
+const RANGES_MAX: usize = 1000;
+/// Bytes that are read at once to see whether a range is still lost.
+const LOOK_BYTES: u64 = 16 * BLOCK_BYTES;
+/// What an entry takes in a file, at most: each byte of a path may need six.
+const DISK_TEXT_MAX: usize = 512 + 6 * PATH_BYTES_MAX;
+const RANGE_TEXT_MAX: usize = 256;
+/// Longer paths are not remembered.
+const PATH_BYTES_MAX: usize = 1024;
+const _: () = assert!(
+    (DISKS_MAX * DISK_TEXT_MAX + RANGES_MAX * RANGE_TEXT_MAX) as u64 <= FILE_BYTES_MAX,
+    "a file that was written is read whole"
+);
+
+/// Errors of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Errors {
+    reads: u64,
+    writes: u64,
+    crowded_writes: u64,
+    checksums: u64,
+    healed_blocks: u64,
+}
+
+impl From<DiskCounters> for Errors {
+    fn from(counters: DiskCounters) -> Self {
+        Self {
+            reads: counters.read_errors,
+            writes: counters.write_errors,
+            crowded_writes: counters.crowded_writes,
+            checksums: counters.checksum_errors,
+            healed_blocks: counters.healed_blocks,
+        }
+    }
+}
+
+impl Errors {
+    fn counters(self) -> DiskCounters {
+        DiskCounters {
+            read_errors: self.reads,
+            write_errors: self.writes,
+            crowded_writes: self.crowded_writes,
+            checksum_errors: self.checksums,
+            healed_blocks: self.healed_blocks,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedDisk {
+    id: String,
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    counted: Errors,
+    #[serde(default)]
+    acknowledged: Errors,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RecordedKind {
+    TakenAsFound,
+    Lost,
+    RottenHere,
+    TableLost,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedRange {
+    space: u64,
+    at: u64,
+    length: u64,
+    kind: RecordedKind,
+}
+
+impl From<&Incident> for RecordedRange {
+    fn from(one: &Incident) -> Self {
+        let kind = match one.kind {
+            IncidentKind::TakenAsFound => RecordedKind::TakenAsFound,
+            IncidentKind::Lost => RecordedKind::Lost,
+            IncidentKind::RottenHere => RecordedKind::RottenHere,
+            IncidentKind::TableLost => RecordedKind::TableLost,
+        };
+        Self { space: one.space.0, at: one.at, length: one.length.0, kind }
+    }
+}
+
+impl RecordedRange {
+    /// The range, unless its numbers are none of a range.
+    fn incident(&self) -> Option<Incident> {
+        let kind = match self.kind {
+            RecordedKind::TakenAsFound => IncidentKind::TakenAsFound,
+            RecordedKind::Lost => IncidentKind::Lost,
+            RecordedKind::RottenHere => IncidentKind::RottenHere,
+            RecordedKind::TableLost => IncidentKind::TableLost,
+        };
+        self.at.checked_add(self.length).filter(|end| *end > self.at)?;
+        Some(Incident { space: SpaceId(self.space), at: self.at, length: Bytes(self.length), kind })
+    }
+}
+
+/// A pool's history, as it is on record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Recorded {
+    version: u32,
+    #[serde(default)]
+    disks: Vec<RecordedDisk>,
+    #[serde(default)]
+    ranges: Vec<RecordedRange>,
+}
+
+/// The files.
+#[derive(Debug)]
+pub(crate) struct Histories {
+    folder: PathBuf,
+    scribe: Rc<Scribe>,
+}
+
+impl Histories {
+    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
+        Self { folder, scribe }
+    }
+
+    fn path(&self, pool: PoolId) -> PathBuf {
+        self.folder.join(format!("{pool}.json"))
+    }
+
+    /// What is on record. What cannot be read is told, and is no history.
+    async fn read(&self, pool: PoolId) -> Option<Recorded> {
+        let path = self.path(pool);
+        let shown = path.display().to_string();
+        let text = self.scribe.run(move || read_if_any(&path)).await;
+        let parsed = text.map(|text| text.map(|text| serde_json::from_str::<Recorded>(&text)));
+        match parsed {
+            Ok(None) => None,
+            Ok(Some(Ok(recorded))) if recorded.version == VERSION => Some(recorded),
+            Ok(Some(Ok(recorded))) => {
+                tracing::warn!(
+                    path = shown,
+                    found = recorded.version,
+                    expected = VERSION,
+                    "a later version wrote the history of a pool; it begins anew"
+                );
+                None
+            }
+            Ok(Some(Err(error))) => {
+                tracing::warn!(path = shown, %error, "the history of a pool makes no sense; it begins anew");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(path = shown, %error, "the history of a pool cannot be read; it begins anew");
+                None
+            }
+        }
+    }
+
+    async fn write(&self, pool: PoolId, text: Vec<u8>) -> io::Result<()> {
+        let path = self.path(pool);
+        self.scribe.run(move || write_durably(&path, &text)).await
+    }
+
+    /// Forgets a pool that is no more, or belongs to whoever opens it next.
+    pub(crate) async fn remove(&self, pool: PoolId) {
+        let path = self.path(pool);
+        if let Err(error) = self.scribe.run(move || remove_durably(&path)).await {
+            tracing::warn!(%pool, %error, "the history of a pool stays on record");
+        }
+    }
+}
+
+/// The history of a pool that is open.
+#[derive(Default)]
+pub(crate) struct History {
+    /// Errors of disks that a person has seen: only those beyond them are a warning. The counters themselves stay.
+    pub(crate) acknowledged: RefCell<BTreeMap<DiskId, DiskCounters>>,
+    /// What people are told of, joined where it can be.
+    ranges: RefCell<Vec<Incident>>,
+    /// The engine's list at the last look.
+    of_engine: RefCell<Vec<Incident>>,
+    /// What is on record.
+    written: RefCell<Vec<u8>>,
+    /// Whether writing it failed the last time, so that it is told once.
+    is_failing: Cell<bool>,
+}
+
+impl History {
+    /// Adds what is new in the engine's list.
+    fn see(&self, found: Vec<Incident>) {
+        let before = self.of_engine.replace(found.clone());
+        if before != found {
+            let mut ranges = self.ranges.borrow_mut();
+            found.into_iter().filter(|one| !before.contains(one)).for_each(|one| add(&mut ranges, one));
+        }
+    }
+
+    /// Takes bytes of a space off the list, of those kinds that are meant.
+    fn take_off(&self, space: SpaceId, (at, end): (u64, u64), is_meant: impl Fn(IncidentKind) -> bool) {
+        let mut ranges = self.ranges.borrow_mut();
+        let all = std::mem::take(&mut *ranges);
+        for one in all {
+            let (first, last) = (one.at, one.at + one.length.0);
+            if one.space != space || !is_meant(one.kind) || end <= first || last <= at {
+                ranges.push(one);
+                continue;
+            }
+            for (first, last) in [(first, at.max(first)), (end.min(last), last)] {
+                if first < last {
+                    ranges.push(Incident { at: first, length: Bytes(last - first), ..one.clone() });
+                }
+            }
+        }
+    }
+}
+
+/// Adds a range, joined to those of its kind that it touches.
+fn add(ranges: &mut Vec<Incident>, mut new: Incident) {
+    let end = |one: &Incident| one.at.saturating_add(one.length.0);
+    ranges.retain(|one| {
+        let touches =
+            one.space == new.space && one.kind == new.kind && one.at <= end(&new) && new.at <= end(one);
+        if touches {
+            let (first, last) = (one.at.min(new.at), end(one).max(end(&new)));
+            (new.at, new.length) = (first, Bytes(last - first));
+        }
+        !touches
+    });
+    if ranges.len() == RANGES_MAX {
+        ranges.remove(0);
+    }
+    ranges.push(new);
+}
+
+/// Whether reading it again tells that nothing is the matter any more.
+pub(crate) fn is_unreadable(kind: IncidentKind) -> bool {
+    match kind {
+        IncidentKind::Lost | IncidentKind::RottenHere | IncidentKind::TableLost => true,
+        IncidentKind::TakenAsFound => false,
+    }
+}
+
+impl OpenPool {
+    /// Ranges of spaces that were damaged, found since the pool was opened or before.
+    pub(crate) fn incidents(&self) -> Vec<Incident> {
+        self.history.see(self.spaces.incidents());
+        let mut ranges = self.history.ranges.borrow_mut();
+        // A number of a space is given once: what was deleted is lost on purpose.
+        ranges.retain(|one| self.spaces.get(one.space).is_some());
+        ranges.clone()
+    }
+
+    /// Ends the warning about what was taken as it was found.
+    pub(crate) fn acknowledge_taken(&self, taken: &[Incident]) {
+        for one in taken {
+            let range = (one.at, one.at + one.length.0);
+            self.history.take_off(one.space, range, |kind| kind == IncidentKind::TakenAsFound);
+        }
+    }
+
+    /// Reads again what could not be read, and lists no more what can be by now. Returns how many bytes that were.
+    pub(crate) async fn look_again(&self) -> Bytes {
+        let mut readable = 0;
+        for one in self.incidents().iter().filter(|one| is_unreadable(one.kind)) {
+            let Some(space) = self.spaces.get(one.space) else { continue };
+            let end = one.at.saturating_add(one.length.0).min(space.size().0);
+            let mut at = one.at;
+            while at < end && !self.is_closing.get() {
+                let length = LOOK_BYTES.min(end - at);
+                readable += self.look_at_piece(&space, at, length).await;
+                at += length;
+            }
+            // Behind the end of a space there is nothing to be lost.
+            self.history.take_off(one.space, (space.size().0, u64::MAX), is_unreadable);
+        }
+        Bytes(readable)
+    }
+
+    /// A piece at once, and where that fails, block by block.
+    async fn look_at_piece(&self, space: &Space, at: u64, length: u64) -> u64 {
+        if self.look_at_range(space, at, length).await {
+            return length;
+        }
+        let mut readable = 0;
+        let (mut block, end) = (at, at + length);
+        while block < end {
+            let length = BLOCK_BYTES.min(end - block);
+            readable += if self.look_at_range(space, block, length).await { length } else { 0 };
+            block += length;
+        }
+        readable
+    }
+
+    async fn look_at_range(&self, space: &Space, at: u64, length: u64) -> bool {
+        let Ok(bytes) = usize::try_from(length) else { return false };
+        let is_readable = space.read(at, bytes).await.is_ok();
+        if is_readable {
+            self.history.take_off(space.id(), (at, at + length), is_unreadable);
+        }
+        is_readable
+    }
+
+    fn recorded(&self) -> Recorded {
+        let acknowledged = self.history.acknowledged.borrow();
+        let disk = |disk: &Rc<dolmen_pool::Disk>| RecordedDisk {
+            id: disk.id().to_string(),
+            path: Some(disk.name()).filter(|path| path.starts_with('/') && path.len() <= PATH_BYTES_MAX),
+            counted: disk.counters().into(),
+            acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
+        };
+        let disks = self.spaces.pool().disks().iter().map(disk).collect();
+        Recorded {
+            version: VERSION,
+            disks,
+            ranges: self.incidents().iter().map(RecordedRange::from).collect(),
+        }
+    }
+
+    /// Takes over what was on record. What has been counted since the pool was opened is added to it.
+    fn take_history(&self, recorded: &Recorded) {
+        for disk in self.spaces.pool().disks() {
+            let id = disk.id().to_string();
+            let Some(known) = recorded.disks.iter().find(|known| known.id == id) else { continue };
+            let earlier = known.counted.counters();
+            disk.note(|counters| {
+                counters.read_errors = counters.read_errors.saturating_add(earlier.read_errors);
+                counters.write_errors = counters.write_errors.saturating_add(earlier.write_errors);
+                counters.crowded_writes = counters.crowded_writes.saturating_add(earlier.crowded_writes);
+                counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
+                counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
+            });
+            known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
+            self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
+        }
+        let mut ranges = self.history.ranges.borrow_mut();
+        recorded.ranges.iter().filter_map(RecordedRange::incident).for_each(|one| add(&mut ranges, one));
+    }
+}
+
+impl Engine {
+    /// Takes over what is known of a pool that was just opened, and looks again at what was lost.
+    pub(crate) async fn recall(&self, pool: &Rc<OpenPool>) {
+        if let Some(recorded) = self.histories.read(pool.id()).await {
+            pool.take_history(&recorded);
+        }
+        let again = Rc::clone(pool);
+        let looking = async move {
+            again.look_again().await;
+        };
+        self.seams.spawner.spawn("history", Box::pin(looking));
+    }
+
+    /// Puts the history of a pool on record, if it has changed.
+    ///
+    /// # Errors
+    /// What the file system says. It is tried again at the next change, or the next look.
+    pub(crate) async fn record_history(&self, pool: &OpenPool) -> io::Result<()> {
+        let mut text = serde_json::to_vec(&pool.recorded()).map_err(io::Error::other)?;
+        text.push(b'\n');
+        if *pool.history.written.borrow() == text {
+            return Ok(());
+        }
+        self.histories.write(pool.id(), text.clone()).await?;
+        pool.history.written.replace(text);
+        Ok(())
+    }
+
+    /// The same for whoever can do nothing about it; a failure is logged once.
+    pub(crate) async fn keep_history(&self, pool: &OpenPool) {
+        let result = self.record_history(pool).await;
+        let was_failing = pool.history.is_failing.replace(result.is_err());
+        if let Err(error) = result
+            && !was_failing
+        {
+            tracing::warn!(pool = pool.name(), %error, "errors and damage of the pool are not on record; the next daemon will not know of them");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(at: u64, length: u64) -> Incident {
+        Incident { space: SpaceId(1), at, length: Bytes(length), kind: IncidentKind::Lost }
+    }
+
+    fn ranges(history: &History) -> Vec<(u64, u64)> {
+        let mut all: Vec<_> = history.ranges.borrow().iter().map(|one| (one.at, one.length.0)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What the list holds is the set of bytes that were noted and not taken off since, whatever the order; held against a
+    /// list of single blocks.
+    #[test]
+    fn the_list_is_the_blocks_that_were_noted_and_not_taken_off() {
+        let (history, mut blocks, mut engine) = (History::default(), [false; 64], Vec::new());
+        let mut seed = 7u64;
+        let mut draw = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..4000 {
+            let (at, length) = (draw(60), 1 + draw(4));
+            let is_noted = draw(2) == 0;
+            if is_noted {
+                let one = lost(at * BLOCK_BYTES, length * BLOCK_BYTES);
+                // The engine notes nothing twice; what it has noted before is not new.
+                engine.retain(|other| *other != one);
+                history.see(engine.clone());
+                engine.push(one);
+                history.see(engine.clone());
+            } else {
+                let range = (at * BLOCK_BYTES, (at + length) * BLOCK_BYTES);
+                history.take_off(SpaceId(1), range, is_unreadable);
+                history.take_off(SpaceId(2), (0, u64::MAX), is_unreadable);
+                history.take_off(SpaceId(1), (0, u64::MAX), |kind| kind == IncidentKind::TakenAsFound);
+            }
+            (at..at + length).for_each(|block| blocks[usize::try_from(block).unwrap()] = is_noted);
+            let expected: Vec<u64> = (0..64)
+                .zip(blocks)
+                .filter(|(_, is_noted)| *is_noted)
+                .map(|(block, _)| block * BLOCK_BYTES)
+                .collect();
+            let found = ranges(&history);
+            let held: Vec<u64> = found
+                .iter()
+                .flat_map(|(at, length)| (0..length / BLOCK_BYTES).map(move |block| at + block * BLOCK_BYTES))
+                .collect();
+            assert_eq!(held, expected);
+        }
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_what_was_noted_first_goes_first() {
+        let history = History::default();
+        let all: Vec<Incident> =
+            (0..RANGES_MAX as u64 + 5).map(|at| lost(at * 2 * BLOCK_BYTES, BLOCK_BYTES)).collect();
+        history.see(all);
+        let held = ranges(&history);
+        assert_eq!((held.len(), held.first()), (RANGES_MAX, Some(&(10 * BLOCK_BYTES, BLOCK_BYTES))));
+    }
+
+    /// What is written reads back the same; what makes no sense is left out.
+    #[test]
+    fn a_record_reads_back_and_impossible_ranges_are_left_out() {
+        let kinds = [
+            IncidentKind::TakenAsFound,
+            IncidentKind::Lost,
+            IncidentKind::RottenHere,
+            IncidentKind::TableLost,
+        ];
+        for kind in kinds {
+            let one = Incident { kind, ..lost(4096, 8192) };
+            assert_eq!(RecordedRange::from(&one).incident(), Some(one));
+        }
+        for (at, length) in [(u64::MAX, 1), (1, u64::MAX), (0, 0)] {
+            assert_eq!(RecordedRange::from(&lost(at, length)).incident(), None, "{at} {length}");
+        }
+    }
+}
