@@ -141,6 +141,8 @@ pub struct Pool {
     pub(crate) now: RefCell<Generation>,
     pub(crate) highest: Cell<Epoch>,
     pub(crate) sequences: RefCell<BTreeMap<DiskId, u64>>,
+    /// What a build has to know to touch the pool.
+    pub(crate) features: Cell<u64>,
     pub(crate) log_bytes: Bytes,
     pub(crate) page_bytes: Bytes,
     pub(crate) log: Option<Rc<Log>>,

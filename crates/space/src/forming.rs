@@ -107,7 +107,7 @@ struct Stripe {
 pub(crate) struct Forming {
     stripes: RefCell<Vec<Stripe>>,
     /// Requests under way.
-    requests: Cell<u64>,
+    pub(crate) requests: Cell<u64>,
     /// Parts of requests under way that do not wait here.
     active: Cell<u64>,
 }
@@ -209,7 +209,7 @@ impl Space {
         if is_alone || !is_aligned || !is_part || start + length as u64 > self.row_bytes() {
             return Ok(false);
         }
-        if !row.has_parity() || !self.seems_fresh(&row, start).await? {
+        if !row.has_parity() || self.home_of_new(&row, start).await?.is_none() {
             return Ok(false);
         }
         match self.forming.add((index, start), length, (offset, content)) {
