@@ -152,6 +152,12 @@ impl Forming {
         Active(self)
     }
 
+    /// A part that is under way waits for something that others bring, until this is dropped.
+    pub(crate) fn pause(&self) -> impl Drop + '_ {
+        self.rest();
+        Resting(self)
+    }
+
     /// One of those under way ends or waits. If it was the last, nobody brings what the others wait for.
     fn rest(&self) {
         self.active.set(self.active.get() - 1);
@@ -225,8 +231,7 @@ impl Space {
                 written
             }
             Some(Err(told)) => {
-                let _resting = Resting(&self.forming);
-                self.forming.rest();
+                let _resting = self.forming.pause();
                 let clock = self.shared.pool.seams().clock.as_ref();
                 let answer = || told.bell.wait_for(|| told.outcome.borrow().clone());
                 let outcome = match within(clock, clock.now() + PATIENCE, answer()).await {

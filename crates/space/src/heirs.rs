@@ -305,7 +305,7 @@ impl Space {
             give_way().await;
         }
         // Where all who are under way wait here, nobody comes.
-        let _waiting = Waiting::new(waiting);
+        let (_waiting, _pause) = (Waiting::new(waiting), self.forming.pause());
         streams.bell.notify_all();
         let shown = streams.bell.wait_for(|| match is_shown() {
             true => Some(true),

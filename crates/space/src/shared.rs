@@ -44,6 +44,9 @@ pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
 const INCIDENTS_MAX: usize = 1000;
 
+/// The spaces of a pool, whoever made them.
+pub(crate) type AllSpaces = RefCell<BTreeMap<SpaceId, Rc<Space>>>;
+
 /// Something that happened to a range of a space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incident {
@@ -199,7 +202,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
     /// The spaces, whoever made them.
-    pub(crate) spaces: RefCell<Weak<RefCell<BTreeMap<SpaceId, Rc<Space>>>>>,
+    pub(crate) spaces: RefCell<Weak<AllSpaces>>,
     /// Write caches.
     pub(crate) caches: RefCell<Vec<Weak<Cache>>>,
     /// Names of the spaces, for messages.

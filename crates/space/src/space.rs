@@ -500,6 +500,16 @@ impl Space {
             }
         })
         .await?;
+        // Rows that are about to take the place of its own are further copies of them.
+        if let Some(heirs) = self.heirs.space() {
+            let add = |_: u64, record: &RowRecord| {
+                let columns = (0..record.shape.columns()).map(|column| record.shape.column_blocks(column));
+                blocks += columns.map(u64::from).sum::<u64>();
+                let slabs = record.columns.iter().flatten().flat_map(|slab| &slab.runs);
+                grains += slabs.map(|run| run.count).sum::<u64>();
+            };
+            heirs.for_each_record(add).await?;
+        }
         let of_blocks = Bytes(blocks * BLOCK_BYTES);
         Ok(Footprint {
             total: Bytes(grains * GRAIN_BYTES),

@@ -25,7 +25,7 @@ use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
 use crate::row::Slabs;
-use crate::shared::{Incident, Shared, SpaceCounters};
+use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
 
@@ -54,7 +54,7 @@ pub struct Progress {
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
-    spaces: Rc<RefCell<BTreeMap<SpaceId, Rc<Space>>>>,
+    spaces: Rc<AllSpaces>,
     /// Write caches, by the redundancy of the spaces that they are for.
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
     cache_turn: Turn,

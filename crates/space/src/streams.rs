@@ -138,7 +138,7 @@ mod tests {
             places in proptest::collection::btree_set(0u64..1 << 20, 1..200), again in 0u64..256
         ) {
             let streams = Streams::default();
-            (0..256).for_each(|nth| drop(streams.note(nth * 4096, 4096)));
+            (0..256).for_each(|nth| _ = streams.note(nth * 4096, 4096));
             let name = streams.note(again * 4096, 4096);
             prop_assert_eq!(streams.of(name), Some((again * 4096, again * 4096 + 4096)));
             for place in places.iter().rev().step_by(2).chain(places.iter().step_by(2)) {
@@ -155,7 +155,7 @@ mod tests {
         let names: Vec<StreamName> = (0..64).map(|nth| streams.note(nth * 4096, 4096)).collect();
         assert_eq!(streams.of(names[0]), Some((0, 64 * 4096)));
         // Others come meanwhile, each by itself and all in one place.
-        (0..=FORGOTTEN_AFTER).for_each(|_| drop(streams.note(1 << 40, 4096)));
+        (0..=FORGOTTEN_AFTER).for_each(|_| _ = streams.note(1 << 40, 4096));
         assert_eq!(streams.of(names[0]), None);
     }
 }

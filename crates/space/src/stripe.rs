@@ -7,6 +7,8 @@
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); everything else that is written (`write`, `cache`).
 
+use std::cell::Cell;
+
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_units::BLOCK_BYTES;
@@ -30,6 +32,8 @@ impl Space {
     /// range.
     pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         let _request = self.forming.request();
+        // Under way from here on, for those who wait for the rest of a stripe, until its parts are.
+        let entering = Cell::new(Some(self.forming.begin()));
         self.follow(at, data.len() as u64).await?;
         let mut parts: SmallVec<[(u64, u64, Bytes_); 3]> = SmallVec::new();
         let mut done = 0;
@@ -43,6 +47,7 @@ impl Space {
         }
         let write = async |(index, within, part): &(u64, u64, Bytes_)| {
             let _active = self.forming.begin();
+            drop(entering.take());
             let done = self.write_stripes(*index, *within, &Pieces::one(part)).await?
                 || self.form(*index, *within, part).await?;
             match done {
