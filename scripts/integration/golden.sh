@@ -20,8 +20,8 @@ extracted() {
 }
 
 open_script 512 python3
-for set in 1 1-strict; do
-    if is "$set" = 1; then special='parity 2, thin'; else special='strict'; fi
+for set in 1 1-strict 1-heirs; do
+    if is "$set" = 1-strict; then special='strict'; else special='parity 2, thin'; fi
     step "the images $set"
     must 'are unpacked' unpacked "$set"
     for image in closed killed cut; do

@@ -3,7 +3,7 @@
 from . import codes
 from .codes import BLOCK
 from .disk import Damage
-from .pool import CACHES_FROM
+from .pool import CACHES_FROM, HEIRS
 from .records import Records, Version, newest_known
 from .rows import AWAY, DAMAGED, NEVER, RELAXED, Tables
 
@@ -34,11 +34,16 @@ def runs(numbers):
 class RowContent:
     """The blocks of a row."""
 
-    def __init__(self, reader, row):
+    def __init__(self, reader, row, heir=None):
+        self.heir = RowContent(reader, heir) if heir else None
         self.reader, self.row, self.members = reader, row, reader.pool.members
         tables = Tables(self.members, row, reader.records.floors)
         self.states = [tables.column(column) for column in range(row.columns)]
-        self.versions, self.lines = reader.records.in_cache(row) if row.space.write_cache is not None else ({}, {})
+        self.versions, self.lines = {}, {}
+        if row.space.write_cache is not None and not row.space.id & HEIRS:
+            self.versions, self.lines, of_heir = reader.records.in_cache(row, heir)
+            if self.heir:
+                self.heir.lines = of_heir
         self.as_found = []
         self._decide()
 
@@ -238,11 +243,30 @@ class RowContent:
                 if count <= 0:
                     continue
                 found, missing = self.column(column, first, count)
+                self._put_heirs(column, first, found, missing)
                 for number, block in enumerate(found):
                     blocks[row.row_block(column, first + number) - base] = block
                 reasons.update({row.row_block(column, first + number): why for number, why in missing.items()})
             self._put_cached(base, blocks, reasons)
             yield base, blocks, reasons
+
+    def _put_heirs(self, column, first, blocks, reasons):
+        """Blocks of lines that are the heir's."""
+        if not self.heir:
+            return
+        found, missing = self.heir.column(column, first, len(blocks))
+        for number in range(len(blocks)):
+            parity = self.heir.states[self.row.data_columns][first + number]
+            if parity is NEVER:
+                continue
+            reasons.pop(number, None)
+            lacks = self.heir.states[column][first + number] is NEVER
+            if parity == AWAY or (parity == DAMAGED and lacks):
+                blocks[number], reasons[number] = None, NO_DISK if parity == AWAY else IS_LOST
+                continue
+            blocks[number] = found[number]
+            if number in missing:
+                reasons[number] = missing[number]
 
     def _put_cached(self, base, blocks, reasons):
         """Blocks whose newest content is not in place yet."""
@@ -324,6 +348,8 @@ class Reader:
         had, with the reason, and those that were taken as found."""
         missing, as_found = Ranges(space), Ranges(space)
         in_space = -(-space.size // space.row_length)
+        heirs = self.pool.heirs(space)
+        lost_heirs = self.pool.lost_rows(heirs) if space.parity else []
         for first, last in self.pool.lost_rows(space):
             for index in range(first, min(last + 1, in_space)):
                 missing.add(index * space.row_length, space.row_length, NO_MAP)
@@ -332,7 +358,10 @@ class Reader:
             if index >= in_space:
                 continue
             try:
-                content = RowContent(self, self.pool.row(space, index))
+                heir = self.pool.row(heirs, index) if space.parity else None
+                if not heir and any(low <= index <= high for low, high in lost_heirs):
+                    raise Damage("it may have an heir")
+                content = RowContent(self, self.pool.row(space, index), heir)
             except Damage as error:
                 missing.add(start, space.row_length, f"{NO_MAP}: {error}")
                 continue

@@ -14,6 +14,8 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 2
+# Rows may have heirs.
+FEATURES = 1
 MEMBERS_MAX = 240
 VOTERS_MAX = 9
 SPANS_MAX = 16
@@ -121,7 +123,7 @@ class Label:
         check(crc64(raw[:4088], bytes(8), raw[4096:length]) == checksum, "the label's checksum does not match")
         found, self.sequence, _, ro_compat, incompat = struct.unpack_from("<QQQQQ", raw, 48)
         check(found == at, f"the label was written for address {found}")
-        if ro_compat or incompat:
+        if ro_compat or incompat & ~FEATURES:
             raise TooNew(f"{version} with features {ro_compat:#x} and {incompat:#x}")
         self.pool, self.disk = raw[16:32], raw[32:48]
         self.pool_name = text(raw[88:152])

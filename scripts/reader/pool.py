@@ -1,6 +1,7 @@
 """The map of a pool, with what the log says since its checkpoint: docs/format/pool.md."""
 
 import bisect
+import copy
 import struct
 
 from .codes import BLOCK
@@ -15,6 +16,8 @@ REMOVED = 65535
 VALUE_MAX = 3072
 # Ids from here on are of write caches.
 CACHES_FROM = 2**64 - 256
+# An id with this is of the heirs of another space's rows.
+HEIRS = 2**63
 ID_MAX = 2**64 - 1
 
 
@@ -92,7 +95,7 @@ class Pool:
         """All spaces, those of write caches alone or left out."""
         found = []
         for (_, _, number, _), value in self._range(key(SPACE, 0, 0, 0), key(SPACE, 0, ID_MAX, ID_MAX)):
-            if (number >= CACHES_FROM) == caches:
+            if (number >= CACHES_FROM if caches else number < HEIRS):
                 try:
                     found.append(Space(number, value))
                 except Damage as error:
@@ -116,6 +119,12 @@ class Pool:
         """A row, or None where none was claimed. Raises Damage for one that makes no sense."""
         value = self.map.get(key(ROW, 0, space.id, index))
         return Row(space, index, value) if value is not None else None
+
+    def heirs(self, space):
+        """The space of the heirs of a space's rows."""
+        heirs = copy.copy(space)
+        heirs.id = space.id + HEIRS
+        return heirs
 
     def lost_rows(self, space):
         """Ranges of rows, first and last, of which nobody knows whether they were claimed."""

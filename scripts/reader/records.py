@@ -83,12 +83,21 @@ class Records:
                 claims.append(Claim(bool(settled), state_of(number, checksum), bool(flags & INTENT)))
         return found
 
-    def in_cache(self, row):
-        """Of a row of a strict space: versions of its blocks, and, with parity, lines that may be half in place.
+    def in_cache(self, row, heir=None):
+        """Of a row of a strict space: versions of its blocks, and, with parity, lines that may be half in place, in the row and in
+        its heir.
 
         Versions stand under the block of the row and the number of their first record; lines have, for each column that
         changes, its state and place."""
-        versions, redos, done = {}, [], {}
+        versions = {}
+        for lsn, is_settled, head, rest in self.parity.get((row.space.id, row.index, row.id), []):
+            if head[6] in (CACHED, DISCARDED):
+                _add_mapping(versions, row, lsn, is_settled, head, rest)
+        return versions, self._lines(row, versions), self._lines(heir, versions) if heir else {}
+
+    def _lines(self, row, versions):
+        """Lines of a row that may be half in place; versions that are in place there end."""
+        redos, done = [], {}
         for lsn, is_settled, head, rest in self.parity.get((row.space.id, row.index, row.id), []):
             _, _, _, first, count, _, kind, _, flags, _ = head
             if kind == DONE:
@@ -98,8 +107,6 @@ class Records:
                 redos = [redo for redo in redos if (redo[1], redo[2]) != (first, blocks)]
                 if not flags & VOID and (is_settled or flags & COVERED):
                     redos.append((lsn, first, blocks))
-            else:
-                _add_mapping(versions, row, lsn, is_settled, head, rest)
         lines = {}
         for lsn, line, blocks in redos:
             if done.get(line, -1) < lsn:
@@ -110,7 +117,7 @@ class Records:
                     of_block = versions.get(row.row_block(column, line), {})
                     for older in [one for one in of_block if one <= since]:
                         del of_block[older]
-        return versions, lines
+        return lines
 
 
 def _redo_blocks(rest, row):

@@ -74,6 +74,8 @@ pub struct Label {
     pub log: Bytes,
     /// Bytes of metadata pages on every voter.
     pub pages: Bytes,
+    /// What a build has to know to touch the pool: bits of [`FEATURES_INCOMPAT`].
+    pub features: u64,
     /// Counts while the owner has the pool open.
     pub heartbeat: u64,
     /// The epoch that was in force when the label was written.
@@ -207,7 +209,7 @@ impl Label {
         raw.sequence = self.sequence.into();
         raw.features_compat = FEATURES_COMPAT.into();
         raw.features_ro_compat = FEATURES_RO_COMPAT.into();
-        raw.features_incompat = FEATURES_INCOMPAT.into();
+        raw.features_incompat = self.features.into();
         for (to, from) in raw.pool_name.iter_mut().zip(self.pool_name.as_str().bytes()) {
             *to = from;
         }
@@ -294,6 +296,7 @@ impl Label {
             extent,
             log: Bytes(raw.log_length.get()),
             pages: Bytes(raw.pages_length.get()),
+            features: raw.features_incompat.get(),
             heartbeat: raw.heartbeat.get(),
             base,
             pending,
@@ -492,6 +495,7 @@ mod tests {
             extent: Extent::of(Bytes::gib(1)).unwrap(),
             log: Bytes::mib(4),
             pages: Bytes::mib(4),
+            features: FEATURES_INCOMPAT,
             heartbeat: 5,
             pending: pending.then(|| generation.clone()),
             base: generation,

@@ -95,11 +95,21 @@ pub enum Bug {
     CopiesBeforeFlush,
     /// What the cache had of copies ends before they were flushed in their place.
     CopiesNotFlushed,
+    /// An heir takes the place of its row before what it holds was flushed.
+    HeirBeforeFlush,
+    /// An heir takes the place of its row before its tables are on its disks.
+    HeirBeforeTables,
+    /// An heir takes the place of its row while something of that is cached.
+    HeirBeforeCached,
+    /// The parity of a line of an heir in which everything was discarded becomes *never*.
+    HeirForgetsLines,
+    /// What is cached is put in place of the row, also where its heir has the line.
+    HeirPassedOver,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 49] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -144,6 +154,11 @@ impl Bug {
         Self::StrictInPlace,
         Self::CopiesBeforeFlush,
         Self::CopiesNotFlushed,
+        Self::HeirBeforeFlush,
+        Self::HeirBeforeTables,
+        Self::HeirBeforeCached,
+        Self::HeirForgetsLines,
+        Self::HeirPassedOver,
     ];
 
     /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
@@ -194,6 +209,11 @@ impl Bug {
             Self::StrictInPlace => "strict-in-place",
             Self::CopiesBeforeFlush => "copies-before-flush",
             Self::CopiesNotFlushed => "copies-not-flushed",
+            Self::HeirBeforeFlush => "heir-before-flush",
+            Self::HeirBeforeTables => "heir-before-tables",
+            Self::HeirBeforeCached => "heir-before-cached",
+            Self::HeirForgetsLines => "heir-forgets-lines",
+            Self::HeirPassedOver => "heir-passed-over",
         }
     }
 }

@@ -132,6 +132,7 @@ pub async fn create_as(
         extent: *extent,
         log,
         pages,
+        features: 0,
         heartbeat: 0,
         base: generation.clone(),
         pending: None,

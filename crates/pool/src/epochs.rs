@@ -311,6 +311,36 @@ impl Pool {
         written
     }
 
+    /// Says in the labels of all disks that are here that whoever touches the pool has to know these features, before anything
+    /// is written that needs that. Absent disks hear of it when they are back: until then they are of an epoch that is none any
+    /// more.
+    ///
+    /// # Errors
+    /// When the pool cannot be written, or has had so many epochs of late that one more would take those kept for disks that
+    /// leave; it is not changed then.
+    pub async fn require_features(self: &Rc<Self>, features: u64) -> Result<(), PoolError> {
+        if self.features.get() & features == features {
+            return Ok(());
+        }
+        if self.spans_needed() > SPANS_MAX / 2 {
+            self.checkpoint().await?;
+        }
+        let _turn = self.epoch_turn.take().await;
+        let known = self.features.get();
+        let found = self.spans_needed() + 1;
+        if known & features == features {
+            return Ok(());
+        }
+        if found > SPANS_MAX / 2 {
+            let source = dolmen_epoch::ChangeError::SpansFull { found };
+            return Err(PoolError::Epoch { name: self.name.clone(), source });
+        }
+        self.features.set(known | features);
+        self.change_epoch(|generation, _| plan_of(generation)).await?;
+        self.write_other_labels().await;
+        Ok(())
+    }
+
     /// Brings the number of voters up to what is wanted, one disk at a time: pages and log are copied first.
     ///
     /// # Errors
@@ -605,6 +635,7 @@ impl Pool {
             extent,
             log: self.log_bytes,
             pages: self.page_bytes,
+            features: self.features.get(),
             heartbeat: self.heartbeat.get(),
             base: base.clone(),
             pending: pending.cloned(),

@@ -262,6 +262,11 @@ fn without_strays(candidates: Vec<Candidate>, build_on: &EpochRecord) -> (Vec<Ca
     (sound, strays)
 }
 
+/// What a build has to know to touch the pool: one label that says so is enough.
+fn features_of(candidates: &[Candidate]) -> u64 {
+    candidates.iter().fold(0, |all, candidate| all | candidate.label.features)
+}
+
 /// What a label says of an epoch.
 fn generation_of<'a>(label: &'a Label, epoch: &EpochRecord) -> Option<&'a Generation> {
     let mut generations = label.pending.iter().chain([&label.base]);
@@ -527,11 +532,13 @@ impl Opening<'_> {
         base: &Generation,
         next: Option<&Generation>,
     ) -> Result<(), DiskId> {
+        let features = features_of(&self.candidates);
         for candidate in &mut self.candidates {
             if !pending.epoch.voters().contains(&candidate.label.disk) {
                 continue;
             }
             candidate.label.sequence += 1;
+            candidate.label.features = features;
             candidate.label.base = base.clone();
             candidate.label.pending = next.cloned();
             let written =
@@ -580,6 +587,7 @@ impl Opening<'_> {
         let sequences =
             self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
         let heartbeat = self.candidates.iter().map(|candidate| candidate.label.heartbeat).max().unwrap_or(0);
+        let features = features_of(&self.candidates);
         let (log_bytes, page_bytes) = self.label_lengths();
         let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
         let Some(name) = name else { unreachable!("a pool is opened from at least one candidate") };
@@ -592,6 +600,7 @@ impl Opening<'_> {
             highest: Cell::new(self.highest.max(token)),
             sequences: RefCell::new(sequences.collect()),
             heartbeat: Cell::new(heartbeat),
+            features: Cell::new(features),
             now: RefCell::new(generation),
             log_bytes,
             page_bytes,

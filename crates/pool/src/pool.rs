@@ -143,6 +143,8 @@ pub struct Pool {
     pub(crate) sequences: RefCell<BTreeMap<DiskId, u64>>,
     /// Heartbeats written since the pool was made, as far as its labels tell.
     pub(crate) heartbeat: Cell<u64>,
+    /// What a build has to know to touch the pool.
+    pub(crate) features: Cell<u64>,
     pub(crate) log_bytes: Bytes,
     pub(crate) page_bytes: Bytes,
     pub(crate) log: Option<Rc<Log>>,

@@ -49,17 +49,34 @@ const DISCARDED_TOGETHER: usize = 16;
 /// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
 const FLUSHES_TO_FREE: usize = 2;
 
-/// Numbers of hidden spaces: the highest, so that their rows are locked behind those of all others.
-const HIDDEN_FROM: u64 = u64::MAX - 255;
+/// Numbers of write caches: the highest, so that their rows are locked behind those of all others.
+const CACHES_FROM: u64 = u64::MAX - 255;
+/// What numbers of spaces of heirs have, beside that of the space whose rows they are the heirs of.
+const OF_HEIRS: u64 = 1 << 63;
 
 /// Whether a space is one that nobody made.
 pub(crate) fn is_hidden(id: SpaceId) -> bool {
-    id.0 >= HIDDEN_FROM
+    id.0 >= OF_HEIRS
+}
+
+/// The number of the hidden space in which the heirs of a space's rows are.
+pub(crate) fn heirs_of(id: SpaceId) -> SpaceId {
+    SpaceId(id.0 | OF_HEIRS)
+}
+
+/// Whether a space is one of heirs.
+pub(crate) fn is_of_heirs(id: SpaceId) -> bool {
+    (OF_HEIRS..CACHES_FROM).contains(&id.0)
+}
+
+/// The space of whose rows the rows of a space are the heirs, if they are.
+pub(crate) fn owner_of_heirs(id: SpaceId) -> Option<SpaceId> {
+    is_of_heirs(id).then_some(SpaceId(id.0 & !OF_HEIRS))
 }
 
 /// The number of the space that the write cache for spaces of a redundancy lies in.
 pub(crate) fn cache_id(redundancy: u8) -> SpaceId {
-    SpaceId(HIDDEN_FROM + u64::from(redundancy))
+    SpaceId(CACHES_FROM + u64::from(redundancy))
 }
 
 /// What a cache row is used for.
@@ -518,9 +535,9 @@ impl Cache {
     /// Notes that a row may be in place altogether.
     pub(crate) fn forget_if_empty(&self, row: &Row) {
         let mut rows = self.rows.borrow_mut();
-        let key = (row.space, row.index);
+        let key = (row.owner(), row.index);
         // Another row may have taken the place of one that somebody still reads.
-        if row.mappings.is_empty() && rows.get(&key).is_some_and(|other| other.id == row.id) {
+        if row.mappings.is_empty() && rows.get(&key).is_some_and(|other| other.is_beside(row)) {
             rows.remove(&key);
         }
     }
@@ -531,7 +548,7 @@ impl Cache {
         self.forget(&versions);
         let mut unfinished = self.unfinished.borrow_mut();
         let (gone, left) =
-            std::mem::take(&mut *unfinished).into_iter().partition(|redo| redo.row.id == row.id);
+            std::mem::take(&mut *unfinished).into_iter().partition(|redo| redo.row.is_beside(row));
         *unfinished = left;
         drop(unfinished);
         let gone: Vec<Redo> = gone;

@@ -317,6 +317,11 @@ impl Shared {
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         for (key, stretches) in wanted {
             let Some((row, columns)) = homeless.0.get(&key) else { continue };
+            // A row and its heir share their locks, and nobody waits for what he holds himself.
+            if gathered.iter().any(|one: &OfTables<'_>| one.row.is_beside(row)) {
+                self.write_of_tables(std::mem::take(&mut gathered)).await?;
+                bytes = 0;
+            }
             let guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
             if row.gone.get() {
                 continue;

@@ -284,8 +284,8 @@ impl Space {
             return Ok(content != Content::Discarded);
         }
         let spot = row.shape.locate(block);
-        let (index, entry) = place_in_page(spot.block);
-        Ok(self.shared.page(row, spot.column, index).await?.state(entry) != BlockState::Never)
+        let home = self.home(row, spot.block).await?;
+        Ok(self.state_of(&home, (spot.column, spot.block)).await? != BlockState::Never)
     }
 
     /// The end of the last block that holds anything at or behind byte `from`; `None` when there is none.

@@ -107,7 +107,7 @@ struct Stripe {
 pub(crate) struct Forming {
     stripes: RefCell<Vec<Stripe>>,
     /// Requests under way.
-    requests: Cell<u64>,
+    pub(crate) requests: Cell<u64>,
     /// Parts of requests under way that do not wait here.
     active: Cell<u64>,
 }
@@ -150,6 +150,12 @@ impl Forming {
     pub(crate) fn begin(&self) -> Active<'_> {
         self.active.set(self.active.get() + 1);
         Active(self)
+    }
+
+    /// A part that is under way waits for something that others bring, until this is dropped.
+    pub(crate) fn pause(&self) -> impl Drop + '_ {
+        self.rest();
+        Resting(self)
     }
 
     /// One of those under way ends or waits. If it was the last, nobody brings what the others wait for.
@@ -209,7 +215,7 @@ impl Space {
         if is_alone || !is_aligned || !is_part || start + length as u64 > self.row_bytes() {
             return Ok(false);
         }
-        if !row.has_parity() || !self.seems_fresh(&row, start).await? {
+        if !row.has_parity() || self.home_of_new(&row, start).await?.is_none() {
             return Ok(false);
         }
         match self.forming.add((index, start), length, (offset, content)) {
@@ -225,8 +231,7 @@ impl Space {
                 written
             }
             Some(Err(told)) => {
-                let _resting = Resting(&self.forming);
-                self.forming.rest();
+                let _resting = self.forming.pause();
                 let clock = self.shared.pool.seams().clock.as_ref();
                 let answer = || told.bell.wait_for(|| told.outcome.borrow().clone());
                 let outcome = match within(clock, clock.now() + PATIENCE, answer()).await {

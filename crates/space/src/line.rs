@@ -77,6 +77,13 @@ impl Shared {
             let (index, entry) = place_in_page(line);
             states.push(self.page(row, column, index).await?.state(entry));
         }
+        // Of an heir that does not know what parity says of a line, nobody knows whose its blocks are that it lacks.
+        if row.is_heir() && states.get(row.shape.data_columns()) == Some(&BlockState::Damaged) {
+            let lacks = |(column, state): &(usize, &mut BlockState)| {
+                **state == BlockState::Never && line < row.shape.column_blocks(*column)
+            };
+            states.iter_mut().enumerate().filter(lacks).for_each(|(_, state)| *state = BlockState::Damaged);
+        }
         Ok(states)
     }
 }

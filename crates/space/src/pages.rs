@@ -264,7 +264,7 @@ impl Shared {
         let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
         let length = Bytes(crate::format::PAGE_ENTRIES as u64 * BLOCK_BYTES);
         self.count(|counters| counters.lost_pages += 1);
-        self.note_incident(Incident { space: row.space, at, length, kind: IncidentKind::TableLost });
+        self.note_incident(Incident { space: row.owner(), at, length, kind: IncidentKind::TableLost });
         self.note_dirty(row);
         Ok(self.keep(row, column, index, Page::lost(generation)))
     }

@@ -10,9 +10,10 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
-use dolmen_units::BLOCK_BYTES;
+use dolmen_units::{BLOCK_BYTES, SpaceId};
 use smallvec::smallvec;
 
+use crate::cache::heirs_of;
 use crate::error::SpaceError;
 use crate::locks::Range;
 use crate::read::matches_state;
@@ -115,8 +116,9 @@ impl Shared {
 
     /// Rows of a space with unflushed blocks that are out of reach.
     fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
-        let id = space.id();
-        self.unflushed_away.borrow().range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index).collect()
+        let away = self.unflushed_away.borrow();
+        let of = |id: SpaceId| away.range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index);
+        of(space.id()).chain(of(heirs_of(space.id()))).collect()
     }
 }
 

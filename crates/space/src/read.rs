@@ -198,8 +198,10 @@ impl Space {
             }
             None => {
                 let spot = row.shape.locate(block);
-                let state = self.state_of(row, (spot.column, spot.block)).await?;
-                Ok((Rc::clone(row), (spot.column, spot.block), state))
+                let home =
+                    self.home(row, spot.block).await.map_err(|error| self.of_ours(row, block, error))?;
+                let state = self.state_of(&home, (spot.column, spot.block)).await?;
+                Ok((home, (spot.column, spot.block), state))
             }
         }
     }
@@ -388,6 +390,7 @@ impl Space {
             return self.read_copied_block(row, row_block, into).await;
         }
         let spot = row.shape.locate(row_block);
+        let row = &self.home(row, spot.block).await.map_err(|error| self.of_ours(row, row_block, error))?;
         match self.state_to_read(row, row_block).await? {
             BlockState::Valid(_) => {}
             _ => {
@@ -412,10 +415,14 @@ impl Space {
     }
 
     /// What the table says of a block. Where nobody can tell, the error names that block, not all that share a page with it.
-    async fn state_of(&self, row: &Rc<Row>, (column, block): (usize, u32)) -> Result<BlockState, SpaceError> {
+    pub(crate) async fn state_of(
+        &self,
+        row: &Rc<Row>,
+        (column, block): (usize, u32),
+    ) -> Result<BlockState, SpaceError> {
         let (index, entry) = place_in_page(block);
         match self.shared.page(row, column, index).await {
-            Ok(page) => Ok(page.state(entry)),
+            Ok(page) => self.known_state(row, block, page.state(entry)).await,
             Err(SpaceError::Unreadable { why, .. }) => {
                 Err(self.shared.unreadable(row, column, block as usize, why))
             }

@@ -201,6 +201,8 @@ async fn decide_rows(
             let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
                 return Ok(None);
             };
+            // What is said of an heir is said of the space whose content it holds.
+            let space = spaces.get(&row.owner()).unwrap_or(space);
             let mut part = Recovery { rows: 1, ..Recovery::default() };
             let claims = mentions.claims(of_row);
             let left = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;

@@ -134,12 +134,31 @@ impl Cached {
     ) -> Result<Vec<Rc<Row>>, SpaceError> {
         let mut rows = Vec::new();
         let held = shared.tickets.begin();
+        let mut heirs: BTreeMap<(SpaceId, u64), (Rc<Row>, OfRow)> = BTreeMap::new();
+        let mut others = Vec::new();
         for ((space, index, id), of_row) in self.rows {
             let Some(space) = spaces.get(&space) else { continue };
-            let cache = space.cache.borrow().clone();
-            let Some(cache) = cache else { continue };
             let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
-            of_row.load(&cache, &row, held.ticket()).await?;
+            match row.is_heir() {
+                true => drop(heirs.insert((row.owner(), index), (row, of_row))),
+                false => others.push((row, of_row)),
+            }
+        }
+        // What is put in place of an heir ends versions of the row's blocks. There may be none of these, and a line that is half
+        // in place.
+        for (owner, index) in heirs.keys() {
+            let is_there = |(row, _): &(Rc<Row>, OfRow)| (row.space, row.index) == (*owner, *index);
+            if let Some(space) = spaces.get(owner).filter(|_| !others.iter().any(is_there))
+                && let Some(row) = space.undecided_row(*index).await?
+            {
+                others.push((row, OfRow::default()));
+            }
+        }
+        for (row, of_row) in others {
+            let cache = spaces.get(&row.space).and_then(|space| space.cache.borrow().clone());
+            let Some(cache) = cache else { continue };
+            let heir = heirs.remove(&(row.space, row.index));
+            of_row.load(&cache, &row, heir, held.ticket()).await?;
             rows.push(row);
         }
         Ok(rows)
@@ -168,18 +187,25 @@ impl OfRow {
 
     /// Ends the versions of blocks that are in place; the lines that may be half in place, with what ends with them.
     fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
+        let mut own = Self { redos: std::mem::take(&mut self.redos), ..Self::default() };
+        own.ended = std::mem::take(&mut self.ended);
+        self.end_what_is_at(&mut own, shape)
+    }
+
+    /// The same for what the log says of lines of the row itself, or of its heir.
+    fn end_what_is_at(&mut self, home: &mut Self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
         if is_planted(Bug::RedoEndsWithMark) {
-            let lines: Vec<u32> = self.redos.keys().copied().collect();
-            lines.into_iter().for_each(|line| self.end(line));
+            let lines: Vec<u32> = home.redos.keys().copied().collect();
+            lines.into_iter().for_each(|line| home.end(line));
         }
         let is_data = |column: usize| column < shape.data_columns();
-        for ((line, column), since) in self.ended.iter().filter(|((_, column), _)| is_data(*column)) {
+        for ((line, column), since) in home.ended.iter().filter(|((_, column), _)| is_data(*column)) {
             // What they took the place of ends too: that may have been said again behind them, and stand alone in the log.
             let versions = self.versions.entry(shape.row_block(*column, *line)).or_default();
             versions.retain(|other, _| other > since);
         }
         // Of a line that was moved within the cache, the last record has what it is.
-        let last = std::mem::take(&mut self.redos).into_iter();
+        let last = std::mem::take(&mut home.redos).into_iter();
         let last = last.filter_map(|(line, mut of_line)| Some((line, of_line.pop()?)));
         last.map(|(line, redo)| {
             let data = redo.blocks.iter().filter(|block| is_data(block.column));
@@ -190,18 +216,29 @@ impl OfRow {
         .collect()
     }
 
-    async fn load(mut self, cache: &Cache, row: &Rc<Row>, now: Ticket) -> Result<(), SpaceError> {
-        let unfinished = self.end_what_is_in_place(&row.shape);
+    async fn load(
+        mut self,
+        cache: &Cache,
+        row: &Rc<Row>,
+        heir: Option<(Rc<Row>, Self)>,
+        now: Ticket,
+    ) -> Result<(), SpaceError> {
+        let of_row = self.end_what_is_in_place(&row.shape).into_iter().map(|one| (Rc::clone(row), one));
+        let mut unfinished: Vec<_> = of_row.collect();
+        if let Some((heir, mut of_heir)) = heir {
+            let more = self.end_what_is_at(&mut of_heir, &row.shape);
+            unfinished.extend(more.into_iter().map(|one| (Rc::clone(&heir), one)));
+        }
         let unfinished: Vec<Redo> = unfinished
             .into_iter()
-            .map(|(line, RecordedRedo { lsn, blocks }, ends)| {
+            .map(|(home, (line, RecordedRedo { lsn, blocks }, ends))| {
                 // Whatever of it was said again behind it, it is said again behind that.
                 let said = ends.iter().filter_map(|(block, since)| {
                     let versions = self.versions.get(block)?;
                     versions.range(..=*since).map(|(_, version)| version.said).max()
                 });
                 let said = said.fold(lsn, Lsn::max);
-                Redo { row: Rc::clone(row), line, blocks, ends, said, owns_all: false }
+                Redo { row: home, line, blocks, ends, said, owns_all: false }
             })
             .collect();
         for (block, versions) in self.versions {

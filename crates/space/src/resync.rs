@@ -108,7 +108,9 @@ impl Space {
     /// Whether lines of a row may be half in place.
     fn has_unfinished(&self, row: &Row) -> bool {
         let cache = self.cache.borrow();
-        cache.as_ref().is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.id == row.id))
+        cache
+            .as_ref()
+            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row)))
     }
 
     /// Gives one slab what it misses; whether that could be done now.
@@ -506,7 +508,8 @@ impl Refill<'_> {
                 why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
                 ..
             }) => {
-                self.result.lost_blocks += 1;
+                // With what the row's heir has nothing is lost.
+                self.result.lost_blocks += u64::from(space.is_at_home(row, block).await?);
                 Ok(())
             }
             Err(SpaceError::Unreadable {

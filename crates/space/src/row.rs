@@ -9,6 +9,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, RowId, Spac
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::cache::{heirs_of, is_of_heirs, owner_of_heirs};
 use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
@@ -217,7 +218,8 @@ pub(crate) struct Row {
     columns: RefCell<Vec<Slabs>>,
     formatted: Cell<bool>,
     pages: Vec<RefCell<Vec<Option<Rc<Page>>>>>,
-    pub(crate) locks: RangeLocks,
+    /// Shared with its heir: a block has one lock, wherever it lies.
+    pub(crate) locks: Rc<RangeLocks>,
     /// Set when the row was freed: whoever waited for a lock looks the row up again.
     pub(crate) gone: Cell<bool>,
     /// Whether some page may be dirty.
@@ -225,13 +227,42 @@ pub(crate) struct Row {
     pub(crate) used: Cell<bool>,
     /// Pages of its tables that were given to its disks since it came into memory: who reads one sees that it changed.
     pub(crate) seals: Cell<u64>,
-    /// What of it is in the write cache.
-    pub(crate) mappings: Mappings,
+    /// What of it is in the write cache; shared with its heir.
+    pub(crate) mappings: Rc<Mappings>,
+    /// The row that is about to take its place (docs/design/0007).
+    heir: RefCell<Option<Rc<Row>>>,
 }
 
 impl Row {
     /// A row as the metadata has it.
     pub(crate) fn new(space: SpaceId, index: u64, record: RowRecord) -> Rc<Self> {
+        Self::with(space, index, record, Rc::default(), Rc::default())
+    }
+
+    /// The heir of this row as the metadata has it, in the hidden space of heirs.
+    pub(crate) fn make_heir(&self, record: RowRecord) -> Rc<Self> {
+        let (locks, mappings) = (Rc::clone(&self.locks), Rc::clone(&self.mappings));
+        let heir = Self::with(heirs_of(self.space), self.index, record, locks, mappings);
+        *self.heir.borrow_mut() = Some(Rc::clone(&heir));
+        heir
+    }
+
+    /// This heir as the row whose place it takes: with the same tables in memory, and the same locks for whoever waits.
+    pub(crate) fn in_place_of(&self, row: &Self, record: RowRecord) -> Rc<Self> {
+        let new = Self::with(row.space, row.index, record, Rc::clone(&row.locks), Rc::default());
+        for (column, index, page) in self.pages() {
+            new.put_page(column, index, page);
+        }
+        new
+    }
+
+    fn with(
+        space: SpaceId,
+        index: u64,
+        record: RowRecord,
+        locks: Rc<RangeLocks>,
+        mappings: Rc<Mappings>,
+    ) -> Rc<Self> {
         let pages = (0..record.shape.columns())
             .map(|column| RefCell::new(vec![None; record.shape.slab_map(column).pages()]));
         Rc::new(Self {
@@ -242,13 +273,39 @@ impl Row {
             pages: pages.collect(),
             columns: RefCell::new(record.columns),
             formatted: Cell::new(record.formatted),
-            locks: RangeLocks::default(),
+            locks,
             gone: Cell::new(false),
             dirty: Cell::new(false),
             used: Cell::new(true),
             seals: Cell::new(0),
-            mappings: Mappings::default(),
+            mappings,
+            heir: RefCell::default(),
         })
+    }
+
+    /// The row that is about to take its place, if there is one.
+    pub(crate) fn heir(&self) -> Option<Rc<Self>> {
+        self.heir.borrow().clone()
+    }
+
+    /// Notes that it has no heir any more.
+    pub(crate) fn forget_heir(&self) {
+        self.heir.borrow_mut().take();
+    }
+
+    /// Whether it is the heir of another row.
+    pub(crate) fn is_heir(&self) -> bool {
+        is_of_heirs(self.space)
+    }
+
+    /// The space whose content it holds.
+    pub(crate) fn owner(&self) -> SpaceId {
+        owner_of_heirs(self.space).unwrap_or(self.space)
+    }
+
+    /// Whether it is another row, or that one's heir, or the row whose heir that is.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.id == other.id || Rc::ptr_eq(&self.mappings, &other.mappings)
     }
 
     /// What the metadata says of it.
@@ -362,6 +419,14 @@ impl Row {
                 (fresh, true)
             }
             None => (fresh, false),
+        }
+    }
+
+    fn put_page(&self, column: usize, index: usize, page: Rc<Page>) {
+        if let Some(pages) = self.pages.get(column)
+            && let Some(place) = pages.borrow_mut().get_mut(index)
+        {
+            *place = Some(page);
         }
     }
 

@@ -12,7 +12,7 @@ use dolmen_store::Key;
 use dolmen_units::{BLOCK_BYTES, Bytes, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, owner_of_heirs};
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
@@ -43,6 +43,9 @@ pub(crate) const ROWS_BYTES_MAX: usize = 96 * 1024;
 pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
 const INCIDENTS_MAX: usize = 1000;
+
+/// The spaces of a pool, whoever made them.
+pub(crate) type AllSpaces = RefCell<BTreeMap<SpaceId, Rc<Space>>>;
 
 /// Something that happened to a range of a space.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +103,14 @@ pub struct SpaceCounters {
     pub lost_pages: u64,
     /// Blocks copied to a disk that had missed them.
     pub resynced_blocks: u64,
+    /// Heirs of rows that were claimed.
+    pub heirs_made: u64,
+    /// Of all heirs, those that took their rows' places.
+    pub heirs_taken_over: u64,
+    /// Lines that were copied to heirs, because no stream had brought them.
+    pub heir_lines_copied: u64,
+    /// Heirs that were there when the pool was opened.
+    pub heirs_found: u64,
 }
 
 /// A point in the order of writes, and of records.
@@ -192,6 +203,8 @@ pub(crate) struct Shared {
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
+    /// The spaces, whoever made them.
+    pub(crate) spaces: RefCell<Weak<AllSpaces>>,
     /// Write caches.
     pub(crate) caches: RefCell<Vec<Weak<Cache>>>,
     /// Names of the spaces, for messages.
@@ -259,6 +272,7 @@ impl Shared {
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
+            spaces: RefCell::default(),
             caches: RefCell::default(),
             names: RefCell::default(),
         })
@@ -322,9 +336,14 @@ impl Shared {
     /// Whether something that the log says of a row is not decided.
     pub(crate) fn is_unresolved(&self, row: &Row) -> bool {
         let (unresolved, settling) = (self.unresolved.borrow(), self.settling.borrow());
-        let key = (row.space, row.index);
-        (!unresolved.is_empty() && unresolved.contains_key(&key))
-            || (!settling.is_empty() && settling.contains_key(&key))
+        if unresolved.is_empty() && settling.is_empty() {
+            return false;
+        }
+        let is_open = |row: &Row| {
+            let key = (row.space, row.index);
+            unresolved.contains_key(&key) || settling.contains_key(&key)
+        };
+        is_open(row) || row.heir().is_some_and(|heir| is_open(&heir))
     }
 
     /// Whether nobody could decide yet what the log says of a block.
@@ -340,18 +359,20 @@ impl Shared {
         self.settling.borrow_mut().remove(&(space, index));
     }
 
-    /// Decides what the log says of a row, now that its disks may be here.
+    /// Decides what the log says of a row and of its heir, now that their disks may be here.
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let key = (row.space, row.index);
+        let both: SmallVec<[Rc<Row>; 2]> = row.heir().into_iter().chain([Rc::clone(row)]).collect();
         {
             let _turn = self.resolve_turn.take().await;
-            if self.unresolved.borrow().contains_key(&key) {
-                self.decide_row(space, row).await?;
+            for row in &both {
+                if self.unresolved.borrow().contains_key(&(row.space, row.index)) {
+                    self.decide_row(space, row).await?;
+                }
             }
         }
         // Nothing of the row is served before its decisions are durable.
         let _turn = self.settle_turn.take().await;
-        if self.settling.borrow().contains_key(&key) {
+        if both.iter().any(|row| self.settling.borrow().contains_key(&(row.space, row.index))) {
             let before = self.write_backs.get();
             self.pool.checkpoint().await?;
             self.settling.borrow_mut().retain(|_, decided| *decided > before);
@@ -721,6 +742,7 @@ impl Shared {
 
     /// The name of a space; of the pool when the space is none any more.
     pub(crate) fn name_of(&self, space: SpaceId) -> Name {
+        let space = owner_of_heirs(space).unwrap_or(space);
         self.names.borrow().get(&space).cloned().unwrap_or_else(|| self.pool_name().clone())
     }
 

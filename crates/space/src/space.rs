@@ -3,17 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use dolmen_block_io::sync::Turn;
-use dolmen_placement::{Code, Request, SlabPlace};
-use dolmen_pool::{Claim, ExcludeReason, Purpose, keys};
+use dolmen_placement::{Code, Request, SlabPlace, Width};
+use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, is_of_heirs};
 use crate::error::SpaceError;
 use crate::forming::Forming;
+use crate::heirs::Heirs;
 use crate::layout::{Shape, slab_grains};
 use crate::locks::Range;
 use crate::row::{Row, RowRecord, Slab, Slabs};
@@ -58,6 +59,10 @@ pub struct Space {
     pub(crate) cache: RefCell<Option<Rc<Cache>>>,
     /// Stripes that form from requests under way together.
     pub(crate) forming: Forming,
+    /// Rows that are about to take the place of its own.
+    pub(crate) heirs: Heirs,
+    /// The space itself, for what goes on behind those who asked for it.
+    pub(crate) this: Weak<Self>,
 }
 
 /// What a space takes on the disks of its pool.
@@ -74,7 +79,7 @@ impl Space {
         let request = spec.check()?;
         let row_bytes = spec.row_bytes().0;
         shared.note_name(id, spec.name.clone());
-        Ok(Rc::new(Self {
+        Ok(Rc::new_cyclic(|this| Self {
             shared,
             id,
             spec: RefCell::new(spec),
@@ -90,6 +95,8 @@ impl Space {
             lost_unflushed: Cell::new(false),
             cache: RefCell::default(),
             forming: Forming::default(),
+            heirs: Heirs::default(),
+            this: Weak::clone(this),
         }))
     }
 
@@ -102,7 +109,8 @@ impl Space {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> Name {
-        self.spec.borrow().name.clone()
+        // Heirs are of a space that people see.
+        if is_of_heirs(self.id) { self.shared.name_of(self.id) } else { self.spec.borrow().name.clone() }
     }
 
     /// What it is.
@@ -151,6 +159,9 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Unreadable`] while the disks that could decide it are absent.
     pub(crate) async fn row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
+        if is_of_heirs(self.id) {
+            return self.decided_heir(index).await;
+        }
         loop {
             let row = self.undecided_row(index).await?;
             match row.as_ref().filter(|row| self.shared.is_unresolved(row)) {
@@ -239,8 +250,19 @@ impl Space {
 
     async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
+        let mut has_tried = false;
         loop {
-            match self.try_claim(index).await? {
+            let claimed = match self.try_claim(index).await {
+                // Heirs have room only as long as nobody else needs it.
+                Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
+                    if std::mem::replace(&mut has_tried, true) || !self.shared.give_up_heirs().await {
+                        return Err(error.into());
+                    }
+                    continue;
+                }
+                claimed => claimed?,
+            };
+            match claimed {
                 Claimed::Row(row) => return Ok(row),
                 Claimed::Failed(slots) => {
                     for slot in slots {
@@ -268,7 +290,64 @@ impl Space {
         let shape = Shape::new(Bytes(self.row_bytes), self.spec.borrow().interleave, data, parity);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
         let columns = columns_in_turn(&placement.slabs, data, index);
-        let placed = columns.iter().zip(&claims).map(|(column, claim)| {
+        let record = match self.claimed_row(&mut change, (id, index), shape, (&columns, &claims)).await? {
+            Ok(record) => record,
+            Err(failed) => return Ok(Claimed::Failed(failed)),
+        };
+        let count = change.add(keys::row_count(self.id), 1).await?;
+        change.commit().await?;
+        self.row_count.set(count);
+        self.note_own(&claims);
+        let row = Row::new(self.id, index, record);
+        self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
+        Ok(Claimed::Row(row))
+    }
+
+    /// Claims the heir of a row, of the same shape; `None` where there is no room for one beyond what is kept for repair. Called
+    /// for the hidden space of heirs.
+    pub(crate) async fn claim_heir(&self, row: &Rc<Row>) -> Result<Option<Rc<Row>>, SpaceError> {
+        let (shape, index) = (row.shape, row.index);
+        let width = u32::try_from(shape.data_columns()).unwrap_or(u32::MAX);
+        let parity = u32::try_from(shape.parity_columns()).unwrap_or(u32::MAX);
+        let code = dolmen_placement::Resiliency::Parity { parity };
+        let request = Request::new(code, Width::Columns(width), Bytes(self.row_bytes), shape.interleave());
+        let Ok(request) = request else { return Ok(None) };
+        let mut change = self.shared.pool.change(Purpose::Claim).await;
+        if row.gone.get() || row.heir().is_some() {
+            return Ok(None);
+        }
+        let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
+        let (placement, claims) = match change.place(&request, slab_grains(shape.interleave(), parity), |_| 0)
+        {
+            Ok(placed) => placed,
+            Err(PoolError::NoSpace { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if placement.code != (Code::Parity { data: width, parity }) {
+            return Ok(None);
+        }
+        let columns = columns_in_turn(&placement.slabs, width, index);
+        let record = match self.claimed_row(&mut change, (id, index), shape, (&columns, &claims)).await? {
+            Ok(record) => record,
+            Err(_) => return Ok(None),
+        };
+        let count = change.add(keys::row_count(self.id), 1).await?;
+        change.commit().await?;
+        self.row_count.set(count);
+        let heir = row.make_heir(record);
+        self.rows.borrow_mut().insert(index, Some(Rc::clone(&heir)));
+        Ok(Some(heir))
+    }
+
+    /// Adds a row on these grains to a change; its record, or the disks that failed while room was taken on them.
+    async fn claimed_row(
+        &self,
+        change: &mut Change<'_>,
+        (id, index): (RowId, u64),
+        shape: Shape,
+        (columns, claims): (&[u32], &[Claim]),
+    ) -> Result<Result<RowRecord, SmallVec<[DiskSlot; 2]>>, SpaceError> {
+        let placed = columns.iter().zip(claims).map(|(column, claim)| {
             let mut new = Slab { disk: claim.slot, runs: claim.runs.clone(), stale: None };
             // One that is absent misses all that will be written.
             if new.present(&self.shared.pool).is_none() {
@@ -280,7 +359,7 @@ impl Space {
         let slabs: Vec<(usize, Slab)> = placed.collect();
         let failed = self.take_table_room(&shape, &slabs).await?;
         if !failed.is_empty() {
-            return Ok(Claimed::Failed(failed));
+            return Ok(Err(failed));
         }
         let mut columns = vec![Slabs::new(); shape.columns()];
         for (column, slab) in slabs {
@@ -288,13 +367,7 @@ impl Space {
         }
         let record = RowRecord { id, formatted: false, shape, columns };
         change.put(keys::row(self.id, index), record.encode());
-        let count = change.add(keys::row_count(self.id), 1).await?;
-        change.commit().await?;
-        self.row_count.set(count);
-        self.note_own(&claims);
-        let row = Row::new(self.id, index, record);
-        self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
-        Ok(Claimed::Row(row))
+        Ok(Ok(record))
     }
 
     /// How many grains its slabs take, by the bytes of data in them.
@@ -367,12 +440,23 @@ impl Space {
             change.delete(keys::stale(slab.disk, self.id, row.index));
         }
         let count = change.add(keys::row_count(self.id), -1).await?;
+        // Its heir goes with it: alone, it would be nobody's.
+        let heir = row.heir();
+        if let Some(heir) = &heir {
+            self.release_heir(&mut change, heir).await?;
+        }
         // Whoever waits for the row's lock must look it up again, and find nothing.
-        row.gone.set(true);
+        let set_gone =
+            |is_gone| [Some(row), heir.as_ref()].into_iter().flatten().for_each(|row| row.gone.set(is_gone));
+        set_gone(true);
         if let Err(error) = change.commit().await {
             // The pool has stopped, and nobody was told that the row is free. Whoever looks it up finds it again.
-            row.gone.set(false);
+            set_gone(false);
             return Err(error.into());
+        }
+        if let Some(heir) = heir {
+            self.shared.forget_pages(&heir);
+            self.forget_heir(row);
         }
         self.rows.borrow_mut().insert(row.index, None);
         self.shared.forget_pages(row);
@@ -416,6 +500,16 @@ impl Space {
             }
         })
         .await?;
+        // Rows that are about to take the place of its own are further copies of them.
+        if let Some(heirs) = self.heirs.space() {
+            let add = |_: u64, record: &RowRecord| {
+                let columns = (0..record.shape.columns()).map(|column| record.shape.column_blocks(column));
+                blocks += columns.map(u64::from).sum::<u64>();
+                let slabs = record.columns.iter().flatten().flat_map(|slab| &slab.runs);
+                grains += slabs.map(|run| run.count).sum::<u64>();
+            };
+            heirs.for_each_record(add).await?;
+        }
         let of_blocks = Bytes(blocks * BLOCK_BYTES);
         Ok(Footprint {
             total: Bytes(grains * GRAIN_BYTES),
@@ -445,7 +539,8 @@ fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>) -> usize {
     rows.retain(|_, row| match row {
         None => false,
         Some(row) => {
-            let is_needed = row.dirty.get() || !row.is_formatted() || !row.mappings.is_empty();
+            let has_more = !row.mappings.is_empty() || row.heir().is_some();
+            let is_needed = row.dirty.get() || !row.is_formatted() || has_more;
             let busy = Rc::strong_count(row) > 1 || is_needed;
             let keep = busy || row.used.replace(false);
             pages += if keep { 0 } else { row.pages().len() };

@@ -13,17 +13,18 @@ use dolmen_placement::{Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Name, SpaceId};
 
-use crate::cache::{Cache, cache_id, is_hidden};
+use crate::cache::{Cache, cache_id, is_hidden, is_of_heirs, owner_of_heirs};
 use crate::cache_size::{WriteCache, cache_spec};
 use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
+use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
 use crate::row::Slabs;
-use crate::shared::{Incident, Shared, SpaceCounters};
+use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
 
@@ -52,7 +53,7 @@ pub struct Progress {
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
-    spaces: RefCell<BTreeMap<SpaceId, Rc<Space>>>,
+    spaces: Rc<AllSpaces>,
     /// Write caches, by the redundancy of the spaces that they are for.
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
     cache_turn: Turn,
@@ -81,14 +82,17 @@ impl Spaces {
             let space = Space::new(Rc::clone(&shared), SpaceId(id), spec)?;
             let count = pool.get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
-            if standing == Standing::Unfinished {
+            // Those of heirs go with the spaces that they are for.
+            if standing == Standing::Unfinished && !is_of_heirs(space.id()) {
                 unfinished.push(Rc::clone(&space));
             }
             spaces.insert(SpaceId(id), space);
         }
+        load_heirs(&shared, &spaces).await?;
         let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
-        let (spaces, closing, left) = (RefCell::new(spaces), Cell::new(false), RefCell::default());
+        let (spaces, closing, left) = (Rc::new(RefCell::new(spaces)), Cell::new(false), RefCell::default());
+        *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
         let (caches, cache_turn) = (RefCell::new(caches), Turn::default());
         let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, closing, left });
         if this.shared.may_write() {
@@ -409,6 +413,7 @@ impl Spaces {
         self.pool().check_writable()?;
         space.gone.set(true);
         space.claims_end().await;
+        space.heirs.claims_end().await;
         let _turn = space.spec_turn.take().await;
         if !self.spaces.borrow().contains_key(&space.id()) {
             // Somebody else was at it.
@@ -416,6 +421,10 @@ impl Spaces {
         }
         let mut change = self.pool().change(Purpose::Release).await;
         change.put(keys::space(space.id()), space.spec().encode(Standing::Unfinished));
+        let heirs = space.heirs.space();
+        if let Some(heirs) = &heirs {
+            change.put(keys::space(heirs.id()), heirs.spec().encode(Standing::Unfinished));
+        }
         change.commit().await?;
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
@@ -432,8 +441,13 @@ impl Spaces {
         change.delete(keys::space(space.id()));
         change.delete(keys::row_count(space.id()));
         settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
+        if let Some(heirs) = &heirs {
+            change.delete(keys::space(heirs.id()));
+            change.delete(keys::row_count(heirs.id()));
+        }
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
+        heirs.iter().for_each(|heirs| drop(self.spaces.borrow_mut().remove(&heirs.id())));
         Ok(())
     }
 
@@ -904,6 +918,19 @@ impl Spaces {
     }
 }
 
+/// The heirs of a pool that is being opened, each known to its row.
+async fn load_heirs(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>) -> Result<(), SpaceError> {
+    for (id, hidden) in spaces {
+        let Some(owner) = owner_of_heirs(*id) else { continue };
+        let Some(space) = spaces.get(&owner) else {
+            let what = format!("heirs of rows of space {owner}, which is none");
+            return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
+        };
+        space.load_heirs(hidden).await?;
+    }
+    Ok(())
+}
+
 /// The caches of a pool that is being opened, each known to its spaces.
 async fn start_caches(
     shared: &Rc<Shared>,
@@ -946,6 +973,12 @@ async fn tend(weak: Weak<Spaces>) {
         }
         for cache in spaces.shared.caches().into_iter().filter(|_| spaces.shared.may_write()) {
             let _ = cache.tend_copies().await;
+        }
+        if spaces.pool().state() == PoolState::Writable {
+            for space in spaces.all() {
+                let idle = space.heirs.idle(clock.now(), IDLE_AFTER);
+                idle.into_iter().for_each(|index| space.take_over_soon(index));
+            }
         }
         drop(spaces);
         sleep(clock.as_ref(), TEND_EVERY).await;

@@ -7,7 +7,7 @@
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); everything else that is written (`write`, `cache`).
 
-use std::rc::Rc;
+use std::cell::Cell;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Shared as Bytes_;
@@ -20,9 +20,7 @@ use crate::forming::Pieces;
 use crate::layout::{BLOCK, Shape};
 use crate::line::code_of;
 use crate::locks::Range;
-use crate::record::BlockState;
 use crate::row::Row;
-use crate::shared::place_in_page;
 use crate::space::Space;
 use crate::write::{Beside, Part, Parts};
 
@@ -34,6 +32,9 @@ impl Space {
     /// range.
     pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         let _request = self.forming.request();
+        // Under way from here on, for those who wait for the rest of a stripe, until its parts are.
+        let entering = Cell::new(Some(self.forming.begin()));
+        self.follow(at, data.len() as u64).await?;
         let mut parts: SmallVec<[(u64, u64, Bytes_); 3]> = SmallVec::new();
         let mut done = 0;
         while done < data.len() {
@@ -46,6 +47,7 @@ impl Space {
         }
         let write = async |(index, within, part): &(u64, u64, Bytes_)| {
             let _active = self.forming.begin();
+            drop(entering.take());
             let done = self.write_stripes(*index, *within, &Pieces::one(part)).await?
                 || self.form(*index, *within, part).await?;
             match done {
@@ -70,31 +72,18 @@ impl Space {
         let before_next = usize::try_from(next - within).unwrap_or(usize::MAX);
         if before_next > 0 {
             let is_cut = before_next < length
-                && (self.seems_fresh(&row, next - stripe as u64).await?
-                    || self.seems_fresh(&row, next).await?);
+                && (self.home_of_new(&row, next - stripe as u64).await?.is_some()
+                    || self.home_of_new(&row, next).await?.is_some());
             return Ok(if is_cut { before_next } else { usual });
         }
         let whole = length / stripe;
-        if whole == 0 || !self.seems_fresh(&row, within).await? {
+        if whole == 0 || self.home_of_new(&row, within).await?.is_none() {
             return Ok(usual);
         }
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
         let parity = stripe / row.shape.data_columns() * row.shape.parity_columns();
         let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
         Ok(whole.min(most) * stripe)
-    }
-
-    /// Whether the stripe that begins at a byte of a row looks as if it was never written.
-    pub(crate) async fn seems_fresh(&self, row: &Rc<Row>, within: u64) -> Result<bool, SpaceError> {
-        let block = u32::try_from(within / BLOCK_BYTES).unwrap_or(u32::MAX);
-        let spot = row.shape.locate(block);
-        let (page, entry) = place_in_page(spot.block);
-        match self.shared.page(row, spot.column, page).await {
-            Ok(page) => Ok(page.state(entry) == BlockState::Never && row.mappings.newest(block).is_none()),
-            // The write cache takes it without having to know.
-            Err(SpaceError::Unreadable { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// Writes whole stripes of a row in place, if they are fresh and there is memory for their parity; whether it did.
@@ -109,7 +98,7 @@ impl Space {
         if !row.has_parity() || !within.is_multiple_of(stripe as u64) || !data.len().is_multiple_of(stripe) {
             return Ok(false);
         }
-        if !self.seems_fresh(&row, within).await? {
+        if self.home_of_new(&row, within).await?.is_none() {
             return Ok(false);
         }
         let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
@@ -128,14 +117,20 @@ impl Space {
         let first_line = row.shape.locate(range.first).block;
         let is_cached =
             row.mappings.has_any_of(range) || self.is_unfinished(&row, first_line..first_line + lines);
-        if is_cached || !self.are_fresh(&row, &parts).await? {
+        if is_cached {
             return Ok(false);
         }
-        self.shared.settle_absences(&row).await?;
-        if !self.survives(&row, &parts, &[]) {
+        let Some(home) = self.home_of_fresh(&row, first_line..first_line + lines, &parts).await? else {
+            return Ok(false);
+        };
+        self.shared.settle_absences(&home).await?;
+        if !self.survives(&home, &parts, &[]) {
             return Ok(false);
         }
-        self.write_parts(&row, parts, Beside::Nothing).await?;
+        self.write_parts(&home, parts, Beside::Nothing).await?;
+        if home.is_heir() {
+            self.note_taken(&row, lines);
+        }
         Ok(true)
     }
 
@@ -143,7 +138,7 @@ impl Space {
     fn is_unfinished(&self, row: &Row, lines: std::ops::Range<u32>) -> bool {
         let cache = self.cache.borrow();
         cache.as_ref().is_some_and(|cache| {
-            cache.unfinished.borrow().iter().any(|redo| redo.row.id == row.id && lines.contains(&redo.line))
+            cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row) && lines.contains(&redo.line))
         })
     }
 

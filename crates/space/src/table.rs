@@ -152,6 +152,11 @@ impl Page {
         self.awaiting_seal.set(true);
     }
 
+    /// Whether its disks have for certain all that it says.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.dirty.get() && !self.awaiting_seal.get() && self.durable.get() == self.generation.get()
+    }
+
     /// Whether a write-back that is under way takes it.
     pub(crate) fn is_awaiting_seal(&self) -> bool {
         self.awaiting_seal.get()

@@ -307,8 +307,10 @@ impl Space {
                 };
             }
             match read {
-                // Nothing is lost with parity, nor with what is about to be replaced by what is in the cache.
+                // Nothing is lost with parity, nor with what is about to be replaced by what is in the cache, nor with what the
+                // row's heir has.
                 Err(SpaceError::Unreadable { .. }) if !self.is_needed(row, column, block) => {}
+                Err(SpaceError::Unreadable { .. }) if !self.is_at_home(row, block).await? => {}
                 Ok(()) => verdict.blocks += 1,
                 Err(error) => verdict.note(place_of(block), error)?,
             }

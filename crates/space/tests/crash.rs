@@ -87,7 +87,9 @@ fn kinds() -> impl Iterator<Item = Kind> {
 /// The lives of a kind.
 fn plots_of(kind: Kind) -> &'static [Plot] {
     match (kind.resiliency, kind.integrity) {
-        (Resiliency::Parity { .. }, _) => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes],
+        (Resiliency::Parity { .. }, _) => {
+            &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes, Plot::Heirs]
+        }
         (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage],
         (_, Integrity::Relaxed) => &[Plot::Blocks, Plot::Owners],
     }

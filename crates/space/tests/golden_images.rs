@@ -26,14 +26,14 @@ use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
 use golden::content::{Content, SpaceContent, fill_blocks};
 use golden::flips::{draw, judge};
-use golden::make::{FROZEN, STRICT, Set};
+use golden::make::{FROZEN, HEIRS, STRICT, Set};
 use golden::places::{Structure, disks_behind};
 use golden::read::{expect_all, expect_spaces, read_all};
 use golden::{BLOCK, Disk, Golden, make, stored};
 use harness::{Bench, Lab, Outcome};
 
 /// The files of the images, with the CRC-64/NVME of each: they stay as they are for ever. Images of a later version are added.
-const FILES: [(&str, u64); 8] = [
+const FILES: [(&str, u64); 12] = [
     ("1.images", 0x44b7_8831_9046_cc4c),
     ("1-closed.content", 0xd07d_0601_4855_22c7),
     ("1-killed.content", 0x1f2c_6bac_82d1_86e5),
@@ -42,6 +42,10 @@ const FILES: [(&str, u64); 8] = [
     ("1-strict-closed.content", 0x6394_7d79_1386_1f83),
     ("1-strict-killed.content", 0xa47e_f200_7d7b_aee6),
     ("1-strict-cut.content", 0x35a4_0b54_58f7_1396),
+    ("1-heirs.images", 0xf918_1a35_1389_79f9),
+    ("1-heirs-closed.content", 0xab7c_be52_0926_7e5f),
+    ("1-heirs-killed.content", 0xb2c6_b263_bbe5_a2f2),
+    ("1-heirs-cut.content", 0xac46_9600_0b2d_f50f),
 ];
 /// What a block says first, where its version stands, in how many bytes, and which that is in version 1 of the format.
 const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
@@ -53,7 +57,7 @@ const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
     (b"DTAB", 4, 2, 1),
 ];
 /// The sets of images.
-const SETS: [&Set; 2] = [&FROZEN, &STRICT];
+const SETS: [&Set; 3] = [&FROZEN, &STRICT, &HEIRS];
 /// Content of blocks that tests write, unlike that of any image.
 const NEW: u16 = 60_000;
 

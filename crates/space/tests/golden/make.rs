@@ -46,6 +46,8 @@ pub struct Set {
     behind: usize,
     /// When write caches are emptied, where that is not as usual.
     drain: Option<WriteCacheDrain>,
+    /// Those over whose first row streams go.
+    streams: &'static [&'static str],
 }
 
 /// The first that were made, when the format was frozen.
@@ -58,6 +60,7 @@ pub const FROZEN: Set = Set {
     cache_count: 2,
     behind: 1,
     drain: None,
+    streams: &[],
 };
 
 /// Strict spaces without parity; and settings of write caches.
@@ -70,7 +73,28 @@ pub const STRICT: Set = Set {
     cache_count: 4,
     behind: 2,
     drain: Some(WriteCacheDrain { fill: 60, rate: Some(Bytes::mib(200)) }),
+    streams: &[],
 };
+
+/// Streams over rows with parity, whose heirs are there in all images.
+pub const HEIRS: Set = Set {
+    name: "1-heirs",
+    plans: &HEIRS_PLANS,
+    integrity: Integrity::Relaxed,
+    redundant: &["two", "parity", "twin", "firm"],
+    cached: &["parity", "twin", "firm"],
+    cache_count: 2,
+    behind: 4,
+    drain: None,
+    streams: &["parity", "twin", "firm"],
+};
+
+const HEIRS_PLANS: [Plan; 4] = [
+    ("two", Resiliency::Mirror { copies: 2 }, 4, 1, 64, Provisioning::Thin, 512),
+    ("parity", Resiliency::Parity { parity: 1 }, 4, 1, 16, Provisioning::Thin, 4096),
+    ("twin", Resiliency::Parity { parity: 2 }, 4, 1, 32, Provisioning::Thin, 4096),
+    ("firm", Resiliency::Parity { parity: 1 }, 2, 1, 32, Provisioning::Fixed, 512),
+];
 
 const STRICT_PLANS: [Plan; 6] = [
     ("simple", Resiliency::Simple, 4, 1, 64, Provisioning::Thin, 4096),
@@ -262,6 +286,8 @@ impl Maker {
         self.far_blocks(&lab, &spaces).await?;
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
+        self.stream(&lab, &spaces, 0, 96).await?;
+        assert_eq!(spaces.counters().heirs_made, self.set.streams.len() as u64, "each has an heir");
         self.bench.disks[self.set.behind].vanish();
         for &name in self.set.redundant {
             self.put(&lab, &spaces, name, 1, 3).await?;
@@ -299,6 +325,14 @@ impl Maker {
         self.flush(spaces).await
     }
 
+    /// Brings whole stripes over what the first rows of some spaces hold.
+    async fn stream(&self, lab: &Lab, spaces: &Spaces, first: u64, count: u64) -> Outcome {
+        for &name in self.set.streams {
+            self.put(lab, spaces, name, first, count).await?;
+        }
+        self.flush(spaces).await
+    }
+
     async fn far_blocks(&self, lab: &Lab, spaces: &Rc<Spaces>) -> Outcome {
         let is_there = |name: &str| self.set.plans.iter().any(|(other, ..)| *other == name);
         for (name, first, count) in FAR.into_iter().filter(|(name, ..)| is_there(name)) {
@@ -312,8 +346,10 @@ impl Maker {
     /// The second image: a disk has left for good, and the daemon dies with much in its log and nothing under way.
     async fn until_killed(&self, lab: Lab) -> Outcome {
         let spaces = lab.open().await?;
+        assert_eq!(spaces.counters().heirs_found, self.set.streams.len() as u64, "each has an heir");
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
+        self.stream(&lab, &spaces, 96, 48).await?;
         for &(name, ..) in self.set.plans {
             self.put(&lab, &spaces, name, 40, 6).await?;
         }
@@ -340,6 +376,7 @@ impl Maker {
     /// The third image: both disks got what they had missed, and power fails.
     async fn until_cut(&self, lab: &Lab) -> Result<Rc<Spaces>, Box<dyn Error>> {
         let spaces = lab.open().await?;
+        assert_eq!(spaces.counters().heirs_found, self.set.streams.len() as u64, "each has an heir");
         spaces.resync(&Progress::default()).await?;
         self.flush(&spaces).await?;
         spaces.destage().await?;
@@ -355,6 +392,9 @@ impl Maker {
         let storms = self.set.plans.iter().map(async |&(name, ..)| {
             for (_, first, count) in FRESH.into_iter().filter(|(of, ..)| *of == name) {
                 self.put(lab, spaces, name, first, count).await?;
+            }
+            if self.set.streams.contains(&name) {
+                self.put(lab, spaces, name, 144, 40).await?;
             }
             self.put(lab, spaces, name, 71, 2).await?;
             self.put(lab, spaces, name, 80, 3).await?;

@@ -13,6 +13,8 @@ use dolmen_units::{Bytes, SpaceId};
 use super::stored::blocks_of;
 use super::{BLOCK, Golden};
 
+/// What ids of spaces of heirs have, beside that of the space.
+const HEIRS: u64 = 1 << 63;
 const B: u64 = BLOCK as u64;
 const MIB: u64 = 1 << 20;
 const PAGE_ENTRIES: u64 = 504;
@@ -212,6 +214,11 @@ async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
         let Some(space) = spaces.pool().get(&keys::space(id)).await? else { continue };
         let row_length = u64::from_le_bytes(space[16..24].try_into()?);
         for (key, value) in spaces.pool().scan(keys::rows(id, 0..u64::MAX), 1000).await? {
+            rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
+        }
+        // What heirs of its rows hold is the space's.
+        let heirs = SpaceId(id.0 | HEIRS);
+        for (key, value) in spaces.pool().scan(keys::rows(heirs, 0..u64::MAX), 1000).await? {
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
     }

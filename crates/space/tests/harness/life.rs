@@ -5,8 +5,9 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::{BlockDevice, Seams};
+use dolmen_block_io::{BlockDevice, Seams, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{Arbiter, CreateOptions, OpenMode, Pool, PoolError, Purpose, create};
 use dolmen_sim::{DiskProfile, SimDisk, World};
@@ -22,6 +23,9 @@ const CAPACITY: Bytes = Bytes::mib(64);
 const SIZE: Bytes = Bytes::mib(4);
 /// Memory of every process: enough for an opening.
 pub const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
+
+/// Longer than an heir waits for its stream.
+const IDLE: Duration = Duration::from_secs(65);
 
 /// Writes of a life that rewrites.
 const REWRITES: u64 = 8;
@@ -76,6 +80,9 @@ pub enum Plot {
     /// A pool that exists: whole stripes are written that were never written, or seem so, under checkpoints, with a disk gone,
     /// and written over.
     Stripes,
+    /// A pool that exists: streams go over a row that is in place, whose heir takes its place, under writes, discards and
+    /// checkpoints, and with a disk gone; one is left behind.
+    Heirs,
     /// A block is cached and flushed, and cached again.
     Cached,
     /// A pool whose map is full: rows of it are changed and deleted, and checkpoints are made in parts.
@@ -86,9 +93,13 @@ impl Plot {
     /// Disks that it needs.
     pub fn disks(self) -> usize {
         match self {
-            Self::Blocks | Self::Owners | Self::Destage | Self::Stripes | Self::Cached | Self::FullMap => {
-                DISKS
-            }
+            Self::Blocks
+            | Self::Owners
+            | Self::Destage
+            | Self::Stripes
+            | Self::Heirs
+            | Self::Cached
+            | Self::FullMap => DISKS,
             Self::Disks => DISKS + 2,
         }
     }
@@ -186,6 +197,7 @@ impl Liver {
             Plot::Disks => Box::pin(self.disks()).await,
             Plot::Destage => Box::pin(self.destage()).await,
             Plot::Stripes => Box::pin(self.stripes()).await,
+            Plot::Heirs => Box::pin(self.heirs()).await,
             Plot::Cached => Box::pin(self.cached()).await,
             Plot::FullMap => Box::pin(self.full_map()).await,
         };
@@ -426,6 +438,71 @@ impl Liver {
         drop(a);
         spaces.close().await?;
         Ok(())
+    }
+
+    /// Of rows of 32 stripes. An heir that nobody uses for a minute takes its row's place.
+    async fn heirs(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let idle = || sleep(self.seams().clock.as_ref(), IDLE);
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        let counters = || spaces.counters();
+        scribe.put("a", &a, 0, 128).await?;
+        scribe.put("a", &a, 128, 128).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 248, 2).await?;
+        scribe.step("an heir, a stream", scribe.put("a", &a, 0, 96)).await?;
+        scribe.step("the stream goes on", scribe.put("a", &a, 96, 32)).await?;
+        scribe.flush(&spaces).await?;
+        scribe
+            .step("in the heir's lines and the row's", async {
+                scribe.put("a", &a, 5, 2).await?;
+                scribe.put("a", &a, 240, 1).await
+            })
+            .await?;
+        scribe.step("discard lines of the heir", scribe.discard("a", &a, 16, 8)).await?;
+        scribe.step("put in place", spaces.destage()).await?;
+        scribe.step("checkpoint", async { spaces.pool().checkpoint().await }).await?;
+        let (put, checkpoint) = (scribe.put("a", &a, 128, 32), async { spaces.pool().checkpoint().await });
+        scribe.step("the stream under a checkpoint", together(put, checkpoint)).await;
+        scribe.put("a", &a, 244, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 246, 1).await?;
+        scribe.step("the heir takes the row's place", idle()).await;
+        assert_eq!((counters().heirs_made, counters().heirs_taken_over), (1, 1));
+        scribe.step("write what was taken over", scribe.put("a", &a, 3, 4)).await?;
+        scribe
+            .step("once more, in whole", async {
+                scribe.put("a", &a, 0, 128).await?;
+                scribe.put("a", &a, 128, 128).await
+            })
+            .await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("the heir takes the row's place", idle()).await;
+        Box::pin(self.heirs_without_disks(&spaces, &a)).await?;
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    async fn heirs_without_disks(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+        let scribe = &self.scribe;
+        scribe.put("a", a, 0, 112).await?;
+        scribe.flush(spaces).await?;
+        self.disks[1].vanish();
+        let weak = scribe.tape.begin("", Deed::Weak { disk: 1 });
+        scribe.step("the stream without a disk", scribe.put("a", a, 112, 32)).await?;
+        scribe.put("a", a, 250, 1).await?;
+        scribe.flush(spaces).await?;
+        let idle = sleep(self.seams().clock.as_ref(), IDLE);
+        scribe.step("the heir takes the row's place without a disk", idle).await;
+        self.disks[1].come_back();
+        let device = self.disks[1].attach(&self.world);
+        scribe.step("readmit", spaces.rejoin(device)).await?;
+        scribe.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
+        scribe.tape.ack(weak);
+        scribe.step("an heir that is left behind", scribe.put("a", a, 0, 96)).await?;
+        scribe.flush(spaces).await
     }
 
     /// What is cached last is on no disk for certain. The row was put in place before, so that its tables are on its disks.

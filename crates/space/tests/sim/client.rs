@@ -1,8 +1,10 @@
 //! Clients: tasks that read, write and change spaces, each judged by the oracle.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, sleep};
 use dolmen_causes::in_one_line;
 use dolmen_pool::PoolError;
@@ -16,6 +18,9 @@ use super::setup::drawn_size;
 
 /// Spaces that exist at once, at most.
 const SPACES_MAX: usize = 4;
+/// Bytes of a request of a stream, and how many of them are under way together.
+const STREAM_REQUEST: u64 = 128 * 1024;
+const STREAM_DEPTH: u64 = 4;
 /// Bytes of a column that one page of its table speaks of.
 const PAGE_REACH: u64 = 504 * 4096;
 
@@ -50,6 +55,7 @@ async fn step(life: &Rc<Life>, random: &mut Random, number: u64) -> Result<(), S
         400..=469 => zero(life, uid, &space, random, Zeroing::Discard).await,
         470..=539 => zero(life, uid, &space, random, Zeroing::Write).await,
         540..=599 => write(life, uid, &space, random, Durability::Durable).await,
+        600..=611 if space.spec().resiliency.parity_columns() > 0 => stream(life, uid, &space, random).await,
         _ => write(life, uid, &space, random, Durability::Cached).await,
     }
 }
@@ -84,6 +90,43 @@ async fn write(
     durability: Durability,
 ) -> Result<(), String> {
     let Some((at, length)) = range(life, uid, random) else { return Ok(()) };
+    write_range(life, uid, space, (at, length), durability).await
+}
+
+/// Requests one after another, some of them under way together, over a row or so; at times again when it has an heir, and at
+/// times nobody comes for so long that this takes the row's place.
+async fn stream(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
+    let row = space.row_bytes();
+    for _ in 0..1 + random.below(2) {
+        let Some(size) = life.size_of(uid) else { return Ok(()) };
+        let start = random.below(2) * row + if random.below(4) == 0 { random.below(row / 2) } else { 0 };
+        let start = start / BLOCK as u64 * BLOCK as u64;
+        let end = size.min(start + row / 3 + random.below(row)) / BLOCK as u64 * BLOCK as u64;
+        let next = Cell::new(start);
+        let write_on = async |_: u64| {
+            while next.get() < end {
+                let at = next.get();
+                next.set(end.min(at + STREAM_REQUEST));
+                write_range(life, uid, space, (at, next.get() - at), Durability::Cached).await?;
+            }
+            Ok::<_, String>(())
+        };
+        join_all((0..STREAM_DEPTH).map(write_on)).await.into_iter().collect::<Result<(), String>>()?;
+        if random.below(3) == 0 {
+            // Longer than an heir waits for its stream.
+            life.world.jump_clock(Duration::from_secs(61));
+        }
+    }
+    Ok(())
+}
+
+async fn write_range(
+    life: &Rc<Life>,
+    uid: u64,
+    space: &Rc<Space>,
+    (at, length): (u64, u64),
+    durability: Durability,
+) -> Result<(), String> {
     if !life.oracle.borrow().may_begin(uid, at, length) {
         return Ok(());
     }

@@ -210,10 +210,18 @@ pub enum Rare {
     LineStood,
     /// Recovery found too little of one, and took it back.
     LineReverted,
+    /// A row had an heir.
+    HeirMade,
+    /// One took its row's place.
+    HeirTookOver,
+    /// Lines were copied to one that its stream had left out.
+    HeirLinesCopied,
+    /// The pool was opened with one.
+    OpenedWithHeir,
 }
 
 impl Rare {
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 38] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -248,6 +256,10 @@ impl Rare {
         Self::StoodWithoutEach,
         Self::LineStood,
         Self::LineReverted,
+        Self::HeirMade,
+        Self::HeirTookOver,
+        Self::HeirLinesCopied,
+        Self::OpenedWithHeir,
     ];
 }
 
@@ -571,6 +583,12 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     life.note(|tally| {
         tally.resynced_blocks += counters.resynced_blocks;
         tally.healed_blocks += counters.healed_blocks;
+        let of_heirs = [
+            (Rare::HeirMade, counters.heirs_made),
+            (Rare::HeirTookOver, counters.heirs_taken_over),
+            (Rare::HeirLinesCopied, counters.heir_lines_copied),
+        ];
+        of_heirs.iter().filter(|(_, count)| *count > 0).for_each(|(rare, _)| tally.saw(*rare));
     });
     if life.redundant && counters.lost_blocks > 0 {
         return Err(format!(
@@ -615,6 +633,9 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     if course.members.borrow().len() > devices.len() {
         course.note(|tally| tally.saw(Rare::OpenedWithoutADisk));
         course.oracle.borrow_mut().decides_later();
+    }
+    if spaces.counters().heirs_found > 0 {
+        course.note(|tally| tally.saw(Rare::OpenedWithHeir));
     }
     if recovery.out_of_reach > 0 {
         course.note(|tally| tally.saw(Rare::Undecided));

@@ -1,0 +1,479 @@
+//! Heirs of rows: what a stream of whole stripes brings over old content of a row with parity goes, line by line, to a row of the
+//! same shape, which takes the row's place by one change of the map (docs/design/0007).
+//!
+//! | what | whose |
+//! |---|---|
+//! | a block that is cached | the cache's, as ever |
+//! | a block of a line of which the heir has parity | the heir's |
+//! | everything else | the row's |
+//!
+//! Invariants:
+//! - The first parity block of a line of an heir is *never* exactly as long as the line is the row's.
+//! - A row and its heir share their locks, and what is cached of them.
+//! - An heir takes the row's place when it has every line that the row has, a flush has covered them, its tables are on its disks,
+//!   and nothing of the row is cached: what the log says of either is of rows that are no more behind that.
+//!
+//! Left to others: which requests are a stream (`streams`); copying what a stream left out (`take_over`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::{Moment, within};
+use dolmen_disk::FEATURE_HEIRS;
+use dolmen_pool::{PoolError, Purpose, keys};
+use dolmen_units::BLOCK_BYTES;
+
+use crate::cache::heirs_of;
+use crate::error::{SpaceError, UnreadableReason};
+use crate::record::BlockState;
+use crate::row::Row;
+use crate::shared::place_in_page;
+use crate::space::Space;
+use crate::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
+use crate::streams::{StreamName, Streams};
+use crate::stripe::stripe_bytes;
+use crate::write::Parts;
+
+/// Heirs of one space, at most: one that a stream fills, and one that takes its row's place.
+const HEIRS_MAX: usize = 2;
+/// A stream gets an heir for a row once it is as long as one of so many parts of the row, and while as much of the row is before
+/// it: where it ends there, what it left out is copied, and that costs less than the write cache.
+const SHARE_OF_ROW: u64 = 3;
+/// Shorter requests belong to no stream.
+const REQUEST_BYTES_MIN: u64 = 64 * 1024;
+/// How long the first requests of what may be a stream wait for the others, at most.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// Turns of others that they wait before they ask whether anybody else is under way.
+const TURNS: usize = 2;
+/// How long an heir waits for its stream to go on before it takes the row's place.
+pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
+/// How long it does where another stream wants one.
+const WANTED_AFTER: Duration = Duration::from_secs(1);
+
+/// What is known of an heir while it is one.
+struct Live {
+    row: Rc<Row>,
+    /// Lines that streams have brought since it is known.
+    taken: Cell<u32>,
+    used: Cell<Moment>,
+}
+
+/// Somebody who waits, counted until this is dropped.
+struct Waiting<'a>(&'a Cell<u64>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<u64>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// The heirs of the rows of a space.
+#[derive(Default)]
+pub(crate) struct Heirs {
+    /// The hidden space that they are in, once there is one.
+    space: RefCell<Option<Rc<Space>>>,
+    live: RefCell<BTreeMap<u64, Live>>,
+    streams: Streams,
+    /// Requests that wait for a stream to show itself.
+    waiting: Cell<u64>,
+    /// Held while one is claimed.
+    turn: Turn,
+    /// The row for which there was none the last time.
+    refused: Cell<Option<u64>>,
+    /// Rows whose heirs are to take their places, and whether somebody is at it.
+    pub(crate) wanted: RefCell<BTreeSet<u64>>,
+    pub(crate) is_running: Cell<bool>,
+    /// Rung when one has, or could not.
+    pub(crate) bell: Notify,
+}
+
+impl Heirs {
+    /// The hidden space.
+    pub(crate) fn space(&self) -> Option<Rc<Space>> {
+        self.space.borrow().clone()
+    }
+
+    /// Notes that an heir is none any more.
+    fn forget(&self, index: u64) {
+        self.live.borrow_mut().remove(&index);
+        self.refused.set(None);
+        self.bell.notify_all();
+    }
+
+    /// Rows whose heirs nobody has used for so long.
+    pub(crate) fn idle(&self, now: Moment, after: Duration) -> Vec<u64> {
+        let live = self.live.borrow();
+        let idle = live.iter().filter(|(_, one)| now.since(one.used.get()) >= after);
+        idle.map(|(index, _)| *index).collect()
+    }
+
+    /// Waits until the claim under way has ended. One that begins later sees that the space is gone.
+    pub(crate) async fn claims_end(&self) {
+        drop(self.turn.take().await);
+    }
+
+    /// Rows that have heirs.
+    pub(crate) fn rows(&self) -> Vec<u64> {
+        self.live.borrow().keys().copied().collect()
+    }
+
+    /// Notes that an heir could not take its row's place now.
+    pub(crate) fn put_off(&self, index: u64, now: Moment) {
+        self.live.borrow().get(&index).into_iter().for_each(|one| one.used.set(now));
+    }
+
+    fn add(&self, row: Rc<Row>, now: Moment) {
+        let index = row.index;
+        self.live.borrow_mut().insert(index, Live { row, taken: Cell::new(0), used: Cell::new(now) });
+    }
+}
+
+impl Space {
+    /// The row that has a line: the row itself, or its heir.
+    pub(crate) async fn home(&self, row: &Rc<Row>, line: u32) -> Result<Rc<Row>, SpaceError> {
+        match row.heir() {
+            Some(heir) if self.parity_of_heir(&heir, line).await? != BlockState::Never => Ok(heir),
+            Some(_) | None => Ok(Rc::clone(row)),
+        }
+    }
+
+    /// Whether a row has a line itself.
+    pub(crate) async fn is_at_home(&self, row: &Rc<Row>, line: u32) -> Result<bool, SpaceError> {
+        Ok(Rc::ptr_eq(&self.home(row, line).await?, row))
+    }
+
+    pub(crate) async fn parity_of_heir(&self, heir: &Rc<Row>, line: u32) -> Result<BlockState, SpaceError> {
+        let (index, entry) = place_in_page(line);
+        Ok(self.shared.page(heir, heir.shape.data_columns(), index).await?.state(entry))
+    }
+
+    /// What a block of a line is, of which its table says this. Where an heir does not know what parity says of the line, nobody
+    /// knows whose the blocks are that it lacks.
+    pub(crate) async fn known_state(
+        &self,
+        row: &Rc<Row>,
+        line: u32,
+        state: BlockState,
+    ) -> Result<BlockState, SpaceError> {
+        if state != BlockState::Never || !row.is_heir() {
+            return Ok(state);
+        }
+        Ok(match self.parity_of_heir(row, line).await? {
+            BlockState::Damaged => BlockState::Damaged,
+            BlockState::Never | BlockState::Valid(_) => state,
+        })
+    }
+
+    /// Where the stripe that begins at a byte of a row seems to go in place at once: in the row, where it was never written, or in
+    /// its heir. `None` where the write cache takes it.
+    pub(crate) async fn home_of_new(
+        &self,
+        row: &Rc<Row>,
+        within: u64,
+    ) -> Result<Option<Rc<Row>>, SpaceError> {
+        let block = u32::try_from(within / BLOCK_BYTES).unwrap_or(u32::MAX);
+        if row.mappings.newest(block).is_some() {
+            return Ok(None);
+        }
+        let spot = row.shape.locate(block);
+        let found = async {
+            let home = self.home(row, spot.block).await?;
+            let is_never = self.state_of(&home, (spot.column, spot.block)).await? == BlockState::Never;
+            Ok(match row.heir() {
+                _ if home.is_heir() => None,
+                _ if is_never => Some(home),
+                heir => heir,
+            })
+        };
+        match found.await {
+            // The write cache takes it without having to know.
+            Err(SpaceError::Unreadable { .. }) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// Where whole lines go in place at once, which hold these parts: in the row, if a flush has covered that none of their blocks
+    /// was ever written, or in its heir, if that is so there. The caller holds their lock.
+    pub(crate) async fn home_of_fresh(
+        &self,
+        row: &Rc<Row>,
+        lines: std::ops::Range<u32>,
+        parts: &Parts,
+    ) -> Result<Option<Rc<Row>>, SpaceError> {
+        let Some(heir) = row.heir() else {
+            return Ok(self.are_fresh(row, parts).await?.then(|| Rc::clone(row)));
+        };
+        for line in lines {
+            match self.is_at_home(row, line).await {
+                Ok(true) => {}
+                Ok(false) | Err(SpaceError::Unreadable { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.are_fresh(row, parts).await? {
+            return Ok(Some(Rc::clone(row)));
+        }
+        Ok(self.are_fresh(&heir, parts).await?.then_some(heir))
+    }
+
+    /// Notes that a stream has brought lines of a row to its heir.
+    pub(crate) fn note_taken(&self, row: &Rc<Row>, lines: u32) {
+        let is_whole = {
+            let live = self.heirs.live.borrow();
+            let Some(one) =
+                live.get(&row.index).filter(|one| row.heir().is_some_and(|heir| heir.id == one.row.id))
+            else {
+                return;
+            };
+            one.taken.set(one.taken.get().saturating_add(lines));
+            one.used.set(self.shared.pool.seams().clock.now());
+            one.taken.get() >= whole_lines(row)
+        };
+        if is_whole {
+            self.take_over_soon(row.index);
+        }
+    }
+
+    /// A request has come: if it goes on with a stream over old content, it waits until the rows that it touches have heirs.
+    /// Called without any lock, ticket or room.
+    pub(crate) async fn follow(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+        if length < REQUEST_BYTES_MIN {
+            return Ok(());
+        }
+        let stream = self.heirs.streams.note(at, length);
+        let end = at + length;
+        let mut from = at;
+        while from < end {
+            let index = from / self.row_bytes();
+            let to = end.min((index + 1) * self.row_bytes());
+            match self.follow_in_row(index, from % self.row_bytes(), stream).await {
+                // Whoever writes finds it again, if it concerns it.
+                Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
+    async fn follow_in_row(&self, index: u64, within: u64, stream: StreamName) -> Result<(), SpaceError> {
+        if self.heirs.refused.get() == Some(index) {
+            return Ok(());
+        }
+        let Some(row) = self.row(index).await? else { return Ok(()) };
+        let share = self.row_bytes() / SHARE_OF_ROW;
+        let is_late = self.row_bytes() - within < share;
+        let stripe = stripe_bytes(&row.shape) as u64;
+        // Where the write cache would take it and nothing of it is cached.
+        let first = within.next_multiple_of(stripe);
+        let is_within = first + stripe <= self.row_bytes();
+        if row.heir().is_some() || is_late || !is_within || !self.is_over_old(&row, first).await? {
+            return Ok(());
+        }
+        if self.shows_itself(stream, share).await {
+            self.provide_heir(&row, stream).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the stripe that begins at a byte of a row holds something, in place and not in the cache.
+    async fn is_over_old(&self, row: &Rc<Row>, within: u64) -> Result<bool, SpaceError> {
+        let block = u32::try_from(within / BLOCK_BYTES).unwrap_or(u32::MAX);
+        Ok(row.mappings.newest(block).is_none() && self.home_of_new(row, within).await?.is_none())
+    }
+
+    /// Whether a request belongs to a stream of so many bytes. It waits a moment for others that are under way.
+    async fn shows_itself(&self, stream: StreamName, wanted: u64) -> bool {
+        let Heirs { streams, waiting, .. } = &self.heirs;
+        let is_shown = || streams.of(stream).is_some_and(|(start, end)| end - start >= wanted);
+        for _ in 0..TURNS {
+            if is_shown() {
+                return true;
+            }
+            give_way().await;
+        }
+        // Where all who are under way wait here, nobody comes.
+        let (_waiting, _pause) = (Waiting::new(waiting), self.forming.pause());
+        streams.bell.notify_all();
+        let shown = streams.bell.wait_for(|| match is_shown() {
+            true => Some(true),
+            false => (waiting.get() >= self.forming.requests.get()).then_some(false),
+        });
+        let clock = self.shared.pool.seams().clock.as_ref();
+        let shown = within(clock, clock.now() + PATIENCE, shown).await;
+        shown.unwrap_or_else(is_shown)
+    }
+
+    /// Claims an heir for a row, once there may be one more; not where that is not to be had now.
+    async fn provide_heir(&self, row: &Rc<Row>, stream: StreamName) -> Result<(), SpaceError> {
+        let _turn = self.heirs.turn.take().await;
+        if row.gone.get() || row.heir().is_some() || self.heirs.refused.get() == Some(row.index) {
+            return Ok(());
+        }
+        if !self.has_place(row, stream).await || !self.claim_heir_of(row).await? {
+            self.heirs.refused.set(Some(row.index));
+        }
+        Ok(())
+    }
+
+    /// Whether there are few enough heirs for one more, once those that the same stream has passed are none any more.
+    async fn has_place(&self, row: &Rc<Row>, stream: StreamName) -> bool {
+        loop {
+            let live = self.heirs.rows();
+            if live.len() < HEIRS_MAX {
+                return true;
+            }
+            let Some((start, _)) = self.heirs.streams.of(stream) else { return false };
+            let is_passed = |index: &&u64| **index >= start / self.row_bytes() && **index < row.index;
+            let now = self.shared.pool.seams().clock.now();
+            let idle = self.heirs.idle(now, WANTED_AFTER);
+            idle.into_iter().for_each(|index| self.take_over_soon(index));
+            let Some(passed) = live.iter().find(is_passed).copied() else { return false };
+            self.take_over_soon(passed);
+            self.heirs.bell.wait_for(|| (!self.heirs.wanted.borrow().contains(&passed)).then_some(())).await;
+            if self.heirs.live.borrow().contains_key(&passed) {
+                // It could not be done now.
+                return false;
+            }
+        }
+    }
+
+    async fn claim_heir_of(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+        let pool = &self.shared.pool;
+        let mut is_whole = true;
+        row.for_each_slab(|_, slab| is_whole &= slab.readable(pool).is_some());
+        if !is_whole || self.shared.is_unresolved(row) {
+            return Ok(false);
+        }
+        let Some(hidden) = self.hidden_for_heirs().await? else { return Ok(false) };
+        let Some(heir) = hidden.claim_heir(row).await? else { return Ok(false) };
+        tracing::debug!(space = %self.name(), row = row.index, "a row has an heir");
+        self.shared.count(|counters| counters.heirs_made += 1);
+        self.heirs.add(heir, pool.seams().clock.now());
+        Ok(true)
+    }
+
+    /// The hidden space of heirs, made if there is none; not where the pool cannot say now that there is one.
+    async fn hidden_for_heirs(&self) -> Result<Option<Rc<Space>>, SpaceError> {
+        if let Some(hidden) = self.heirs.space() {
+            return Ok(Some(hidden));
+        }
+        let pool = &self.shared.pool;
+        match pool.require_features(FEATURE_HEIRS).await {
+            Ok(()) => {}
+            Err(PoolError::Epoch { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let mut change = pool.change(Purpose::Claim).await;
+        let Some(spaces) = self.shared.spaces.borrow().upgrade().filter(|_| !self.gone.get()) else {
+            return Ok(None);
+        };
+        let id = heirs_of(self.id());
+        // Rows of it are where those of its space are, so it has no end of its own.
+        let spec = SpaceSpec {
+            size: SPACE_BYTES_MAX,
+            row: Some(dolmen_units::Bytes(self.row_bytes())),
+            provisioning: Provisioning::Thin,
+            ..self.spec()
+        };
+        let hidden = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
+        change.put(keys::space(id), spec.encode(Standing::Whole));
+        change.commit().await?;
+        self.adopt_hidden(&hidden);
+        spaces.borrow_mut().insert(id, Rc::clone(&hidden));
+        Ok(Some(hidden))
+    }
+
+    /// Notes the hidden space of heirs.
+    pub(crate) fn adopt_hidden(&self, hidden: &Rc<Space>) {
+        *self.heirs.space.borrow_mut() = Some(Rc::clone(hidden));
+        let cache = self.cache.borrow().clone();
+        if let Some(cache) = cache {
+            cache.add_owner(hidden);
+        }
+    }
+
+    /// Notes the heirs that the map has.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when there is one of a row that is not there, or of another shape.
+    pub(crate) async fn load_heirs(&self, hidden: &Rc<Space>) -> Result<(), SpaceError> {
+        let mut found = Vec::new();
+        hidden.for_each_record(|index, record| found.push((index, record.clone()))).await?;
+        let now = self.shared.pool.seams().clock.now();
+        for (index, record) in found {
+            let row = self.undecided_row(index).await?.filter(|row| row.shape == record.shape);
+            let Some(row) = row else {
+                let what = format!("an heir of row {index} of space {} that is of no such row", self.name());
+                return Err(PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into());
+            };
+            let heir = row.make_heir(record);
+            hidden.rows.borrow_mut().insert(index, Some(Rc::clone(&heir)));
+            self.shared.count(|counters| counters.heirs_found += 1);
+            self.heirs.add(heir, now);
+        }
+        *self.heirs.space.borrow_mut() = Some(Rc::clone(hidden));
+        Ok(())
+    }
+
+    /// The heir with this index in a hidden space of heirs, once all that the log says of it and of its row was decided.
+    pub(crate) async fn decided_heir(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
+        let owner = self.undecided_row(index).await?.map(|heir| heir.owner());
+        let spaces = self.shared.spaces.borrow().upgrade();
+        let owner = owner.zip(spaces).and_then(|(owner, spaces)| spaces.borrow().get(&owner).cloned());
+        let row = match owner {
+            Some(owner) => Box::pin(owner.row(index)).await?,
+            None => None,
+        };
+        Ok(row.and_then(|row| row.heir()))
+    }
+
+    /// Notes that a row has no heir any more.
+    pub(crate) fn forget_heir(&self, row: &Row) {
+        row.forget_heir();
+        if let Some(hidden) = self.heirs.space() {
+            hidden.rows.borrow_mut().insert(row.index, None);
+            hidden.row_count.set(hidden.row_count.get().saturating_sub(1));
+            self.shared.forget_row(hidden.id(), row.index);
+        }
+        self.heirs.wanted.borrow_mut().remove(&row.index);
+        self.heirs.forget(row.index);
+    }
+
+    /// The error for a line of which nobody can tell now whose it is.
+    pub(crate) fn unknown_line(&self, row: &Row, line: u32) -> SpaceError {
+        self.shared.unreadable(row, 0, line as usize, UnreadableReason::Damaged)
+    }
+}
+
+/// Lines of a row that are parts of whole stripes.
+fn whole_lines(row: &Row) -> u32 {
+    let stripe = u32::try_from(stripe_bytes(&row.shape) as u64 / BLOCK_BYTES).unwrap_or(u32::MAX);
+    let lines = stripe / u32::try_from(row.shape.data_columns()).unwrap_or(1);
+    row.shape.row_blocks() / stripe * lines
+}
+
+/// Lets all others have a turn.
+async fn give_way() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
