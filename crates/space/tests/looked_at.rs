@@ -5,7 +5,7 @@
 
 mod harness;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use dolmen_pool::OpenMode;
@@ -45,6 +45,8 @@ async fn shown(space: &Space) -> Vec<Option<Vec<u8>>> {
 fn live(bench: &Bench, kind: Kind, seed: u64) {
     let lab = bench.lab();
     let steps = 400 + 37 * seed;
+    let is_over = Rc::new(Cell::new(false));
+    let over = Rc::clone(&is_over);
     let life = async move {
         let spaces = lab.create().await.unwrap();
         let space = lab.space_of_kind(&spaces, "data", SIZE, kind).await.unwrap();
@@ -67,11 +69,12 @@ fn live(bench: &Bench, kind: Kind, seed: u64) {
                 _ => lab.write(&space, at * BLOCK, length, fill).await.unwrap(),
             }
         }
+        over.set(true);
         std::future::pending::<()>().await;
     };
     bench.world.spawn("life", Box::pin(life));
     let begun = bench.world.change_count();
-    let _ = bench.world.run_until(|world| world.change_count() >= begun + steps);
+    bench.world.run_until(|world| is_over.get() || world.change_count() >= begun + steps).unwrap();
 }
 
 fn looked_and_served(kind: Kind, disks: usize, seed: u64) {
