@@ -25,7 +25,6 @@ mod absence;
 mod cache;
 mod cache_size;
 mod carry;
-mod copies;
 mod destage;
 mod discard;
 mod drain;
