@@ -27,6 +27,7 @@ READ, WRITE, FLUSH, TRIM = 0, 1, 3, 4
 GOING_AFTER = 250
 FLUSH_EACH = 100
 HOT_BLOCKS = 48
+QUIET_BLOCKS = 32
 WINDOW = 12
 
 
@@ -119,7 +120,10 @@ class Space:
         self.touched = []
 
     def request(self):
-        """A request that meets none of those under way: mostly small, sometimes a stripe or a discard."""
+        """A request that meets none of those under way: mostly small, sometimes a stripe or a discard. A stretch in the middle keeps
+        what the filling gave it, however long a storm lasts."""
+        quiet = len(self.image) // 2
+        quiet_end = quiet + QUIET_BLOCKS * BLOCK
         while True:
             draw = self.chance.random()
             blocks = 1 if draw < 0.5 else self.chance.randint(2, 16) if draw < 0.9 else self.chance.randint(17, 128)
@@ -127,7 +131,8 @@ class Space:
             room = HOT_BLOCKS if self.chance.random() < 0.5 else len(self.image) // BLOCK
             at = self.chance.randrange(room - min(blocks, room - 1)) * BLOCK
             length = min(blocks, room - 1) * BLOCK
-            if all(at + length <= other or other + size <= at for _, other, size, _ in self.client.flying.values()):
+            is_free = all(at + length <= other or other + size <= at for _, other, size, _ in self.client.flying.values())
+            if is_free and (at + length <= quiet or quiet_end <= at):
                 break
         self.touched.append((at, length))
         if self.chance.random() < 0.12:
