@@ -95,6 +95,8 @@ pub(crate) struct Heirs {
     /// Rows whose heirs are to take their places, and whether somebody is at it.
     pub(crate) wanted: RefCell<BTreeSet<u64>>,
     pub(crate) is_running: Cell<bool>,
+    /// Set when the pool is about to be closed: none takes its row's place any more.
+    pub(crate) is_ending: Cell<bool>,
     /// Rung when one has, or could not.
     pub(crate) bell: Notify,
 }
@@ -122,6 +124,13 @@ impl Heirs {
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone.
     pub(crate) async fn claims_end(&self) {
         drop(self.turn.take().await);
+    }
+
+    /// Has no heir take its row's place from now on, and waits for the one that is at it. They stay heirs.
+    pub(crate) async fn end(&self) {
+        self.is_ending.set(true);
+        self.bell.notify_all();
+        self.bell.wait_for(|| (!self.is_running.get()).then_some(())).await;
     }
 
     /// Rows that have heirs.

@@ -908,12 +908,19 @@ impl Spaces {
         Ok(())
     }
 
+    async fn heirs_end(&self) {
+        for space in self.all() {
+            space.heirs.end().await;
+        }
+    }
+
     /// Closes the spaces and the pool.
     ///
     /// # Errors
     /// [`SpaceError`]; the next opening recovers then, as after a crash.
     pub async fn close(&self) -> Result<(), SpaceError> {
         self.closing.set(true);
+        self.heirs_end().await;
         if self.pool().state() == PoolState::Writable {
             self.flush().await?;
         }
@@ -926,6 +933,7 @@ impl Spaces {
     /// [`SpaceError`].
     pub async fn export(&self) -> Result<(), SpaceError> {
         self.closing.set(true);
+        self.heirs_end().await;
         self.flush().await?;
         Ok(self.pool().export().await?)
     }

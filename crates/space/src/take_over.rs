@@ -41,6 +41,9 @@ const TRIES: usize = 3;
 impl Space {
     /// Has the heir of a row take its place, behind those who asked for it.
     pub(crate) fn take_over_soon(&self, index: u64) {
+        if self.heirs.is_ending.get() {
+            return;
+        }
         self.heirs.wanted.borrow_mut().insert(index);
         if !self.heirs.is_running.replace(true) {
             let all = take_over_all(Weak::clone(&self.this));
@@ -113,6 +116,9 @@ impl Space {
         let columns = row.shape.columns() as u64;
         let together = (self.shared.lines.all() / (2 * columns)).clamp(1, LINES_TOGETHER);
         for some in lacking.chunks(usize::try_from(together).unwrap_or(1)) {
+            if self.heirs.is_ending.get() {
+                return Ok(false);
+            }
             let blocks = u32::try_from(some.len() * row.shape.columns()).unwrap_or(u32::MAX);
             let _log_room = self.shared.room_for(blocks).await?;
             let _turn = cache.turn.take().await;
@@ -316,7 +322,8 @@ impl Shared {
 async fn take_over_all(space: Weak<Space>) {
     while let Some(space) = space.upgrade() {
         let next = space.heirs.wanted.borrow().first().copied();
-        let Some(index) = next.filter(|_| space.shared.pool.state() == PoolState::Writable) else {
+        let goes_on = space.shared.pool.state() == PoolState::Writable && !space.heirs.is_ending.get();
+        let Some(index) = next.filter(|_| goes_on) else {
             space.heirs.is_running.set(false);
             space.heirs.wanted.borrow_mut().clear();
             space.heirs.bell.notify_all();

@@ -165,6 +165,8 @@ fn a_pause_holds_no_pool() {
             drop(space);
             spaces.export().await?;
             drop(spaces);
+            // A round that was under way hears that the pool is closed.
+            pause(&lab, 20).await;
             assert!(pool.upgrade().is_none());
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
