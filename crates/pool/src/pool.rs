@@ -267,6 +267,12 @@ impl Pool {
         last
     }
 
+    /// What a member may fail together with.
+    #[must_use]
+    pub fn domain_of(&self, slot: DiskSlot) -> Option<DomainId> {
+        self.disks.borrow().get(&slot).map(|disk| domain_of(&disk.member()))
+    }
+
     /// Rings whenever disks, epoch or state have changed.
     #[must_use]
     pub fn changed(&self) -> &Notify {
