@@ -319,10 +319,10 @@ impl Pool {
         RESERVE_GRAINS.min(extent.map_or(0, |extent| extent.grain_count()) / 16)
     }
 
-    /// Free runs of a disk, in order of address.
+    /// Free runs of a disk, in order of address; `None` while it has not been given its room, or has it no more.
     #[must_use]
-    pub fn free_runs(&self, slot: DiskSlot) -> Vec<Run> {
-        self.free.borrow().get(&slot).map_or_else(Vec::new, |map| map.runs().collect())
+    pub fn free_runs(&self, slot: DiskSlot) -> Option<Vec<Run>> {
+        Some(self.free.borrow().get(&slot)?.runs().collect())
     }
 
     /// Waits until the log has room for ordinary records. Called before anything is held that a checkpoint waits for.
