@@ -267,6 +267,12 @@ impl Pool {
         last
     }
 
+    /// What a member may fail together with.
+    #[must_use]
+    pub fn domain_of(&self, slot: DiskSlot) -> Option<DomainId> {
+        self.disks.borrow().get(&slot).map(|disk| domain_of(&disk.member()))
+    }
+
     /// Rings whenever disks, epoch or state have changed.
     #[must_use]
     pub fn changed(&self) -> &Notify {
@@ -313,10 +319,10 @@ impl Pool {
         RESERVE_GRAINS.min(extent.map_or(0, |extent| extent.grain_count()) / 16)
     }
 
-    /// Free runs of a disk, in order of address.
+    /// Free runs of a disk, in order of address; `None` while it has not been given its room, or has it no more.
     #[must_use]
-    pub fn free_runs(&self, slot: DiskSlot) -> Vec<Run> {
-        self.free.borrow().get(&slot).map_or_else(Vec::new, |map| map.runs().collect())
+    pub fn free_runs(&self, slot: DiskSlot) -> Option<Vec<Run>> {
+        Some(self.free.borrow().get(&slot)?.runs().collect())
     }
 
     /// Waits until the log has room for ordinary records. Called before anything is held that a checkpoint waits for.

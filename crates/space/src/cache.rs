@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
+use dolmen_block_io::Moment as Instant;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_journal::Wait;
-use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, Lsn, Name, SpaceId};
 
 use crate::destage::Redo;
 use crate::drain::WriteCacheDrain;
@@ -154,6 +155,12 @@ pub(crate) struct Cache {
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
     /// Disks on which what was put in place in this round found no room below; and what that is to whoever waits.
     pub(crate) crowded: RefCell<BTreeSet<DiskSlot>>,
+    /// Whether lines were left in this round until rows have the copies that they lack.
+    pub(crate) waits_for_copies: Cell<bool>,
+    /// Rows that could not be brought to other disks under this epoch, by their numbers.
+    pub(crate) not_brought: RefCell<(Epoch, BTreeSet<u64>)>,
+    /// Since when some row lacks copies that it could have.
+    pub(crate) lacks_since: Cell<Option<Instant>>,
     pub(crate) lacks_room: RefCell<Option<SpaceError>>,
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
@@ -214,6 +221,9 @@ impl Cache {
             tries: Cell::new(0),
             stuck: RefCell::default(),
             crowded: RefCell::default(),
+            waits_for_copies: Cell::new(false),
+            not_brought: RefCell::default(),
+            lacks_since: Cell::new(None),
             lacks_room: RefCell::default(),
             waits_for_others: Cell::new(false),
             size_turn: Turn::default(),

@@ -182,12 +182,14 @@ impl Cache {
 
     /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
     pub(crate) async fn round(&self) -> Result<bool, SpaceError> {
+        let wants_copies = self.waits_for_copies.take() || !self.unfinished.borrow().is_empty();
+        let has_brought = wants_copies && self.bring_rows(usize::MAX).await?;
         // Before the turn, which the checkpoint takes that makes room.
         let _log_room = self.shared().room_for(ROUND_BLOCKS).await?;
         let _turn = self.turn.take().await;
         self.crowded.borrow_mut().clear();
         self.lacks_room.borrow_mut().take();
-        let mut has_done = self.recycle().await?;
+        let mut has_done = self.recycle().await? || has_brought;
         if !self.unfinished.borrow().is_empty() {
             has_done |= self.make_ready().await?;
         }
@@ -201,6 +203,8 @@ impl Cache {
             Err(error) => return Err(error),
         };
         has_done |= self.put_some_in_place(has_done).await?;
+        // The next round brings them.
+        has_done |= self.waits_for_copies.get();
         if !has_done && self.has_recyclable() {
             // What was given up is not covered yet, then its discard.
             self.shared().force_flush().await?;
@@ -354,6 +358,11 @@ impl Cache {
 
     /// Puts lines of parity in place, the rows in their order; whether any was. A flush has covered them.
     async fn put_lines_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
+        if self.can_be_brought_any() {
+            // The next round begins with that.
+            self.waits_for_copies.set(true);
+            return Ok(true);
+        }
         let widest = chosen.iter().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
         let rows = chosen.iter().flat_map(|(row, lines)| lines.iter().map(move |_| row));
         let frames = rows.enumerate().map(|(nth, row)| self.frames_of_line(row, nth, widest)).sum();
@@ -394,8 +403,8 @@ impl Cache {
         if !is_planted(Bug::RedoNotFlushed) {
             self.shared().flush().await?;
         }
-        let prepared = self.without_given_up(prepared);
-        let has_done = self.put_in_place(prepared).await?;
+        let prepared = self.without_those_that_lack(self.without_given_up(prepared));
+        let has_done = self.put_in_place(prepared).await? || self.waits_for_copies.get();
         drop(guards);
         for (row, _) in &chosen {
             self.free_if_unused(row).await?;

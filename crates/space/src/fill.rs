@@ -15,6 +15,8 @@ impl Cache {
     /// Blocks of a row that follow each other and can be written: their segment, the first, and how many.
     pub(crate) fn take(&self, filling: Filling, wanted: u32) -> Option<(usize, u32, u32)> {
         let open = self.open_for(filling);
+        // Parity must not be had from one copy alone while its line is half in place.
+        let wants_whole = filling == Filling::Parity && self.has_whole_room_for_parity(wanted);
         let mut segments = self.segments.borrow_mut();
         let whole = self.segment_blocks();
         let is_good = |segment: &Segment| !segment.is_given_up && self.has_all_copies(&segment.row);
@@ -26,7 +28,8 @@ impl Cache {
                 // Parity of one record lies in one piece.
                 Filling::Parity => whole - segment.filled >= wanted,
             };
-            if !fits || !self.can_be_filled(&segment.row) || (!is_good(segment) && others) {
+            let lacks = wants_whole && !self.has_all_copies(&segment.row);
+            if !fits || !self.can_be_filled(&segment.row) || (!is_good(segment) && others) || lacks {
                 open.set(None);
                 self.note_full(at, segment);
             }
@@ -37,13 +40,13 @@ impl Cache {
                 let is_free =
                     |segment: &Segment| segment.state == State::Free && self.can_be_filled(&segment.row);
                 let free = segments.iter().enumerate().filter(|(_, segment)| is_free(segment));
-                // Of those that are to go none, but where room that was promised before has no other; and for parity, which
-                // must not be had from one copy alone while its line is half in place.
+                // Of those that are to go none, but where room that was promised before has no other; and for parity.
                 let order = |segment: &Segment| {
                     let (goes, lacks) = (segment.is_given_up, !self.has_all_copies(&segment.row));
                     if filling == Filling::Parity { (lacks, goes) } else { (goes, lacks) }
                 };
-                match free.min_by_key(|(_, segment)| order(segment)) {
+                let best = free.min_by_key(|(_, segment)| order(segment));
+                match best.filter(|(_, segment)| !wants_whole || self.has_all_copies(&segment.row)) {
                     Some((at, _)) => at,
                     None => self.reopened(&segments, if filling == Filling::Parity { wanted } else { 1 })?,
                 }
@@ -73,21 +76,9 @@ impl Cache {
         is_closed && self.segment_blocks() - segment.filled >= wanted && self.can_be_filled(&segment.row)
     }
 
-    /// Whether a row of the cache has all of its copies here.
-    pub(crate) fn is_whole(&self, index: u32) -> bool {
-        let segments = self.segments.borrow();
-        segments.iter().any(|one| one.row.index == u64::from(index) && self.has_all_copies(&one.row))
-    }
-
     /// Whether a row of the cache has a copy here that counts, and nothing that the log says of it waits for disks.
     pub(crate) fn can_be_filled(&self, row: &Row) -> bool {
         self.shared().is_in_reach(row, 0) && !self.shared().is_unresolved(row)
-    }
-
-    pub(crate) fn has_all_copies(&self, row: &Row) -> bool {
-        let pool = &self.shared().pool;
-        row.with_slabs(0, |slabs| slabs.iter().all(|slab| slab.readable(pool).is_some()))
-            && !self.shared().is_unresolved(row)
     }
 
     /// Whether the parity of one record, at its longest, has a place.
@@ -100,6 +91,20 @@ impl Cache {
             || segments
                 .iter()
                 .any(|one| (one.state == State::Free && is_here(one)) || self.has_room_left(one, wanted))
+    }
+
+    /// Whether the parity of so many blocks has a place in a row with all of its copies.
+    pub(crate) fn has_whole_room_for_parity(&self, wanted: u32) -> bool {
+        let segments = self.segments.borrow();
+        let open = self.open_for(Filling::Parity).get();
+        let has_room = |(at, one): (usize, &Segment)| match one.state {
+            State::Free => true,
+            State::Open => open == Some(at) && self.segment_blocks() - one.filled >= wanted,
+            State::Full => self.has_room_left(one, wanted),
+            State::Drained(_) | State::Discarded(_) | State::Leaving => false,
+        };
+        let mut whole = segments.iter().enumerate().filter(|(_, one)| self.has_all_copies(&one.row));
+        whole.any(|(at, one)| has_room((at, one)))
     }
 
     /// Closes the row that is being filled, so that it can be emptied: when there is no other.

@@ -25,6 +25,7 @@ mod absence;
 mod cache;
 mod cache_size;
 mod carry;
+mod copies;
 mod destage;
 mod discard;
 mod drain;

@@ -416,20 +416,27 @@ impl Cache {
     }
 
     /// The redo with its content in rows of the cache that have all copies: what is written in place must not be there against
-    /// the one copy that is left of it. `None` where that could not be had; it waits then, as it was.
+    /// the one copy that is left of it. `None` where that could not be had; it waits then. Only where no disk can take a copy
+    /// that is away it has as many as there are.
     async fn with_all_copies(
         &self,
         redo: Redo,
         contents: &[Option<dolmen_buffer::Shared>],
     ) -> Result<Option<Redo>, SpaceError> {
-        let is_whole = |redo: &Redo| {
-            let valid = redo.blocks.iter().filter(|block| matches!(block.state, BlockState::Valid(_)));
-            valid.into_iter().all(|block| self.is_whole(block.place.index))
-        };
-        if is_whole(&redo) {
+        if self.is_whole(&redo) {
             return Ok(Some(redo));
         }
         let bytes: Vec<&dolmen_buffer::Shared> = contents.iter().flatten().collect();
+        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if !self.has_whole_room_for_parity(count) {
+            if !self.can_be_brought_any() {
+                // Nowhere it would have more.
+                return Ok(Some(redo));
+            }
+            self.waits_for_copies.set(true);
+            self.leave_unfinished(redo);
+            return Ok(None);
+        }
         let mut buffer = self.shared().pool.seams().metadata.take(bytes.len() * BLOCK).await;
         for (to, from) in buffer.chunks_exact_mut(BLOCK).zip(bytes) {
             to.copy_from_slice(from);
@@ -464,6 +471,12 @@ impl Cache {
             return Ok(None);
         }
         self.forget_redo(&redo);
+        // A disk may have left with a copy meanwhile.
+        if !self.is_whole(&moved) && self.can_be_brought_any() {
+            self.waits_for_copies.set(true);
+            self.leave_unfinished(moved);
+            return Ok(None);
+        }
         Ok(Some(moved))
     }
 }

@@ -266,7 +266,7 @@ impl Space {
     }
 
     /// Commits that refilled slabs hold everything. Their tables were written and flushed before.
-    pub(crate) async fn trust(&self, refilled: &Refilled, result: &mut Resynced) -> Result<(), SpaceError> {
+    async fn trust(&self, refilled: &Refilled, result: &mut Resynced) -> Result<(), SpaceError> {
         let row = &refilled.row;
         let mut change = self.shared.pool.change(Purpose::Release).await;
         if row.gone.get() {
@@ -547,6 +547,30 @@ pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
 }
 
 impl Shared {
+    /// Writes the tables of rows whose slabs were refilled, and commits that these hold everything.
+    pub(crate) async fn trust_all(
+        &self,
+        refilled: &[(Rc<Space>, Refilled)],
+        result: &mut Resynced,
+    ) -> Result<(), SpaceError> {
+        if !is_planted(Bug::TrustBeforeFlush) {
+            self.pool.checkpoint().await?;
+        }
+        for (_, row) in refilled {
+            let _tables = self.table_turn.take().await;
+            if !row.row.gone.get() {
+                self.write_headers(&row.row).await?;
+            }
+        }
+        if !is_planted(Bug::TrustBeforeFlush) {
+            self.pool.flush_disks().await?;
+        }
+        for (space, row) in refilled {
+            space.trust(row, result).await?;
+        }
+        Ok(())
+    }
+
     /// Flushes although nobody may have written: recovery's decisions and heals.
     pub(crate) async fn force_flush(&self) -> Result<(), SpaceError> {
         // A ticket that ends at once makes the flush believe that there is something to cover.

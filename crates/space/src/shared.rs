@@ -190,6 +190,8 @@ pub(crate) struct Shared {
     pub(crate) recovering: Cell<bool>,
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
     pub(crate) table_turn: Turn,
+    /// Held while slabs are filled until they are trusted: who fills one begins with zeros where its tables are.
+    pub(crate) refill_turn: Turn,
     /// Small frames of metadata memory for tables that are being written.
     pub(crate) frames: Share,
     /// The same for looks at the copies of blocks that are decided.
@@ -262,6 +264,7 @@ impl Shared {
             leave_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
+            refill_turn: Turn::default(),
             frames: Share::of(frames / 2),
             looks: Share::of(frames / 4),
             lines: Share::of(frames / 8),

@@ -10,7 +10,6 @@ use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Offer, Placer, Request};
-use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Name, SpaceId};
 
@@ -343,6 +342,7 @@ impl Spaces {
                     Err(PoolError::LogOccupied { .. } | PoolError::MetadataFull { .. }) => return Ok(()),
                     other => other?,
                 }
+                cache.bring_rows(usize::MAX).await?;
                 let _turn = cache.turn.take().await;
                 cache.make_ready().await?;
                 match cache.finish_lines().await {
@@ -662,6 +662,7 @@ impl Spaces {
             if !goes_on() {
                 break;
             }
+            let _turn = self.shared.refill_turn.take().await;
             let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
             for (id, index) in batch {
                 let Some(space) = self.spaces.borrow().get(id).cloned() else { continue };
@@ -675,21 +676,7 @@ impl Spaces {
                 }
                 progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
             }
-            if !is_planted(Bug::TrustBeforeFlush) {
-                self.pool().checkpoint().await?;
-            }
-            for (_, row) in &refilled {
-                let _tables = self.shared.table_turn.take().await;
-                if !row.row.gone.get() {
-                    self.shared.write_headers(&row.row).await?;
-                }
-            }
-            if !is_planted(Bug::TrustBeforeFlush) {
-                self.pool().flush_disks().await?;
-            }
-            for (space, row) in &refilled {
-                space.trust(row, &mut result).await?;
-            }
+            self.shared.trust_all(&refilled, &mut result).await?;
             progress.done.set(progress.done.get() + batch.len() as u64);
         }
         Ok(result)
@@ -991,6 +978,9 @@ async fn tend(weak: Weak<Spaces>) {
         if spaces.shared.has_many_dirty_rows() && spaces.pool().state() == PoolState::Writable {
             // A failure latches the pool, and everybody is told by that; of a full map, whoever wants room is.
             let _ = spaces.pool().checkpoint().await;
+        }
+        for cache in spaces.shared.caches().into_iter().filter(|_| spaces.shared.may_write()) {
+            let _ = cache.tend_copies().await;
         }
         if spaces.pool().state() == PoolState::Writable {
             for space in spaces.all() {

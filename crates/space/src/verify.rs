@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_pool::Disk;
+use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::cache::Cache;
@@ -186,12 +186,14 @@ impl Spaces {
     }
 
     /// Checks that the map is consistent: every grain of every disk belongs to one slab or is free, and every row fits
-    /// its space. Returns what is wrong, in words.
+    /// its space. Returns what is wrong, in words. Changes of the map wait until it has looked at all of it: of two times, rows
+    /// and free grains do not fit together.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
         let mut findings = Vec::new();
+        let _turn = self.pool().change(Purpose::Release).await;
         let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
         let indexed = self.stale_rows().await?;
         for space in self.all() {
@@ -221,14 +223,15 @@ impl Spaces {
             }
         }
         for disk in self.pool().disks() {
-            let mut runs = used.remove(&disk.slot()).unwrap_or_default();
-            runs.extend(
-                self.pool()
-                    .free_runs(disk.slot())
-                    .into_iter()
-                    .map(|run| (run.first, run.count, "free".to_owned())),
-            );
-            findings.extend(check_runs(&disk, runs));
+            let slabs = used.remove(&disk.slot());
+            let free = self.pool().free_runs(disk.slot());
+            if slabs.is_none() && free.is_none() {
+                // It joins just now, or is about to be struck.
+                continue;
+            }
+            let free =
+                free.unwrap_or_default().into_iter().map(|run| (run.first, run.count, "free".to_owned()));
+            findings.extend(check_runs(&disk, slabs.unwrap_or_default().into_iter().chain(free).collect()));
         }
         findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
         Ok(findings)

@@ -964,3 +964,45 @@ fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
         })
         .unwrap();
 }
+
+/// The map is looked at while rows are claimed and given back, and a disk joins: what is looked at is of one time.
+#[test]
+fn the_map_is_sound_while_rows_come_and_go() {
+    let bench = Bench::new(5, 4, Bytes::mib(96));
+    let spare = bench.disks[3].attach(&bench.world);
+    bench
+        .run_in(bench.lab_with(|disk| disk < 3), async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(16), MIRROR).await?;
+            let is_over = Cell::new(false);
+            let change = async {
+                for round in 1..12 {
+                    for row in 0..16 {
+                        lab.write(&space, row << 20, 4096, round).await?;
+                    }
+                    if round == 4 {
+                        spaces.add(Rc::clone(&spare), &[]).await?;
+                    }
+                    space.discard(0, 16 << 20).await?;
+                    spaces.flush().await?;
+                }
+                is_over.set(true);
+                Ok(())
+            };
+            let look = async {
+                let mut looks = 0;
+                while !is_over.get() {
+                    let findings = spaces.check_map().await?;
+                    assert!(findings.is_empty(), "after {looks} looks: {findings:?}");
+                    looks += 1;
+                    sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
+                }
+                assert!(looks > 20, "{looks}");
+                Ok(())
+            };
+            let both: [Pin<Box<dyn Future<Output = Outcome> + '_>>; 2] = [Box::pin(change), Box::pin(look)];
+            join_all(both).await.into_iter().collect::<Outcome>()?;
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
