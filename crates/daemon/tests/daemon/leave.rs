@@ -83,6 +83,8 @@ fn a_removal_is_called_off_and_one_without_an_end_is_not_begun() {
         eventually("the disk leaves", || Some(paths(&world)).filter(|paths| paths.len() == 2)).len(),
         2
     );
+    // Its labels are wiped behind that.
+    assert_eq!(world.last_job()["state"], "done");
     let before = paths(&world);
     for dry_run in [true, false] {
         let error = world.refused("/v1/pools/tank/disks/0/remove", &json!({"dry_run": dry_run}));
