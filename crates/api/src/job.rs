@@ -11,6 +11,8 @@ pub enum JobKind {
     Resync,
     /// Moves everything from one disk to another.
     Replace,
+    /// Moves everything off a disk, to the others.
+    Drain,
     /// Reads and verifies everything.
     Scrub,
     /// Gives a write cache another size.

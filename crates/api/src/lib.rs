@@ -16,6 +16,8 @@
 //! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace` | [`ReplaceDisk`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace/cancel` | [`Simple`] | [`Change`] with a job |
+//! | `POST /v1/pools/{pool}/disks/{disk}/remove` | [`Simple`] | [`Change`] with a job |
+//! | `POST /v1/pools/{pool}/disks/{disk}/remove/cancel` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/online` | [`OnlineDisk`] | [`Change`] with a job |
 //! | `GET /v1/pools/{pool}/df` | | [`Df`] |
 //! | `GET /v1/pools/{pool}/spaces`, `POST …` | [`CreateSpace`] | [`Spaces`], [`Change`] |

@@ -115,6 +115,8 @@ pub(crate) enum PoolCommand {
     Destroy(PoolDestroy),
     /// Add disks to a pool
     Add(PoolAdd),
+    /// Move everything off a disk, to the others, and let it leave the pool
+    Remove(PoolRemove),
     /// Change a setting of a pool
     Set(PoolSet),
     /// End the warnings about errors of its disks, until there are more, and about damage that is mended; `disk list` keeps what was counted
@@ -254,6 +256,25 @@ pub(crate) struct PoolAdd {
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool remove`
+#[derive(Debug, Args)]
+pub(crate) struct PoolRemove {
+    /// The pool
+    pub pool: Name,
+    /// The disk that is to leave: its path, its id (the first digits will do) or its number in the pool
+    #[arg(value_name = "DISK")]
+    pub disk: String,
+    /// Call a removal off that has not ended: the disk takes data again, and what was moved stays where it is
+    #[arg(long)]
+    pub cancel: bool,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -12,8 +12,8 @@ use dolmen_daemon::daemon_at;
 
 use crate::args::{
     AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd,
-    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolSet, ProvisioningWord, ResiliencyWord,
-    ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments, WayWord,
+    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRemove, PoolSet, ProvisioningWord,
+    ResiliencyWord, ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments, WayWord,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -108,6 +108,7 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Import(arguments) => pool_import(session, &arguments),
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
+        PoolCommand::Remove(arguments) => pool_remove(session, &arguments),
         PoolCommand::Set(arguments) => pool_set(session, &arguments),
         PoolCommand::Acknowledge(arguments) => {
             let path = format!("{}/acknowledge", pool_path(&arguments.pool));
@@ -136,6 +137,13 @@ fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<
         dry_run: false,
     };
     session.take_in("/pools", &disks, request, arguments.dry.intent()).map(drop)
+}
+
+fn pool_remove(session: &mut Session<'_, '_>, arguments: &PoolRemove) -> Result<(), CliError> {
+    let path = format!("{}/remove", disk_path(&arguments.pool, &arguments.disk));
+    let path = if arguments.cancel { format!("{path}/cancel") } else { path };
+    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
 }
 
 fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), CliError> {

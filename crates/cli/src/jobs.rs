@@ -153,6 +153,7 @@ pub(crate) fn what(job: &Job) -> String {
     let verb = match job.kind {
         JobKind::Resync => "resync",
         JobKind::Replace => "replace",
+        JobKind::Drain => "remove",
         JobKind::Scrub => "scrub",
         JobKind::WriteCache => "resize",
     };

@@ -201,6 +201,12 @@ change!(
     /// Calls a replacement off.
     post_cancel, "/v1/pools/{pool}/disks/{disk}/replace/cancel", Simple, cancel_replace, "pool" pool, "disk" disk);
 change!(
+    /// Moves everything off a disk, to the others, and strikes it from the pool.
+    post_remove, "/v1/pools/{pool}/disks/{disk}/remove", Simple, remove_disk, "pool" pool, "disk" disk);
+change!(
+    /// Calls the removal of a disk off.
+    post_remove_cancel, "/v1/pools/{pool}/disks/{disk}/remove/cancel", Simple, cancel_remove, "pool" pool, "disk" disk);
+change!(
     /// Takes a disk that was away back in.
     post_online, "/v1/pools/{pool}/disks/{disk}/online", OnlineDisk, online_disk, "pool" pool, "disk" disk);
 change!(
@@ -326,6 +332,8 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))
+        .routes(routes!(post_remove))
+        .routes(routes!(post_remove_cancel))
         .routes(routes!(post_online))
         .routes(routes!(get_df))
         .routes(routes!(get_spaces, post_space))

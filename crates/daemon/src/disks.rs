@@ -28,7 +28,7 @@ impl Engine {
         Ok(Disks { schema: SCHEMA, disks: self.view_disks(&pool) })
     }
 
-    fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
+    pub(crate) fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
         let found = pool.spaces.pool().find_disk(what).or_else(|error| {
             // A path that leads to the disk by another name, a link by its serial number for instance.
             let path = std::fs::canonicalize(what).map_err(|_| error.clone())?;
@@ -320,7 +320,7 @@ impl Engine {
     }
 
     /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
-    fn bytes_on(&self, pool: &OpenPool, disk: &Disk) -> u64 {
+    pub(crate) fn bytes_on(&self, pool: &OpenPool, disk: &Disk) -> u64 {
         let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
         match room {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
@@ -375,6 +375,7 @@ impl Engine {
         self.remember(&pool).await;
         let job = self.resync_if_needed(&pool).await;
         self.go_on_replacing(&pool);
+        self.go_on_draining(&pool);
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
         change.pool = Some(self.view_pool(&pool).await?);

@@ -279,6 +279,7 @@ fn doing(job: &Job) -> String {
     let verb = match job.kind {
         JobKind::Resync => "bringing up to date",
         JobKind::Replace => "replacing",
+        JobKind::Drain => "removing",
         JobKind::Scrub => "verifying",
         JobKind::WriteCache => "changing the size of",
     };
@@ -345,7 +346,7 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
             return vec![to_attach_absent(open)];
         }
     }
-    let is_replacing = jobs.iter().any(|job| job.kind == JobKind::Replace);
+    let is_replacing = jobs.iter().any(|job| matches!(job.kind, JobKind::Replace | JobKind::Drain));
     for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
         let slot = disk.slot().0;
         let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());

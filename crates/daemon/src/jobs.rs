@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode, Eta, Job, JobDocument, JobKind, JobState, SCHEMA};
 use dolmen_block_io::Moment;
+use dolmen_pool::Disk;
 use dolmen_space::Progress;
 use dolmen_units::DiskId;
 
@@ -58,7 +59,7 @@ struct Entry {
     pool: String,
     kind: JobKind,
     subject: String,
-    /// The disk that a replacement fills: what is put off is found again by it.
+    /// The disk that a replacement fills, or that is removed: what is put off is found again by it.
     target: Option<DiskId>,
     state: Cell<JobState>,
     /// Set while it is put off; it waits then, and takes no turn.
@@ -277,11 +278,14 @@ impl Engine {
         })
     }
 
-    /// Forgets jobs that were put off and whose replacement is no more: the pool was closed, or the disk left it.
+    /// Forgets jobs that were put off and whose replacement or removal is no more: the pool was closed, or the disk left it.
     fn forget_put_off(&self) {
         let pools = self.open_pools();
         let is_filling = |pool: &OpenPool, target| {
-            pool.spaces.pool().replacements().iter().any(|(_, new)| new.id() == target)
+            let inner = pool.spaces.pool();
+            let fills = |(_, new): &(Rc<Disk>, Rc<Disk>)| new.id() == target;
+            inner.replacements().iter().any(fills)
+                || pool.spaces.drains().iter().any(|disk| disk.id() == target)
         };
         self.jobs.retain_put_off(|name, target| {
             pools.iter().any(|pool| pool.name() == name && is_filling(pool, target))

@@ -51,6 +51,7 @@ mod opening;
 mod plan;
 mod pools;
 mod process;
+mod removal;
 mod scribe;
 mod shutdown;
 mod spaces;

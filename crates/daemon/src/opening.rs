@@ -226,6 +226,7 @@ impl Engine {
         self.closed.borrow_mut().remove(&pool.id());
         if mode != ImportMode::Read {
             self.go_on_replacing(&pool);
+            self.go_on_draining(&pool);
             self.resync_if_needed(&pool).await;
             let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
             self.seams.spawner.spawn("watch", Box::pin(watching));

@@ -370,8 +370,9 @@ impl Engine {
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         offers.extend((next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)));
-        // No command takes a disk out again but for another one in its place.
-        let plan = Figures::of_room(before, usual_room(&offers)).plan(Undo::ByNothing, disks.steps("add"));
+        let undo = disks.paths.iter().map(|path| format!("dolmen pool remove {name} {}", path.display()));
+        let undo = Undo::unless_destroying(&disks.overwrite, undo.collect::<Vec<_>>().join("; "));
+        let plan = Figures::of_room(before, usual_room(&offers)).plan(undo, disks.steps("add"));
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
         }

@@ -64,7 +64,7 @@ impl Engine {
     async fn tend(self: &Rc<Self>, pool: &Rc<OpenPool>) -> Tended {
         let is_at_it = || {
             let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-            jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace))
+            jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace | JobKind::Drain))
         };
         if is_at_it() {
             return Tended::IsBusy;
@@ -76,7 +76,8 @@ impl Engine {
         }
         let is_behind = pool.spaces.is_behind().await.unwrap_or_default();
         let is_replacing = !pool.spaces.pool().replacements().is_empty();
-        if !is_behind && !is_replacing {
+        let is_draining = !pool.spaces.drains().is_empty();
+        if !is_behind && !is_replacing && !is_draining {
             return Tended::Nothing;
         }
         if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
@@ -86,6 +87,7 @@ impl Engine {
             self.start_resync(pool);
         }
         self.go_on_replacing(pool);
+        self.go_on_draining(pool);
         Tended::Began
     }
 }

@@ -43,9 +43,9 @@ pub(crate) enum Joining {
 }
 
 /// What the next epoch is to be.
-struct Plan {
+pub(crate) struct Plan {
     voters: Vec<DiskId>,
-    members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
     owner: Owner,
 }
 
@@ -208,7 +208,7 @@ impl Pool {
         if self.free.borrow().contains_key(&disk.slot()) { self.forget_room(disk).await } else { Ok(()) }
     }
 
-    fn not_replaced(&self, disk: &Disk, why: &'static str) -> PoolError {
+    pub(crate) fn not_replaced(&self, disk: &Disk, why: &'static str) -> PoolError {
         PoolError::NotReplaced { name: self.name.clone(), disk: disk.name(), why }
     }
 
@@ -445,7 +445,7 @@ impl Pool {
     /// Installs the epoch that `plan` makes of the one in force: pending on every voter, then the arbiter, then settled on
     /// every voter, then the log goes on under it. A voter whose label cannot be written is left out by a further epoch.
     /// The caller holds the epoch turn.
-    async fn change_epoch(
+    pub(crate) async fn change_epoch(
         self: &Rc<Self>,
         plan: impl Fn(&Generation, Epoch) -> Plan,
     ) -> Result<(), PoolError> {
@@ -715,7 +715,7 @@ async fn voter_tender(weak: Weak<Pool>) {
     }
 }
 
-fn plan_of(generation: &Generation) -> Plan {
+pub(crate) fn plan_of(generation: &Generation) -> Plan {
     Plan {
         voters: generation.epoch.voters().to_vec(),
         members: generation.members.clone(),

@@ -28,6 +28,7 @@ mod hosts;
 pub mod keys;
 mod open;
 mod pool;
+mod removal;
 
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
 pub use change::{Change, Claim, Purpose};

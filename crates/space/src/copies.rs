@@ -187,7 +187,7 @@ impl Cache {
         while self.lacks_slabs(row) > 0
             && let Some((from, to)) = self.next_place(row)
         {
-            if !space.add_slab(row, from, to).await? {
+            if !space.add_slab(row, (from, to), |_| true).await? {
                 break;
             }
             tracing::info!(pool = %shared.pool.name(), row = row.index, ?from, ?to, "a copy of a row of the write cache goes to another disk");
@@ -208,9 +208,11 @@ impl Cache {
         let pool = &self.shared().pool;
         let slabs = row.with_slabs(0, <[Slab]>::to_vec);
         let mut surplus: Vec<&Slab> = slabs.iter().filter(|slab| may_go(slab)).collect();
-        // What is being replaced first, then what came last.
+        // What is on disks that are to leave first, then what came last.
+        let stays =
+            |slab: &Slab| pool.disk(slab.disk).is_some_and(|disk| disk.member().state == MemberState::Active);
         surplus.reverse();
-        surplus.sort_by_key(|slab| pool.destination(slab.disk) == slab.disk);
+        surplus.sort_by_key(|slab| stays(slab));
         for slab in surplus {
             if row.with_slabs(0, <[Slab]>::len) > self.copies() && self.has_all_copies(row) {
                 self.space().drop_slab(row, slab.disk).await?;

@@ -13,7 +13,8 @@
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
-//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away.
+//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away. `removal` moves what
+//! is on a disk that leaves to `homes` on others (docs/design/0010).
 //!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
@@ -39,6 +40,7 @@ mod forming;
 mod gather;
 mod had;
 mod heirs;
+mod homes;
 mod in_flight;
 mod kept;
 mod layout;
@@ -52,6 +54,7 @@ mod reach;
 mod read;
 mod record;
 mod recovery;
+mod removal;
 mod replay;
 mod resync;
 mod room;
@@ -78,6 +81,7 @@ pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use layout::slab_grains;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use recovery::Recovery;
+pub use removal::RemovalForecast;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};

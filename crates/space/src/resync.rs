@@ -301,12 +301,12 @@ impl Space {
         Ok(())
     }
 
-    /// Gives the column that has a slab on `from` another one, stale, on `to`.
+    /// Gives those columns that are meant and have a slab on `from` another one, stale, on `to`.
     pub(crate) async fn add_slab(
         &self,
         row: &Rc<Row>,
-        from: DiskSlot,
-        to: DiskSlot,
+        (from, to): (DiskSlot, DiskSlot),
+        is_meant: impl Fn(usize) -> bool,
     ) -> Result<bool, SpaceError> {
         let pool = &self.shared.pool;
         // Nobody may be writing to a slab when its grains are given away.
@@ -329,7 +329,7 @@ impl Space {
         let mut has_removed = false;
         for (column, slabs) in record.columns.iter_mut().enumerate() {
             let leaves = slabs.iter().any(|slab| slab.disk == from);
-            if !leaves || slabs.iter().any(|slab| slab.disk == to) {
+            if !leaves || !is_meant(column) || slabs.iter().any(|slab| slab.disk == to) {
                 continue;
             }
             if slabs.len() >= SLABS_MAX {

@@ -332,7 +332,7 @@ impl Spaces {
     }
 
     /// Finishes lines of parity that may be half in place, as far as their disks are here.
-    async fn finish_lines(&self) -> Result<(), SpaceError> {
+    pub(crate) async fn finish_lines(&self) -> Result<(), SpaceError> {
         for cache in self.shared.caches() {
             // Those that cannot be finished come again behind the others; once each of them was tried is enough.
             let mut left = cache.unfinished.borrow().len();
@@ -703,7 +703,7 @@ impl Spaces {
         for (space, index) in rows.iter().take_while(|_| goes_on()) {
             if let Some(row) = space.undecided_row(*index).await? {
                 self.shared.gate().await?;
-                space.add_slab(&row, from, to).await?;
+                space.add_slab(&row, (from, to), |_| true).await?;
             }
         }
         self.resync_while(progress, goes_on).await?;
@@ -720,9 +720,14 @@ impl Spaces {
         }
         let all = left.is_empty();
         if let Some(disk) = self.pool().disk(from) {
-            self.left.borrow_mut().insert(disk.id(), left);
+            self.note_left(&disk, left);
         }
         Ok(all)
+    }
+
+    /// Notes the spaces that have slabs left on a disk that is to leave.
+    pub(crate) fn note_left(&self, disk: &Disk, left: BTreeSet<SpaceId>) {
+        self.left.borrow_mut().insert(disk.id(), left);
     }
 
     /// The spaces that had slabs left on a disk when it was last tried to move all of them away; nothing before the first
@@ -768,7 +773,7 @@ impl Spaces {
     }
 
     /// Rows with a slab on a disk.
-    async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
         let mut rows = Vec::new();
         for space in self.all() {
             let mut found = Vec::new();

@@ -14,6 +14,8 @@ const CHANGES: [&str; 20] = [
     "pool import /a --confirmed",
     "pool destroy tank",
     "pool add tank /c",
+    "pool remove tank 3",
+    "pool remove tank 3 --cancel",
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
     "pool set tank --write-cache 1G",

@@ -1,0 +1,206 @@
+//! Disks that leave a pool without another in their place: planned, begun, gone on with, called off (docs/design/0010).
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
+use dolmen_pool::{Disk, PoolError};
+use dolmen_space::{Progress, RemovalForecast};
+use dolmen_units::Epoch;
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::jobs::Outcome;
+use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::words::counted;
+
+impl Engine {
+    /// Moves everything off a disk, to the others, and strikes it from the pool.
+    pub(crate) async fn remove_disk(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = self.turn_to_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        let disk = Self::find_disk(&pool, &what)?;
+        let forecast = pool.spaces.forecast_removal(disk.slot()).await;
+        let forecast = forecast.map_err(|error| fault::space(&error))?;
+        check_that_it_ends(&pool, &disk, &forecast).map_err(|error| error.on(what))?;
+        let left: Vec<_> = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
+        let figures =
+            Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved: forecast.moved.0 };
+        let plan = figures.plan(undo_of_removing(&pool, &disk), steps_of_removing(&pool, &disk, &forecast));
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} would be removed", disk.name())));
+        }
+        pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        let mut change = made(plan, format!("{} is being removed", disk.name()));
+        change.job = Some(self.start_draining(&pool, disk));
+        Ok(change)
+    }
+
+    /// Calls the removal of a disk off: it takes data again, and keeps what was not moved.
+    pub(crate) async fn cancel_remove(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = self.turn_to_change(&pool).await?;
+        let disk = Self::find_disk(&pool, &what)?;
+        if !pool.spaces.pool().is_drained(&disk) {
+            let message = format!("{} is not being removed; nothing was changed", disk.name());
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(what)
+                .hint("one that has left already is added again with `dolmen pool add`"));
+        }
+        let steps = vec![format!("let {} take data again; what was moved stays where it is", disk.name())];
+        let undo = Undo::By(format!("dolmen pool remove {name} {}", disk.slot().0));
+        let plan = pool.plan(undo, steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("the removal of {} would be called off", disk.name())));
+        }
+        pool.spaces.pool().reinstate(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        Ok(made(plan, format!("the removal of {} is called off", disk.name())))
+    }
+
+    /// Goes on with removals that were begun before the pool was opened, or that had to wait.
+    pub(crate) fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+        let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+        if jobs.iter().any(|job| job.kind == JobKind::Drain) {
+            return;
+        }
+        for disk in pool.spaces.drains() {
+            self.start_draining(pool, disk);
+        }
+    }
+
+    fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
+        let subject = (disk.name(), Some(disk.id()));
+        let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
+        self.start_job(pool, JobKind::Drain, subject, move |course| async move {
+            course.bytes_max.set(engine.bytes_on(&owner, &disk));
+            let result = engine.drain(&owner, &disk, &course.progress).await;
+            engine.remember(&owner).await;
+            result
+        })
+    }
+
+    async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
+        let (pool, name, device) = (owner.spaces.pool(), disk.name(), disk.device());
+        let is_wanted = || pool.is_drained(disk);
+        let stays = || Ok(Outcome::Done(format!("{name} is not removed any more")));
+        if !is_wanted() {
+            return stays();
+        }
+        let moved = owner.spaces.drain_disk(disk, progress).await;
+        if !is_wanted() {
+            return stays();
+        }
+        if !moved.map_err(|error| fault::space(&error))? {
+            return Ok(put_off(owner, disk));
+        }
+        match pool.strike(disk).await {
+            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return stays(),
+            struck => struck.map_err(|error| fault::pool(&error))?,
+        }
+        let mut text = format!("{name} holds nothing any more and has left the pool");
+        if let Err(error) = pool.tend_voters().await {
+            text.push_str(&format!("; the metadata has too few copies: {error}"));
+        }
+        if let Some(device) = device {
+            // What is left of it must not be taken for a member by the next who looks.
+            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
+            if let Err(error) = wiped {
+                text.push_str(&format!("; its labels could not be wiped: {error}"));
+            }
+            self.members.release(&device);
+        }
+        Ok(Outcome::Done(text))
+    }
+}
+
+/// Nothing is begun that has nowhere to go.
+fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
+    let name = disk.name();
+    if pool.spaces.pool().disks().len() < 2 {
+        let message = format!("{name} is the only disk of the pool; nothing was changed");
+        return Err(ErrorBody::new(ErrorCode::Busy, message).hint(format!(
+            "`dolmen pool destroy {}` gives the disk back with all that is on it gone",
+            pool.name()
+        )));
+    }
+    if !disk.is_present() {
+        let single = pool.spaces.list();
+        let single =
+            single.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);
+        let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
+        if !names.is_empty() {
+            let message = format!(
+                "{name} is absent, and {} have no other copy of what it may hold; nothing was changed",
+                names.join(", ")
+            );
+            return Err(ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
+                "attach {name} and `dolmen disk online` it first, or delete these spaces if it is lost for good"
+            )));
+        }
+    }
+    if forecast.stuck.is_empty() {
+        return Ok(());
+    }
+    let stuck: Vec<String> = forecast
+        .stuck
+        .iter()
+        .map(|(space, rows)| format!("{} of {space}", counted(*rows, "row", "rows")))
+        .collect();
+    let message = format!(
+        "{} have a part on {name} that no other disk can take: too few disks, or too little room on them; nothing was changed",
+        stuck.join(", ")
+    );
+    Err(ErrorBody::new(ErrorCode::NoSpace, message).hint(format!(
+        "add a disk first, replace {name} by another with `dolmen disk replace`, or delete or trim something"
+    )))
+}
+
+fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
+    if !disk.is_present() {
+        return Undo::ByNothing;
+    }
+    let (pool, slot, name) = (pool.name(), disk.slot().0, disk.name());
+    Undo::By(format!(
+        "dolmen pool remove {pool} {slot} --cancel, or, when it has ended, dolmen pool add {pool} {name}"
+    ))
+}
+
+fn steps_of_removing(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Vec<String> {
+    let name = disk.name();
+    let (rows, moved) = (counted(forecast.rows, "row", "rows"), forecast.moved);
+    let step = match disk.is_present() {
+        true => format!("move what {name} has of {rows}, {moved}, to the other disks of {}", pool.name()),
+        false => format!("rebuild on other disks what {name} had of {rows}, {moved}"),
+    };
+    vec![step, format!("strike {name} from the pool")]
+}
+
+/// That a removal waits.
+fn put_off(owner: &OpenPool, disk: &Disk) -> Outcome {
+    let left = owner.spaces.left_on(disk.id()).unwrap_or_default();
+    let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
+    let disks = owner.spaces.pool().disks();
+    let absent: Vec<String> =
+        disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect();
+    let waits_for = match absent.is_empty() {
+        true => "room on the other disks".to_owned(),
+        false => absent.join(" or "),
+    };
+    let off = format!(
+        "what could be moved off {} was; the rest, of {}, waits for {waits_for}, and goes on by itself",
+        disk.name(),
+        left.join(", ")
+    );
+    Outcome::Put { off, waits_for }
+}

@@ -1,0 +1,90 @@
+//! Members that are to leave without another in their place: retired, and active again if that is called off.
+//!
+//! Left to others: moving what they hold (crate `space`), striking them when they hold nothing (`epochs`).
+
+use std::rc::Rc;
+
+use dolmen_disk::MemberState;
+
+use crate::disk::Disk;
+use crate::epochs::plan_of;
+use crate::error::PoolError;
+use crate::pool::Pool;
+
+impl Pool {
+    /// Whether a member is to leave without another in its place.
+    #[must_use]
+    pub fn is_drained(&self, disk: &Disk) -> bool {
+        let member = disk.member();
+        self.is_member(disk) && member.state == MemberState::Retired && member.successor.is_none()
+    }
+
+    /// Retires a member: nothing new goes there from the epoch on that says so. Nothing to do where it is already.
+    ///
+    /// # Errors
+    /// [`PoolError::NotReplaced`] for a part of a replacement, and for the last disk that takes anything; what the pool says when
+    /// it cannot be written.
+    pub async fn retire(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        let turn = self.epoch_turn.take().await;
+        self.writable_log()?;
+        if self.is_drained(disk) {
+            return Ok(());
+        }
+        if !self.is_member(disk) {
+            return Err(self.not_replaced(disk, "it is no member any more"));
+        }
+        let is_part = |(old, new): &(Rc<Disk>, Rc<Disk>)| old.id() == disk.id() || new.id() == disk.id();
+        if self.replacements().iter().any(is_part) {
+            return Err(self.not_replaced(disk, "it is part of a replacement"));
+        }
+        let takes = |other: &Rc<Disk>| {
+            other.id() != disk.id() && other.is_present() && other.member().state == MemberState::Active
+        };
+        if !self.disks().iter().any(takes) {
+            return Err(self.not_replaced(disk, "no other disk that is here takes what it holds"));
+        }
+        self.change_epoch(|generation, _| {
+            let mut plan = plan_of(generation);
+            for member in plan.members.iter_mut().filter(|member| member.disk == disk.id()) {
+                (member.state, member.successor) = (MemberState::Retired, None);
+            }
+            plan
+        })
+        .await?;
+        self.write_other_labels().await;
+        drop(turn);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Lets a member that was retired take data again. What was moved off it stays where it is.
+    ///
+    /// # Errors
+    /// [`PoolError::NotReplaced`] for one that is not to leave, or is being replaced, or holds nothing any more and is being
+    /// struck; what the pool says when it cannot be written.
+    pub async fn reinstate(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        let turn = self.epoch_turn.take().await;
+        self.writable_log()?;
+        if !self.is_drained(disk) {
+            return Err(self.not_replaced(disk, "it is not about to leave"));
+        }
+        // Whoever strikes a disk forgets its room first.
+        if !self.free.borrow().contains_key(&disk.slot()) {
+            return Err(
+                self.not_replaced(disk, "it holds nothing any more, and is being struck from the pool")
+            );
+        }
+        self.change_epoch(|generation, _| {
+            let mut plan = plan_of(generation);
+            for member in plan.members.iter_mut().filter(|member| member.disk == disk.id()) {
+                member.state = MemberState::Active;
+            }
+            plan
+        })
+        .await?;
+        self.write_other_labels().await;
+        drop(turn);
+        self.changed.notify_all();
+        Ok(())
+    }
+}

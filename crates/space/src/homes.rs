@@ -1,0 +1,80 @@
+//! Where slabs go that leave a disk (docs/design/0010, *Where a slab goes*).
+//!
+//! Invariant: what is chosen obeys the rules of placement as far as the members allow, but that two columns of a row without
+//! parity may share a disk where all others are taken.
+//!
+//! Left to others: moving them (`removal`).
+
+use std::collections::BTreeSet;
+
+use dolmen_placement::{DomainId, Offer};
+use dolmen_pool::{Pool, Purpose};
+use dolmen_units::{DiskSlot, Epoch};
+
+use crate::row::{RowRecord, Slab, Slabs};
+
+/// The disks that can take slabs, and what is left of them.
+pub(crate) struct Homes {
+    offers: Vec<Offer>,
+    /// Fault domains of all members that are to keep slabs, whether they are here or not.
+    domains: BTreeSet<DomainId>,
+}
+
+impl Homes {
+    /// What the disks of a pool have to give now, beside what each keeps for repair.
+    pub(crate) fn of(pool: &Pool) -> Self {
+        let domains = pool.offers_with_absent(Purpose::Claim).into_iter().map(|offer| offer.domain).collect();
+        Self { offers: pool.offers(Purpose::Claim), domains }
+    }
+
+    /// What is left of the room.
+    pub(crate) fn left(self) -> Vec<Offer> {
+        self.offers
+    }
+
+    /// A disk for the slab of a column that is on `from`; its room is reckoned as taken.
+    pub(crate) fn choose(
+        &mut self,
+        pool: &Pool,
+        record: &RowRecord,
+        column: usize,
+        from: DiskSlot,
+    ) -> Option<DiskSlot> {
+        let grains = record.shape.slab_map(column).grains();
+        let elsewhere = |slab: &&Slab| slab.disk != from;
+        let of_row: BTreeSet<DiskSlot> =
+            record.columns.iter().flatten().filter(elsewhere).map(|slab| slab.disk).collect();
+        let of_column: BTreeSet<DiskSlot> = match record.shape.parity_columns() {
+            0 => record.columns.get(column)?.iter().filter(elsewhere).map(|slab| slab.disk).collect(),
+            _ => of_row.clone(),
+        };
+        let domains_of = |slots: &BTreeSet<DiskSlot>| -> BTreeSet<DomainId> {
+            slots.iter().filter_map(|slot| pool.domain_of(pool.destination(*slot))).collect()
+        };
+        let beside = domains_of(&of_column);
+        let keeps_apart = self.domains.len() > of_column.len();
+        let is_fit = |offer: &&mut Offer| {
+            offer.claimable_grains() >= grains
+                && offer.slot != from
+                && !of_column.contains(&offer.slot)
+                && !(keeps_apart && beside.contains(&offer.domain))
+        };
+        let best = self.offers.iter_mut().filter(is_fit).max_by_key(|offer| {
+            (!of_row.contains(&offer.slot), offer.claimable_grains(), std::cmp::Reverse(offer.slot))
+        })?;
+        best.free_grains -= grains;
+        Some(best.slot)
+    }
+}
+
+/// Columns of a row that have a slab on a disk and not as many on others as they have copies. What was claimed for an earlier try
+/// on a disk that is away by now, and holds nothing yet, counts for none.
+pub(crate) fn columns_to_move(pool: &Pool, record: &RowRecord, from: DiskSlot, copies: usize) -> Vec<usize> {
+    let counts =
+        |slab: &&Slab| slab.disk != from && (slab.stale != Some(Epoch(0)) || slab.present(pool).is_some());
+    let is_to_move = |slabs: &Slabs| {
+        slabs.iter().any(|slab| slab.disk == from) && slabs.iter().filter(counts).count() < copies
+    };
+    let columns = record.columns.iter().enumerate();
+    columns.filter(|(_, slabs)| is_to_move(slabs)).map(|(column, _)| column).collect()
+}

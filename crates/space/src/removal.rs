@@ -1,0 +1,167 @@
+//! A disk leaves the pool without another in its place: what it has goes to those that stay (docs/design/0010).
+//!
+//! Invariants:
+//! - A slab is given up only where its column has as many others that count as it has copies.
+//! - Nothing is begun that has no room by what is free at that moment.
+//!
+//! Left to others: where slabs go (`homes`), filling them (`resync`), striking the disk (crate `pool`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_placement::Offer;
+use dolmen_pool::{Disk, Purpose};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
+
+use crate::error::SpaceError;
+use crate::homes::{Homes, columns_to_move};
+use crate::resync::{Refilled, Resynced};
+use crate::row::Row;
+use crate::space::Space;
+use crate::spaces::{Progress, Spaces};
+
+/// Rows that are moved together: one checkpoint and one flush of all disks for each lot.
+const ROWS_TOGETHER: usize = 32;
+
+/// What it takes to move everything off a disk, with what is free now.
+#[derive(Debug, Clone, Default)]
+pub struct RemovalForecast {
+    /// Rows with a slab on the disk.
+    pub rows: u64,
+    /// Bytes that are claimed on other disks.
+    pub moved: Bytes,
+    /// Rows of which a slab has nowhere to go, by the name of their space.
+    pub stuck: BTreeMap<Name, u64>,
+    /// What the other disks have to offer behind that.
+    pub left: Vec<Offer>,
+}
+
+impl Spaces {
+    /// What it would take to move everything off a disk.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn forecast_removal(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
+        let mut homes = Homes::of(self.pool());
+        let mut forecast = RemovalForecast::default();
+        for space in self.all() {
+            let copies = usize::from(space.spec().resiliency.copies());
+            space
+                .for_each_record(|_, record| {
+                    if !record.columns.iter().flatten().any(|slab| slab.disk == from) {
+                        return;
+                    }
+                    forecast.rows += 1;
+                    let mut is_stuck = false;
+                    let mut after = record.clone();
+                    for column in columns_to_move(self.pool(), record, from, copies) {
+                        match homes.choose(self.pool(), &after, column, from) {
+                            Some(to) => {
+                                forecast.moved.0 += record.shape.slab_map(column).grains() * GRAIN_BYTES;
+                                let slabs = after.columns.get_mut(column).into_iter().flatten();
+                                slabs.filter(|slab| slab.disk == from).for_each(|slab| slab.disk = to);
+                            }
+                            None => is_stuck = true,
+                        }
+                    }
+                    if is_stuck {
+                        *forecast.stuck.entry(space.name()).or_default() += 1;
+                    }
+                })
+                .await?;
+        }
+        forecast.left = homes.left();
+        Ok(forecast)
+    }
+
+    /// Moves everything off a disk that was retired without a successor, to the others. Redundancy is never lower on the way;
+    /// killed, it goes on when called again. Whether nothing is left; it ends early, with something left, when the disk is
+    /// to stay after all or is to be replaced.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn drain_disk(&self, disk: &Rc<Disk>, progress: &Progress) -> Result<bool, SpaceError> {
+        let goes_on = || self.pool().is_drained(disk);
+        // Whoever chose the disk before it was retired has put that on record then.
+        drop(self.pool().change(Purpose::Release).await);
+        // A claim that began before may have left something there.
+        for space in self.all() {
+            space.claims_end().await;
+        }
+        self.finish_lines().await?;
+        let from = disk.slot();
+        let rows = self.rows_on(from).await?;
+        progress.total.set(rows.len() as u64);
+        let mut left = BTreeSet::new();
+        let mut result = Resynced::default();
+        for together in rows.chunks(ROWS_TOGETHER) {
+            if !goes_on() {
+                return Ok(false);
+            }
+            left.extend(self.move_off(together, from, progress, &mut result).await?);
+            progress.done.set(progress.done.get() + together.len() as u64);
+        }
+        let all = left.is_empty();
+        self.note_left(disk, left);
+        Ok(all && goes_on())
+    }
+
+    /// Claims new slabs for rows, fills them, has them trusted and gives the old ones up; the spaces of rows that have one left.
+    async fn move_off(
+        &self,
+        rows: &[(Rc<Space>, u64)],
+        from: DiskSlot,
+        progress: &Progress,
+        result: &mut Resynced,
+    ) -> Result<BTreeSet<SpaceId>, SpaceError> {
+        self.shared.gate().await?;
+        let _turn = self.shared.refill_turn.take().await;
+        let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
+        for (space, index) in rows {
+            let Some(row) = space.undecided_row(*index).await? else { continue };
+            self.claim_homes(space, &row, from).await?;
+            let before = result.blocks;
+            match space.refill_row(*index, result).await {
+                Ok(Some(row)) => refilled.push((Rc::clone(space), row)),
+                Ok(None) => {}
+                // Others are not kept waiting by a row whose disks are away.
+                Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
+                Err(error) => return Err(error),
+            }
+            progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
+        }
+        self.shared.trust_all(&refilled, result).await?;
+        let mut left = BTreeSet::new();
+        for (space, index) in rows {
+            if let Some(row) = space.undecided_row(*index).await?
+                && !space.drop_slab(&row, from).await?
+            {
+                left.insert(space.id());
+            }
+        }
+        Ok(left)
+    }
+
+    /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room.
+    async fn claim_homes(&self, space: &Space, row: &Rc<Row>, from: DiskSlot) -> Result<(), SpaceError> {
+        let pool = self.pool();
+        let copies = usize::from(space.spec().resiliency.copies());
+        for column in columns_to_move(pool, &row.record(), from, copies) {
+            let home = Homes::of(pool).choose(pool, &row.record(), column, from);
+            let Some(to) = home else { continue };
+            match space.add_slab(row, (from, to), |other| other == column).await {
+                // Its free grains lie in too many pieces, or somebody else was there first: what is left is seen at the end.
+                Ok(_) | Err(SpaceError::Pool(_)) => pool.check_writable()?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The disks that are to leave without another in their place.
+    #[must_use]
+    pub fn drains(&self) -> Vec<Rc<Disk>> {
+        let disks = self.pool().disks();
+        disks.into_iter().filter(|disk| self.pool().is_drained(disk)).collect()
+    }
+}
