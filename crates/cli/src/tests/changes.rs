@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 20] = [
+const CHANGES: [&str; 22] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
