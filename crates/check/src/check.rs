@@ -8,7 +8,9 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, look};
 use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, keys, open};
-use dolmen_space::{IncidentKind, Progress, Space, SpaceRange, Spaces, Verification};
+use dolmen_space::{
+    HEADERS_NAMED_MAX, IncidentKind, Progress, Space, SpaceRange, Spaces, Verification, WrongHeader,
+};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, HostId, Name, PoolId, SpaceId};
 
 use crate::finding::{Finding, FindingKind};
@@ -247,7 +249,7 @@ async fn check_map(spaces: &Spaces, behind: &Behind, name: &Name, report: &mut R
     }
 }
 
-/// Reads every block of every copy. What is healed on the way is healed in memory, and counted.
+/// Reads every block of every copy, tables and headers of slabs. What is healed on the way is healed in memory, and counted.
 async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report: &mut Report) -> Bytes {
     let seen = match spaces.verify_together(progress, ROWS_AT_A_TIME).await {
         Ok(seen) => seen,
@@ -263,6 +265,12 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
             report.add(Some(name), FindingKind::Damaged { disk: disk.name(), blocks, errors });
         }
     }
+    for header in seen.headers {
+        let WrongHeader { space, row, column, disk, fault, .. } = header;
+        report
+            .add(Some(name), FindingKind::HeaderWrong { disk, space, row, column, cause: fault.to_string() });
+    }
+    report.more_count += seen.header_count.saturating_sub(HEADERS_NAMED_MAX as u64);
     let spaces_by_id: BTreeMap<SpaceId, Rc<Space>> =
         spaces.list().into_iter().map(|space| (space.id(), space)).collect();
     let sizes: Sizes = spaces_by_id.values().map(|space| (space.name(), space.size().0)).collect();

@@ -132,6 +132,22 @@ pub enum FindingKind {
         /// How much.
         length: Bytes,
     },
+    /// The header of a slab is not what the map says of it.
+    #[error(
+        "{disk}: the header of column {column} of row {row} of space {space} is wrong: {cause}; no content hangs on it, `dolmen scrub` writes it anew"
+    )]
+    HeaderWrong {
+        /// Which disk.
+        disk: String,
+        /// Which space; of rows that no client sees, the hidden one.
+        space: Name,
+        /// Which row of it.
+        row: u64,
+        /// Which column of the row.
+        column: usize,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// Content that recovery takes as it is.
     #[error(
         "space {space}: {length} from byte {at} on were being overwritten when power failed, and lost their other copies in that instant; they are taken as found"
@@ -165,6 +181,7 @@ impl FindingKind {
             Self::TableLost { .. } => 304,
             Self::TakenAsFound { .. } => 305,
             Self::OutOfReach { .. } => 306,
+            Self::HeaderWrong { .. } => 307,
         }
     }
 
@@ -186,6 +203,7 @@ impl FindingKind {
             Self::TableLost { .. } => "table_lost",
             Self::TakenAsFound { .. } => "taken_as_found",
             Self::OutOfReach { .. } => "out_of_reach",
+            Self::HeaderWrong { .. } => "header_wrong",
         }
     }
 }

@@ -161,6 +161,34 @@ fn a_damaged_copy_is_found_and_named() {
     assert_eq!(bench.numbers(), [302]);
 }
 
+/// A bit turns in the header of each slab in turn: the disk, the row and the column are named, and nothing is lost.
+#[test]
+fn a_damaged_header_of_a_slab_is_found_and_named() {
+    for resiliency in [Resiliency::Mirror { copies: 2 }, Resiliency::Parity { parity: 1 }] {
+        let bench = Bench::new(3, resiliency, End::Closed);
+        let mut named = 0;
+        for disk in 0..3 {
+            for at in blocks(&bench.disks[disk], DISK, |head| head.starts_with(b"DOLMENSL")) {
+                let mut byte = [0];
+                bench.disks[disk].peek(at + 60, &mut byte);
+                bench.disks[disk].poke(at + 60, &[byte[0] ^ 4]);
+                let report = bench.check(bench.devices()).unwrap();
+                let kinds: Vec<_> = report.findings.iter().map(|finding| &finding.kind).collect();
+                let name = format!("disk{disk}");
+                let is_named = matches!(kinds[..], [
+                    FindingKind::Damaged { disk: damaged, blocks: 1, errors: 0 },
+                    FindingKind::HeaderWrong { disk: of_header, cause, .. },
+                ] if *damaged == name && *of_header == name && cause.contains("checksum"));
+                assert!(is_named, "{report:?}");
+                bench.disks[disk].poke(at + 60, &byte);
+                named += 1;
+            }
+        }
+        assert!(named > 1, "{resiliency:?}");
+        assert_eq!(bench.numbers(), [0; 0]);
+    }
+}
+
 /// The same blocks damaged on every disk: the range is named to the byte.
 #[test]
 fn content_that_no_copy_gives_is_listed_by_range() {

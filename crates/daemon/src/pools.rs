@@ -519,13 +519,14 @@ const RANGES_TOLD: usize = 20;
 /// What a scrub says when it has ended; `healed` copies of blocks were bad meanwhile, and are good now.
 fn scrubbed(seen: &Verification, sizes: &BTreeMap<Name, Bytes>, healed: u64) -> Answer<String> {
     let blocks = counted(seen.blocks, "block", "blocks");
-    let verified = match healed {
-        0 => format!("{blocks} verified"),
-        1 => format!("{blocks} verified, 1 copy of a block healed"),
-        _ => format!("{blocks} verified, {healed} copies of blocks healed"),
+    let copies = match healed {
+        0 => String::new(),
+        1 => ", 1 copy of a block healed".to_owned(),
+        _ => format!(", {healed} copies of blocks healed"),
     };
+    let verified = format!("{blocks} verified{copies}{}", headers_text(seen));
     if seen.is_sound() {
-        return Ok(if healed == 0 {
+        return Ok(if healed == 0 && seen.header_count == 0 {
             format!("{verified}, all sound")
         } else {
             format!("{verified}; all sound now")
@@ -546,6 +547,17 @@ fn scrubbed(seen: &Verification, sizes: &BTreeMap<Name, Bytes>, healed: u64) -> 
         "restore what is lost from a backup"
     };
     Err(ErrorBody::new(ErrorCode::Io, message).hint(hint))
+}
+
+/// What a scrub says of headers of slabs that were not what they should be.
+fn headers_text(seen: &Verification) -> String {
+    if seen.header_count == 0 {
+        return String::new();
+    }
+    let headers = counted(seen.header_count, "header of a slab", "headers of slabs");
+    let fate =
+        if seen.headers.iter().all(|header| header.is_healed) { "written anew" } else { "found wrong" };
+    format!(", {headers} {fate}")
 }
 
 /// How much of each space, and in how many pieces: a disk that is missing has one in every stripe. What lies behind the end of
@@ -572,7 +584,36 @@ fn fault_text(error: &dolmen_disk::LabelIoError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dolmen_space::{HeaderFault, WrongHeader};
+
     use super::*;
+
+    /// Headers of slabs that a scrub found wrong are told beside what it has healed; content that cannot be read comes behind.
+    #[test]
+    fn a_scrub_tells_of_headers_that_were_wrong() {
+        let header = |is_healed| WrongHeader {
+            space: "a".parse().unwrap(),
+            row: 3,
+            column: 0,
+            disk: "d".to_owned(),
+            fault: HeaderFault::Rotten,
+            is_healed,
+        };
+        let told = |headers: Vec<WrongHeader>, healed| {
+            let header_count = headers.len() as u64;
+            let seen = Verification { blocks: 5, headers, header_count, ..Verification::default() };
+            scrubbed(&seen, &BTreeMap::new(), healed).unwrap()
+        };
+        assert_eq!(told(vec![], 0), "5 blocks verified, all sound");
+        assert_eq!(
+            told(vec![header(true)], 0),
+            "5 blocks verified, 1 header of a slab written anew; all sound now"
+        );
+        assert_eq!(
+            told(vec![header(true), header(false)], 1),
+            "5 blocks verified, 1 copy of a block healed, 2 headers of slabs found wrong; all sound now"
+        );
+    }
 
     #[test]
     fn what_a_scrub_cannot_reach_is_a_sum_for_each_space_and_ends_with_it() {

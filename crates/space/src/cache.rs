@@ -359,10 +359,23 @@ impl Cache {
     /// # Errors
     /// [`SpaceError::Unreadable`] while they are not.
     pub(crate) async fn decide(&self, row: &Row, range: Range) -> Result<(), SpaceError> {
+        if self.shared().has_decided_all() {
+            return Ok(());
+        }
         for block in row.mappings.in_range(range.first..range.first + range.count) {
-            let newest = row.mappings.newest(block).and_then(|version| version.content.place());
-            if let Some(place) = newest.filter(|place| self.is_out_of_reach(*place)) {
+            self.decide_versions(&row.mappings.versions(block)).await?;
+        }
+        Ok(())
+    }
+
+    /// Decides the versions of a block that are asked what it holds: an older one only where all that are newer came to nothing.
+    async fn decide_versions(&self, versions: &Versions) -> Result<(), SpaceError> {
+        for version in versions.iter().rev() {
+            if let Some(place) = version.content.place().filter(|place| self.is_out_of_reach(*place)) {
                 self.space.row(u64::from(place.index)).await?;
+            }
+            if !self.is_void(version).await? {
+                break;
             }
         }
         Ok(())

@@ -105,7 +105,19 @@ impl Space {
             }
             break Rc::clone(&row);
         };
-        if self.is_thin() { self.free_if_unused(&row).await } else { Ok(()) }
+        if self.is_thin() { self.free_if_known_unused(&row).await } else { Ok(()) }
+    }
+
+    /// Frees a row in which nothing is left. One of which nobody can tell that now stays, and what was discarded of it is.
+    async fn free_if_known_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let freed = async {
+            self.decide_cached(row, Range { first: 0, count: row.shape.row_blocks() }).await?;
+            self.free_if_unused(row).await
+        };
+        match freed.await {
+            Err(SpaceError::Unreadable { .. }) => Ok(()),
+            freed => freed,
+        }
     }
 
     /// Forgets blocks of a row that hold something; how many there were. The caller holds their lock.
@@ -263,7 +275,7 @@ impl Space {
                 None => (row_end, false),
                 Some(row) => {
                     let block = from % self.row_bytes() / BLOCK_BYTES;
-                    let state = self.is_data(&row, block).await?;
+                    let state = self.is_decided_data(&row, block).await?;
                     ((from / BLOCK_BYTES + 1).saturating_mul(BLOCK_BYTES).min(row_end), state)
                 }
             };
@@ -276,6 +288,12 @@ impl Space {
             from = to;
         }
         Ok(extents)
+    }
+
+    /// Whether a block holds something, once what the log says of it was decided. Called without any lock.
+    async fn is_decided_data(&self, row: &Rc<Row>, block: u64) -> Result<bool, SpaceError> {
+        self.decide_cached(row, Range { first: u32::try_from(block).unwrap_or(0), count: 1 }).await?;
+        self.is_data(row, block).await
     }
 
     async fn is_data(&self, row: &Rc<Row>, block: u64) -> Result<bool, SpaceError> {
@@ -302,7 +320,7 @@ impl Space {
                 if end <= from {
                     break;
                 }
-                if self.is_data(&row, block).await? {
+                if self.is_decided_data(&row, block).await? {
                     return Ok(Some(end));
                 }
             }

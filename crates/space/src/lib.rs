@@ -13,8 +13,9 @@
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
-//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away. `removal` moves what
-//! is on a disk that leaves to `homes` on others (docs/design/0010).
+//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `removal` moves
+//! what is on a disk that leaves to `homes` on others (docs/design/0010); `verify` looks at all of it, and `header` at what slabs
+//! say of themselves.
 //!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
@@ -39,6 +40,7 @@ mod format;
 mod forming;
 mod gather;
 mod had;
+mod header;
 mod heirs;
 mod homes;
 mod in_flight;
@@ -78,6 +80,7 @@ pub use drain::WriteCacheDrain;
 pub use error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
+pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use recovery::Recovery;
@@ -91,4 +94,4 @@ pub use spec::{
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
     THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
-pub use verify::{SpaceRange, Verification};
+pub use verify::{HEADERS_NAMED_MAX, SpaceRange, Verification};

@@ -9,13 +9,10 @@ use dolmen_buffer::Buffer;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
-use zerocopy::{FromZeros, IntoBytes};
-
-use dolmen_checksum::crc64;
 
 use crate::carry::Homeless;
 use crate::error::{SpaceError, UnreadableReason};
-use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::format::PAGE_BYTES;
 use crate::read::is_silence;
 use crate::record::BlockState;
 use crate::row::{Row, Slab, TablePlace};
@@ -475,45 +472,6 @@ impl Shared {
             is_believed |= lacks_it && !row.has_blocks_on(place.holder(), is_there);
         });
         !is_believed && row.has_table_on(column, |slab| slab.stale.is_none() && is_there(slab))
-    }
-
-    /// Writes the block at the end of every slab that says what it is.
-    pub(crate) async fn write_headers(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let mut headers = Vec::new();
-        row.for_each_slab(|column, slab| {
-            if let Some(disk) = slab.present(&self.pool) {
-                headers.push((disk, column, slab.clone()));
-            }
-        });
-        for (disk, column, slab) in headers {
-            let mut raw = RawSlabHeader::new_zeroed();
-            raw.magic = SLAB_MAGIC;
-            raw.pool = self.pool.id().0;
-            raw.disk = disk.id().0;
-            raw.space = row.space.0.into();
-            raw.row_index = row.index.into();
-            raw.row = row.id.0.into();
-            raw.epoch = self.pool.epoch().number.0.into();
-            raw.row_length = row.bytes().into();
-            raw.interleave = u32::try_from(row.shape.interleave().0).unwrap_or(0).into();
-            raw.version = VERSION.into();
-            raw.column = u8::try_from(column).unwrap_or(0);
-            raw.columns = u8::try_from(row.shape.data_columns()).unwrap_or(0);
-            raw.parity = u8::try_from(row.shape.parity_columns()).unwrap_or(0);
-            for (to, run) in raw.runs.iter_mut().zip(&slab.runs) {
-                *to = RawRun { first: run.first.into(), count: u32::try_from(run.count).unwrap_or(0).into() };
-            }
-            raw.checksum = crc64(raw.as_bytes()).into();
-            let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
-            buffer.copy_in(raw.as_bytes());
-            let frozen = buffer.freeze();
-            for piece in slab.pieces(row.map(column).header_at(), PAGE_BYTES) {
-                if disk.write(piece.at, frozen.clone(), Durability::Cached).await.is_err() {
-                    self.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Says which pages of a row a write-back takes, with what they say now: those that are dirty; of a row without tables on

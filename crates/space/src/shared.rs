@@ -333,12 +333,17 @@ impl Shared {
         }
     }
 
+    /// Whether nothing waits to be decided.
+    pub(crate) fn has_decided_all(&self) -> bool {
+        self.unresolved.borrow().is_empty() && self.settling.borrow().is_empty()
+    }
+
     /// Whether something that the log says of a row is not decided.
     pub(crate) fn is_unresolved(&self, row: &Row) -> bool {
-        let (unresolved, settling) = (self.unresolved.borrow(), self.settling.borrow());
-        if unresolved.is_empty() && settling.is_empty() {
+        if self.has_decided_all() {
             return false;
         }
+        let (unresolved, settling) = (self.unresolved.borrow(), self.settling.borrow());
         let is_open = |row: &Row| {
             let key = (row.space, row.index);
             unresolved.contains_key(&key) || settling.contains_key(&key)

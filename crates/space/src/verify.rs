@@ -1,5 +1,5 @@
 //! Verification: every copy of every block is held against its checksum, every copy of a table against the one in memory,
-//! and the map against itself.
+//! the headers of slabs against the map, and the map against itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::header::WrongHeader;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::{is_silence, matches_state};
@@ -20,6 +21,9 @@ use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::{Row, Slab};
 use crate::space::Space;
 use crate::spaces::{Progress, Spaces};
+
+/// Headers of slabs that a verification names, at most; more are counted.
+pub const HEADERS_NAMED_MAX: usize = 1000;
 
 /// Bytes of a space that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,10 @@ pub struct Verification {
     pub lost: Vec<SpaceRange>,
     /// What no copy that is here can give, while others are on disks that are away.
     pub out_of_reach: Vec<SpaceRange>,
+    /// Headers of slabs that were not what the map says, at most [`HEADERS_NAMED_MAX`]; no content hangs on them.
+    pub headers: Vec<WrongHeader>,
+    /// How many there were of them.
+    pub header_count: u64,
 }
 
 impl Verification {
@@ -61,17 +69,25 @@ impl Verification {
         self.lost.iter().chain(&self.out_of_reach)
     }
 
-    fn add(&mut self, space: &Name, verdict: &RowVerdict) {
+    fn add(&mut self, space: &Name, verdict: RowVerdict) {
+        self.add_headers(verdict.headers);
         self.blocks += verdict.blocks;
         join(&mut self.lost, space, &verdict.lost);
         join(&mut self.out_of_reach, space, &verdict.out_of_reach);
     }
 
     /// Adds what was seen of a row of a write cache: what cannot be read counts for the spaces that it belongs to.
-    fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: &RowVerdict) {
+    fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: RowVerdict) {
+        self.add_headers(verdict.headers);
         self.blocks += verdict.blocks;
         join_owners(&mut self.lost, cache, space, &verdict.lost);
         join_owners(&mut self.out_of_reach, cache, space, &verdict.out_of_reach);
+    }
+
+    fn add_headers(&mut self, wrong: Vec<WrongHeader>) {
+        self.header_count += wrong.len() as u64;
+        let room = HEADERS_NAMED_MAX.saturating_sub(self.headers.len());
+        self.headers.extend(wrong.into_iter().take(room));
     }
 }
 
@@ -81,6 +97,7 @@ struct RowVerdict {
     blocks: u64,
     lost: Vec<u64>,
     out_of_reach: Vec<u64>,
+    headers: Vec<WrongHeader>,
 }
 
 impl RowVerdict {
@@ -143,7 +160,7 @@ impl Spaces {
         Ok(ranges)
     }
 
-    /// Reads and verifies every block of every copy, and heals what can be healed.
+    /// Reads and verifies every block of every copy, tables and headers of slabs, and heals what can be healed.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
@@ -176,8 +193,8 @@ impl Spaces {
                 for verdict in join_all(looked_at).await {
                     let verdict = verdict?;
                     match self.cache_in(&space) {
-                        Some(cache) => seen.add_cached(&cache, &space, &verdict),
-                        None => seen.add(&space.name(), &verdict),
+                        Some(cache) => seen.add_cached(&cache, &space, verdict),
+                        None => seen.add(&space.name(), verdict),
                     }
                 }
             }
@@ -239,7 +256,7 @@ impl Spaces {
 }
 
 impl Space {
-    /// Reads and verifies every copy of every block of a row and of its tables; heals what differs.
+    /// Reads and verifies every copy of every block of a row and of its tables, and the headers of its slabs; heals what differs.
     async fn verify_row(&self, index: u64) -> Result<RowVerdict, SpaceError> {
         let mut verdict = RowVerdict::default();
         let row = match self.row(index).await {
@@ -265,6 +282,7 @@ impl Space {
                 self.shared.verify_page(&row, column, index).await?;
             }
         }
+        verdict.headers = self.shared.verify_headers(&row).await;
         verdict.lost.sort_unstable();
         verdict.out_of_reach.sort_unstable();
         Ok(verdict)

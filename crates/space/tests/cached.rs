@@ -10,9 +10,9 @@ use std::time::Duration;
 use dolmen_block_io::{Durability, Moment};
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
-use dolmen_space::{Progress, Resiliency, Segment, SpaceError, SpaceSpec, Spaces};
+use dolmen_space::{Progress, Resiliency, Segment, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
-use harness::pace::{Dial, beside, pause, text};
+use harness::pace::{Dial, Task, beside, pause, text};
 use harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -235,6 +235,163 @@ fn a_newer_write_stands_for_one_that_left_with_its_copies() {
         .unwrap();
     bench.world.kill();
     bench.run(async move |lab| expect_one(&lab, lab.open().await?).await).unwrap();
+}
+
+/// Something that is asked of a space, and what comes of it.
+type Question = (&'static str, for<'a> fn(&'a Lab, &'a Space) -> Task<'a>);
+
+/// Where two blocks begin that wait for disks, with fill 1. The block at 0 has fill 3 and waits for none.
+const WAITING: u64 = 8192;
+
+/// What a client may ask first when the disks are back.
+const QUESTIONS: [Question; 5] = [
+    ("a read", |lab, space| Box::pin(async { lab.expect(space, WAITING, 8192, 1).await.map_err(text) })),
+    ("a status", |_, space| {
+        Box::pin(async {
+            let found = space.block_status(WAITING, space.size().0 - WAITING, 8).await.map_err(text)?;
+            let first = found.first().map(|extent| (extent.length, extent.is_data));
+            if first == Some((Bytes(8192), true)) { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+    }),
+    ("the end of what is used", |_, space| {
+        Box::pin(async {
+            let end = space.used_end(0).await.map_err(text)?;
+            if end == Some(WAITING + 8192) { Ok(()) } else { Err(format!("{end:?}")) }
+        })
+    }),
+    ("a discard of it", |lab, space| {
+        Box::pin(async {
+            space.discard(WAITING, 8192).await.map_err(text)?;
+            lab.expect(space, WAITING, 8192, 0).await.map_err(text)?;
+            lab.write(space, WAITING, 8192, 1).await.map_err(text)
+        })
+    }),
+    ("a discard beside it", |_, space| Box::pin(async { space.discard(0, 4096).await.map_err(text) })),
+];
+
+/// A space with parity of which the first block is flushed, with fill 3.
+async fn with_a_block(lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+    let space = lab.space(spaces, "data", Bytes::mib(8), PARITY).await?;
+    lab.write(&space, 0, 4096, 3).await?;
+    space.flush().await?;
+    Ok(space)
+}
+
+/// Writes two blocks; the disks with both copies of them leave before a flush. Which these are.
+async fn leave_waiting(
+    bench: &Bench,
+    lab: &Lab,
+    (spaces, space): (&Spaces, &Space),
+    fill: u8,
+) -> Result<Vec<usize>, Box<dyn std::error::Error>> {
+    lab.write(space, WAITING, 8192, fill).await?;
+    let holders = holders(bench, WAITING / 4096, fill);
+    assert_eq!(holders.len(), 2);
+    for disk in &holders {
+        spaces.pool().exclude(slot(*disk), ExcludeReason::Asked).await?;
+    }
+    assert!(space.flush().await.is_err());
+    Ok(holders)
+}
+
+fn slot(disk: usize) -> DiskSlot {
+    DiskSlot(u16::try_from(disk).unwrap())
+}
+
+/// Asks the first thing of a space, of which these disks come back, in the moment in which they are there, before anybody has
+/// decided what waited for the last of them.
+async fn ask_as_they_come(
+    bench: &Bench,
+    lab: Lab,
+    (spaces, disks): (Rc<Spaces>, &[usize]),
+    (what, question): Question,
+) -> Outcome {
+    let space = spaces.find("data")?;
+    let is_here = |number: &usize| spaces.pool().disk(slot(*number)).is_some_and(|disk| disk.is_present());
+    let come = async { take_in(bench, &spaces, disks).await.map_err(text) };
+    let ask = async {
+        while !disks.iter().all(is_here) {
+            pause(&lab, 1).await;
+        }
+        question(&lab, &space).await.map_err(|error| format!("{what}: {error}"))
+    };
+    beside(vec![Box::pin(come), Box::pin(ask)]).await?;
+    lab.expect(&space, WAITING, 8192, 1).await.map_err(|error| format!("behind {what}: {error}"))?;
+    drop(space);
+    lab.check_and_close(spaces).await
+}
+
+/// What is wrong with the blocks that waited when the pool is opened anew, and when they are put in place.
+async fn expect_waiting_anew(lab: Lab) -> Outcome {
+    let spaces = lab.open().await?;
+    let space = spaces.find("data")?;
+    lab.expect(&space, WAITING, 8192, 1).await?;
+    spaces.destage().await?;
+    lab.expect(&space, WAITING, 8192, 1).await?;
+    assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+    drop(space);
+    lab.check_and_close(spaces).await
+}
+
+/// Scenario: the disks with both copies of a cache row leave, with blocks that were acknowledged and not flushed, and come back
+/// with them. Meanwhile a discard beside them is no matter; whatever is asked of the space in the moment in which they are back
+/// decides the blocks, and is answered.
+#[test]
+fn what_waited_for_disks_is_decided_by_whatever_is_asked_first() {
+    let mut wrong = Vec::new();
+    for question in QUESTIONS {
+        let dial = Dial::default();
+        let bench = Rc::new(Bench::with_profile(29, 5, || dial.profile()));
+        let outside = Rc::clone(&bench);
+        let asked = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = with_a_block(&lab, &spaces).await?;
+            lab.write(&space, WAITING, 8192, 2).await?;
+            spaces.destage().await?;
+            let left = leave_waiting(&outside, &lab, (&spaces, &space), 1).await?;
+            space.discard(0, 4096).await.map_err(|error| format!("while they are away: {error}"))?;
+            lab.write(&space, 0, 4096, 3).await?;
+            drop(space);
+            dial.read.set(20);
+            // One copy is enough.
+            ask_as_they_come(&outside, lab, (spaces, &left[..1]), question).await
+        });
+        bench.world.kill();
+        let judged = asked.and_then(|()| bench.run(expect_waiting_anew));
+        wrong.extend(judged.err().map(|error| error.to_string()));
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Scenario: the disks with both copies of a cache row leave, with blocks that were acknowledged and not flushed; these are
+/// written again, and the disks with copies of that leave too. All come back, the later ones without what they had not flushed.
+/// Whatever is asked in that moment decides both versions: the newer one is nothing, the older one is what the blocks hold.
+#[test]
+fn an_older_version_that_waited_for_disks_is_decided_by_whatever_is_asked_first() {
+    let mut wrong = Vec::new();
+    for question in QUESTIONS {
+        let dial = Dial::default();
+        let bench = Rc::new(Bench::with_profile(30, 9, || dial.profile()));
+        let outside = Rc::clone(&bench);
+        let asked = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = with_a_block(&lab, &spaces).await?;
+            let older = leave_waiting(&outside, &lab, (&spaces, &space), 1).await?;
+            let newer = leave_waiting(&outside, &lab, (&spaces, &space), 2).await?;
+            for disk in &newer {
+                outside.disks[*disk].vanish();
+                assert!(outside.disks[*disk].return_to(0));
+            }
+            drop(space);
+            dial.read.set(20);
+            // One copy of each is enough.
+            ask_as_they_come(&outside, lab, (spaces, &[newer[0], older[0]]), question).await
+        });
+        bench.world.kill();
+        let judged = asked.and_then(|()| bench.run(expect_waiting_anew));
+        wrong.extend(judged.err().map(|error| error.to_string()));
+    }
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 /// Disks that left, and when.

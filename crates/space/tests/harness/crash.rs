@@ -859,6 +859,9 @@ async fn check_clean(case: &Case, spaces: &Spaces) -> Result<(), String> {
         return Ok(());
     }
     let seen = spaces.verify(&Progress::default()).await.map_err(|error| format!("verify: {error}"))?;
+    if case.flipped.is_none() && seen.header_count > 0 {
+        return Err(format!("headers of slabs that are wrong: {:?}", seen.headers));
+    }
     let may_be = |range: &&SpaceRange| {
         let mut blocks = range.at / BLOCK..(range.at + range.length.0) / BLOCK;
         blocks.all(|block| case.may_be_lost(range.space.as_str(), block))

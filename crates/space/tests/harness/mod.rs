@@ -249,13 +249,16 @@ impl Lab {
     }
 }
 
-/// Verifies every block and the map.
+/// Verifies every block, the map, and the headers of slabs.
 pub async fn check(spaces: &Spaces) -> Outcome {
     let findings = spaces.check_map().await?;
     if !findings.is_empty() {
         return Err(findings.join("; ").into());
     }
     let seen = spaces.verify(&dolmen_space::Progress::default()).await?;
+    if seen.header_count > 0 {
+        return Err(format!("headers of slabs that are wrong: {:?}", seen.headers).into());
+    }
     if seen.is_sound() { Ok(()) } else { Err(format!("blocks without a good copy: {seen:?}").into()) }
 }
 
