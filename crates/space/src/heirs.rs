@@ -379,8 +379,10 @@ impl Space {
         if let Some(hidden) = self.heirs.space() {
             return Ok(Some(hidden));
         }
-        let pool = &self.shared.pool;
+        let (pool, before) = (&self.shared.pool, self.shared.stamp());
         match pool.require_features(FEATURE_HEIRS).await {
+            // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
+            Ok(()) if self.shared.stamp() != before => self.shared.force_flush().await?,
             Ok(()) => {}
             Err(PoolError::Epoch { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
