@@ -19,7 +19,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::error::SpaceError;
 use crate::space::Space;
-use crate::stripe::stripe_bytes;
+use crate::stripe::stripe_at;
 
 /// How long a part waits, at most.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -110,6 +110,8 @@ pub(crate) struct Forming {
     pub(crate) requests: Cell<u64>,
     /// Parts of requests under way that do not wait here.
     active: Cell<u64>,
+    /// Parts that wait until they may write at all.
+    held_up: Cell<u64>,
 }
 
 /// A part of a request that is under way.
@@ -139,6 +141,15 @@ impl Drop for Resting<'_> {
     }
 }
 
+/// A part that waits until it may write at all.
+pub(crate) struct HeldUp<'a>(&'a Forming);
+
+impl Drop for HeldUp<'_> {
+    fn drop(&mut self) {
+        self.0.held_up.set(self.0.held_up.get() - 1);
+    }
+}
+
 impl Forming {
     /// A request begins.
     pub(crate) fn request(&self) -> Request<'_> {
@@ -150,6 +161,12 @@ impl Forming {
     pub(crate) fn begin(&self) -> Active<'_> {
         self.active.set(self.active.get() + 1);
         Active(self)
+    }
+
+    /// A part that is under way waits until it may write, until this is dropped.
+    pub(crate) fn hold_up(&self) -> HeldUp<'_> {
+        self.held_up.set(self.held_up.get() + 1);
+        HeldUp(self)
     }
 
     /// A part that is under way waits for something that others bring, until this is dropped.
@@ -205,14 +222,13 @@ impl Space {
     /// Writes a part of a fresh stripe with the others that are under way; whether it did. Called without any lock.
     pub(crate) async fn form(&self, index: u64, from: u64, content: &Bytes_) -> Result<bool, SpaceError> {
         let row = self.row_for_write(index).await?;
-        let length = stripe_bytes(&row.shape);
-        let offset = usize::try_from(from % length as u64).unwrap_or(0);
-        let start = from - offset as u64;
+        let (start, length) = stripe_at(&row.shape, from);
+        let offset = usize::try_from(from - start).unwrap_or(usize::MAX);
         let is_aligned =
             from.is_multiple_of(BLOCK_BYTES) && (content.len() as u64).is_multiple_of(BLOCK_BYTES);
         let is_part = offset + content.len() <= length && content.len() * PARTS_MAX >= length;
         let is_alone = self.forming.requests.get() < 2;
-        if is_alone || !is_aligned || !is_part || start + length as u64 > self.row_bytes() {
+        if is_alone || !is_aligned || !is_part {
             return Ok(false);
         }
         if !row.has_parity() || self.home_of_new(&row, start).await?.is_none() {
@@ -230,22 +246,28 @@ impl Space {
                 });
                 written
             }
-            Some(Err(told)) => {
-                let _resting = self.forming.pause();
-                let clock = self.shared.pool.seams().clock.as_ref();
-                let answer = || told.bell.wait_for(|| told.outcome.borrow().clone());
-                let outcome = match within(clock, clock.now() + PATIENCE, answer()).await {
-                    Some(outcome) => outcome,
-                    None => {
-                        self.forming.give_up(&told);
-                        answer().await
-                    }
-                };
-                match outcome {
-                    Outcome::Written(written) => written.map(|()| true),
-                    Outcome::GoOnAlone => Ok(false),
-                }
-            }
+            Some(Err(told)) => match self.wait_for_rest(&told).await {
+                Outcome::Written(written) => written.map(|()| true),
+                Outcome::GoOnAlone => Ok(false),
+            },
         }
+    }
+
+    /// What became of a stripe of which others bring the rest, if they do in time.
+    async fn wait_for_rest(&self, told: &Rc<Told>) -> Outcome {
+        let _resting = self.forming.pause();
+        let clock = self.shared.pool.seams().clock.as_ref();
+        let answer = || told.bell.wait_for(|| told.outcome.borrow().clone());
+        let in_time = || within(clock, clock.now() + PATIENCE, answer());
+        let mut outcome = in_time().await;
+        // Nobody ends who waits until he may write, so whoever brings the rest may not have come yet.
+        if outcome.is_none() && self.forming.held_up.get() > 0 && self.shared.gate().await.is_ok() {
+            outcome = in_time().await;
+        }
+        if let Some(outcome) = outcome {
+            return outcome;
+        }
+        self.forming.give_up(told);
+        answer().await
     }
 }

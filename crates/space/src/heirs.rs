@@ -36,7 +36,7 @@ use crate::shared::place_in_page;
 use crate::space::Space;
 use crate::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
 use crate::streams::{StreamName, Streams};
-use crate::stripe::stripe_bytes;
+use crate::stripe::stripe_at;
 use crate::write::Parts;
 
 /// Heirs of one space, at most: one that a stream fills, and one that takes its row's place.
@@ -248,53 +248,53 @@ impl Space {
             };
             one.taken.set(one.taken.get().saturating_add(lines));
             one.used.set(self.shared.pool.seams().clock.now());
-            one.taken.get() >= whole_lines(row)
+            one.taken.get() >= row.shape.column_blocks(row.shape.data_columns())
         };
         if is_whole {
             self.take_over_soon(row.index);
         }
     }
 
-    /// A request has come: if it goes on with a stream over old content, it waits until the rows that it touches have heirs.
-    /// Called without any lock, ticket or room.
-    pub(crate) async fn follow(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+    /// A request has come. The stream that it goes on with, if that is long enough and rows that the request touches lack heirs;
+    /// it may wait a moment for that to show. Called without any lock, ticket or room.
+    pub(crate) async fn follow(&self, at: u64, length: u64) -> Result<Option<StreamName>, SpaceError> {
         if length < REQUEST_BYTES_MIN {
-            return Ok(());
+            return Ok(None);
         }
         let stream = self.heirs.streams.note(at, length);
-        let end = at + length;
-        let mut from = at;
+        let (mut from, end) = (at, at + length);
         while from < end {
             let index = from / self.row_bytes();
-            let to = end.min((index + 1) * self.row_bytes());
-            match self.follow_in_row(index, from % self.row_bytes(), stream).await {
-                // Whoever writes finds it again, if it concerns it.
-                Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
-                Err(error) => return Err(error),
+            if self.lacks_heir(index, from % self.row_bytes()).await?.is_some() {
+                return Ok(self.shows_itself(stream).await.then_some(stream));
             }
-            from = to;
+            from = (index + 1) * self.row_bytes();
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn follow_in_row(&self, index: u64, within: u64, stream: StreamName) -> Result<(), SpaceError> {
+    /// The row with this index, if a stream that goes on in it from a byte of it on has use for an heir, and there is none.
+    async fn lacks_heir(&self, index: u64, within: u64) -> Result<Option<Rc<Row>>, SpaceError> {
         if self.heirs.refused.get() == Some(index) {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(row) = self.row(index).await? else { return Ok(()) };
-        let share = self.row_bytes() / SHARE_OF_ROW;
-        let is_late = self.row_bytes() - within < share;
-        let stripe = stripe_bytes(&row.shape) as u64;
-        // Where the write cache would take it and nothing of it is cached.
-        let first = within.next_multiple_of(stripe);
-        let is_within = first + stripe <= self.row_bytes();
-        if row.heir().is_some() || is_late || !is_within || !self.is_over_old(&row, first).await? {
-            return Ok(());
+        let lacks = async {
+            let Some(row) = self.row(index).await? else { return Ok(None) };
+            let is_late = self.row_bytes() - within < self.row_bytes() / SHARE_OF_ROW;
+            if row.heir().is_some() || is_late {
+                return Ok(None);
+            }
+            // Where the write cache would take it and nothing of it is cached.
+            let (start, stripe) = stripe_at(&row.shape, within);
+            let first = if within > start { start + stripe as u64 } else { start };
+            let is_over_old = first < self.row_bytes() && self.is_over_old(&row, first).await?;
+            Ok(is_over_old.then_some(row))
+        };
+        match lacks.await {
+            // Whoever writes finds it again, if it concerns it.
+            Err(SpaceError::Unreadable { .. }) => Ok(None),
+            other => other,
         }
-        if self.shows_itself(stream, share).await {
-            self.provide_heir(&row, stream).await?;
-        }
-        Ok(())
     }
 
     /// Whether the stripe that begins at a byte of a row holds something, in place and not in the cache.
@@ -303,9 +303,10 @@ impl Space {
         Ok(row.mappings.newest(block).is_none() && self.home_of_new(row, within).await?.is_none())
     }
 
-    /// Whether a request belongs to a stream of so many bytes. It waits a moment for others that are under way.
-    async fn shows_itself(&self, stream: StreamName, wanted: u64) -> bool {
+    /// Whether a request belongs to a stream that is long enough for an heir. It waits a moment for others that are under way.
+    async fn shows_itself(&self, stream: StreamName) -> bool {
         let Heirs { streams, waiting, .. } = &self.heirs;
+        let wanted = self.row_bytes() / SHARE_OF_ROW;
         let is_shown = || streams.of(stream).is_some_and(|(start, end)| end - start >= wanted);
         for _ in 0..TURNS {
             if is_shown() {
@@ -325,8 +326,23 @@ impl Space {
         shown.unwrap_or_else(is_shown)
     }
 
-    /// Claims an heir for a row, once there may be one more; not where that is not to be had now.
-    async fn provide_heir(&self, row: &Rc<Row>, stream: StreamName) -> Result<(), SpaceError> {
+    /// A stream goes on in a row, from a byte of it on: claims an heir for the row if it lacks one, once there may be one more; not
+    /// where that is not to be had now. Called without any lock, ticket or room.
+    pub(crate) async fn provide_heir(
+        &self,
+        index: u64,
+        within: u64,
+        stream: StreamName,
+    ) -> Result<(), SpaceError> {
+        let Some(row) = self.lacks_heir(index, within).await? else { return Ok(()) };
+        match self.claim_in_turn(&row, stream).await {
+            // Whoever writes finds it again, if it concerns it.
+            Err(SpaceError::Unreadable { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn claim_in_turn(&self, row: &Rc<Row>, stream: StreamName) -> Result<(), SpaceError> {
         let _turn = self.heirs.turn.take().await;
         if row.gone.get() || row.heir().is_some() || self.heirs.refused.get() == Some(row.index) {
             return Ok(());
@@ -379,8 +395,10 @@ impl Space {
         if let Some(hidden) = self.heirs.space() {
             return Ok(Some(hidden));
         }
-        let pool = &self.shared.pool;
+        let (pool, before) = (&self.shared.pool, self.shared.stamp());
         match pool.require_features(FEATURE_HEIRS).await {
+            // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
+            Ok(()) if self.shared.stamp() != before => self.shared.force_flush().await?,
             Ok(()) => {}
             Err(PoolError::Epoch { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -465,13 +483,6 @@ impl Space {
     pub(crate) fn unknown_line(&self, row: &Row, line: u32) -> SpaceError {
         self.shared.unreadable(row, 0, line as usize, UnreadableReason::Damaged)
     }
-}
-
-/// Lines of a row that are parts of whole stripes.
-fn whole_lines(row: &Row) -> u32 {
-    let stripe = u32::try_from(stripe_bytes(&row.shape) as u64 / BLOCK_BYTES).unwrap_or(u32::MAX);
-    let lines = stripe / u32::try_from(row.shape.data_columns()).unwrap_or(1);
-    row.shape.row_blocks() / stripe * lines
 }
 
 /// Lets all others have a turn.

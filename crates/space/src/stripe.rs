@@ -8,6 +8,7 @@
 //! Left to others: what a crash leaves of it (`in_flight`); everything else that is written (`write`, `cache`).
 
 use std::cell::Cell;
+use std::iter::repeat_n;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Shared as Bytes_;
@@ -16,44 +17,79 @@ use smallvec::SmallVec;
 
 use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
-use crate::forming::Pieces;
+use crate::forming::{Active, Pieces};
 use crate::layout::{BLOCK, Shape};
 use crate::line::code_of;
 use crate::locks::Range;
 use crate::row::Row;
 use crate::space::Space;
+use crate::streams::StreamName;
 use crate::write::{Beside, Part, Parts};
 
 /// Bytes of parity of one column that are computed as one piece, at most: a frame.
 pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
 
+/// What a request has for one row.
+struct OfRow<'a> {
+    index: u64,
+    /// Its first byte in the row.
+    within: u64,
+    data: Bytes_,
+    /// Under way from here on, for those who wait for the rest of a stripe, until its parts are.
+    entering: Cell<Option<Active<'a>>>,
+}
+
 impl Space {
     /// Writes `data` from byte `at` on, cut so that whole stripes go in place where they seem fresh. The caller has checked the
     /// range.
     pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
+        // Nothing is claimed for what cannot be written.
+        self.shared.pool.wait_for_log().await?;
         let _request = self.forming.request();
-        // Under way from here on, for those who wait for the rest of a stripe, until its parts are.
-        let entering = Cell::new(Some(self.forming.begin()));
-        self.follow(at, data.len() as u64).await?;
-        let mut parts: SmallVec<[(u64, u64, Bytes_); 3]> = SmallVec::new();
+        let entering = self.forming.begin();
+        let stream = self.follow(at, data.len() as u64).await?;
+        let mut of_rows: SmallVec<[OfRow<'_>; 2]> = SmallVec::new();
         let mut done = 0;
         while done < data.len() {
             let at = at + done as u64;
             let (index, within) = (at / self.row_bytes(), at % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
-            let length = self.part_length(index, within, room.min(data.len() - done)).await?;
-            parts.push((index, within, data.slice(done..done + length)));
+            let data = data.slice(done..done + room.min(data.len() - done));
+            done += data.len();
+            of_rows.push(OfRow { index, within, data, entering: Cell::new(Some(self.forming.begin())) });
+        }
+        drop(entering);
+        let store = |of_row| self.store_in_row(of_row, stream);
+        match of_rows.as_slice() {
+            [one] => store(one).await,
+            // Beside each other: what is of one row does not wait for the heir of the next.
+            of_rows => join_all(of_rows.iter().map(store)).await.into_iter().collect(),
+        }
+    }
+
+    async fn store_in_row(&self, of_row: &OfRow<'_>, stream: Option<StreamName>) -> Result<(), SpaceError> {
+        let OfRow { index, within, data, entering } = of_row;
+        if let Some(stream) = stream {
+            self.provide_heir(*index, *within, stream).await?;
+        }
+        let mut parts: SmallVec<[(u64, Bytes_); 3]> = SmallVec::new();
+        let mut done = 0;
+        while done < data.len() {
+            let within = within + done as u64;
+            let length = self.part_length(*index, within, data.len() - done).await?;
+            parts.push((within, data.slice(done..done + length)));
             done += length;
         }
-        let write = async |(index, within, part): &(u64, u64, Bytes_)| {
+        let write = async |(within, part): &(u64, Bytes_)| {
             let _active = self.forming.begin();
             drop(entering.take());
             let done = self.write_stripes(*index, *within, &Pieces::one(part)).await?
                 || self.form(*index, *within, part).await?;
-            match done {
-                true => Ok(()),
-                false => self.write_in_row(*index, *within, part.clone()).await,
+            if done {
+                return Ok(());
             }
+            self.pass_gate().await?;
+            self.write_in_row(*index, *within, part.clone()).await
         };
         match parts.as_slice() {
             [part] => write(part).await,
@@ -62,26 +98,32 @@ impl Space {
         }
     }
 
+    /// Waits until a write may begin. Who waits for what such a write brings knows that it is waiting here.
+    async fn pass_gate(&self) -> Result<(), SpaceError> {
+        let _held_up = self.forming.hold_up();
+        self.shared.gate().await
+    }
+
     /// How much of what is to be written from byte `within` of a row goes out as one: stripes that seem to be fresh, a part of
     /// one, or as much as the write cache takes at once.
     async fn part_length(&self, index: u64, within: u64, length: usize) -> Result<usize, SpaceError> {
         let usual = length.min(CACHED_BYTES_MAX);
         let row = self.row_for_write(index).await?;
-        let stripe = stripe_bytes(&row.shape);
-        let next = within.next_multiple_of(stripe as u64);
-        let before_next = usize::try_from(next - within).unwrap_or(usize::MAX);
-        if before_next > 0 {
-            let is_cut = before_next < length
-                && (self.home_of_new(&row, next - stripe as u64).await?.is_some()
-                    || self.home_of_new(&row, next).await?.is_some());
-            return Ok(if is_cut { before_next } else { usual });
+        let (start, stripe) = stripe_at(&row.shape, within);
+        let end = start + stripe as u64;
+        if within > start {
+            let before_end = usize::try_from(end - within).unwrap_or(usize::MAX);
+            let is_cut = before_end < length
+                && (self.home_of_new(&row, start).await?.is_some()
+                    || self.home_of_new(&row, end).await?.is_some());
+            return Ok(if is_cut { before_end } else { usual });
         }
         let whole = length / stripe;
         if whole == 0 || self.home_of_new(&row, within).await?.is_none() {
             return Ok(usual);
         }
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
-        let parity = stripe / row.shape.data_columns() * row.shape.parity_columns();
+        let parity = interleave_bytes(&row.shape) * row.shape.parity_columns();
         let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
         Ok(whole.min(most) * stripe)
     }
@@ -94,16 +136,17 @@ impl Space {
         data: &Pieces,
     ) -> Result<bool, SpaceError> {
         let row = self.row_for_write(index).await?;
-        let stripe = stripe_bytes(&row.shape);
-        if !row.has_parity() || !within.is_multiple_of(stripe as u64) || !data.len().is_multiple_of(stripe) {
+        let (start, stripe) = stripe_at(&row.shape, within);
+        if !row.has_parity() || within != start || !data.len().is_multiple_of(stripe) {
             return Ok(false);
         }
         if self.home_of_new(&row, within).await?.is_none() {
             return Ok(false);
         }
+        self.pass_gate().await?;
         let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
         let range = Range { first: blocks(within), count: blocks(data.len() as u64) };
-        let lines = range.count / u32::try_from(row.shape.data_columns()).unwrap_or(1);
+        let lines = blocks((data.len() / stripe * interleave_bytes(&row.shape)) as u64);
         let parity_blocks = lines * u32::try_from(row.shape.parity_columns()).unwrap_or(1);
         let _frames = self.shared.stripes.take(frames_of(&row.shape, lines)).await;
         let Some(parts) = self.with_parity(&row.shape, range, data) else { return Ok(false) };
@@ -144,8 +187,10 @@ impl Space {
 
     /// Whole stripes cut into parts of columns, with their parity; `None` where there is no memory for it now.
     fn with_parity(&self, shape: &Shape, range: Range, data: &Pieces) -> Option<Parts> {
-        let columns = shape.data_columns();
-        let of_interleave = usize::try_from(shape.interleave().0).unwrap_or(BLOCK);
+        let of_interleave = interleave_bytes(shape);
+        // What the others have not counts as zeros.
+        let columns = shape.data_columns().min(data.len() / of_interleave);
+        let lacking = shape.data_columns() - columns;
         let of_column = data.len() / columns;
         let first_line = shape.locate(range.first).block;
         let line_of = |offset: usize| first_line + u32::try_from(offset / BLOCK).unwrap_or(u32::MAX);
@@ -179,7 +224,7 @@ impl Space {
                     (0..columns).map(|column| of_data(column, first + done, most)).collect();
                 let run = blocks.iter().map(|block| block.len()).min().unwrap_or(most);
                 let blocks: SmallVec<[Option<&[u8]>; 12]> =
-                    blocks.iter().map(|block| block.get(..run)).collect();
+                    blocks.iter().map(|block| block.get(..run)).chain(repeat_n(None, lacking)).collect();
                 let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
                     parity.iter_mut().map(|buffer| buffer.get_mut(done..done + run)).collect();
                 code_of(shape)
@@ -187,7 +232,7 @@ impl Space {
                     .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
                 done += run;
             }
-            for (column, buffer) in (columns..).zip(parity) {
+            for (column, buffer) in (shape.data_columns()..).zip(parity) {
                 parts.push(Part::new(column, line_of(first), buffer.freeze()));
             }
         }
@@ -195,10 +240,18 @@ impl Space {
     }
 }
 
-/// Bytes of data of a stripe.
-pub(crate) fn stripe_bytes(shape: &Shape) -> usize {
-    let interleave = usize::try_from(shape.interleave().0).unwrap_or(usize::MAX);
-    shape.data_columns() * interleave
+/// The first byte in its row, and the bytes of data, of the stripe that a byte of a row is in. The last stripe of a row may be
+/// short: it lacks the columns for which the row has no interleave left.
+pub(crate) fn stripe_at(shape: &Shape, within: u64) -> (u64, usize) {
+    let whole = (shape.data_columns() * interleave_bytes(shape)) as u64;
+    let start = within / whole * whole;
+    let row = u64::from(shape.row_blocks()) * BLOCK_BYTES;
+    (start, usize::try_from(whole.min(row - start)).unwrap_or(usize::MAX))
+}
+
+/// Bytes that one column has of a stripe.
+fn interleave_bytes(shape: &Shape) -> usize {
+    usize::try_from(shape.interleave().0).unwrap_or(usize::MAX)
 }
 
 /// Frames that the parity of so many lines takes.

@@ -135,10 +135,10 @@ impl Space {
 
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
-        self.shared.gate().await?;
         if self.has_parity() {
             return self.store_with_parity(at, data).await;
         }
+        self.shared.gate().await?;
         let mut done = 0;
         while done < data.len() {
             let (index, within) =

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, OpenMode};
-use dolmen_sim::{Cut, Fate, FaultKind, Recorder, StateOptions};
+use dolmen_sim::{Cut, Fate, FaultKind, Recorder, SimDisk, StateOptions};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::pace::{Dial, beside, opened, pause, text};
@@ -140,6 +140,91 @@ fn parts_that_are_under_way_together_form_stripes() {
         .unwrap();
     bench.world.power_cut();
     expect(&bench, 1);
+}
+
+/// Scenario: the last stripe of a row lacks columns, for the row has no interleave left for them. It comes whole, or in two parts
+/// under way together, and goes in place; power fails at any moment of
+/// that or behind it. Each line of it is there or not, without two disks as with all.
+#[test]
+fn the_short_stripe_at_the_end_of_a_row_is_one() {
+    let wide = 5 * INTERLEAVE;
+    let first = ROW.0 / wide * wide;
+    let length = usize::try_from(ROW.0 - first).unwrap();
+    for parts in [vec![length], vec![3 * 4096, length - 3 * 4096]] {
+        let bench = Rc::new(Bench::new(61, 8, Bytes::mib(96)));
+        let recorded: Rc<RefCell<Option<(Recorder, Cut)>>> = Rc::default();
+        let (noted, outside) = (Rc::clone(&recorded), Rc::clone(&bench));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mut spec =
+                    SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity: 2 });
+                (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(5), Bytes(INTERLEAVE));
+                let space = spaces.create(spec).await?;
+                lab.write(&space, 0, 4096, 9).await?;
+                spaces.flush().await?;
+                let recorder = outside.world.record();
+                let begun = recorder.now();
+                // Another is under way: who comes alone waits for nobody.
+                let mut requests = vec![(0, 4096, 9)];
+                let mut at = first;
+                for part in parts {
+                    requests.push((at, part, 1));
+                    at += part as u64;
+                }
+                let written = requests.into_iter().map(|(at, part, fill)| lab.write(&space, at, part, fill));
+                join_all(written).await.into_iter().collect::<Outcome>()?;
+                // Each interleave on a disk of its own, and nowhere else: not in three cache rows.
+                let blocks = first / 4096..ROW.0 / 4096;
+                let has_some = |disk: &&Rc<SimDisk>| !harness::places_of(disk, blocks.clone(), 1).is_empty();
+                assert_eq!(outside.disks.iter().filter(has_some).count(), length / 16384);
+                *noted.borrow_mut() = Some((recorder, begun));
+                space.flush().await?;
+                std::mem::forget((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        bench.world.kill();
+        let (recorder, begun) = recorded.take().unwrap();
+        for cut in recorder.cuts().into_iter().filter(|cut| *cut >= begun) {
+            for (nth, state) in recorder.states(cut, &StateOptions::default()).take(6).enumerate() {
+                let left = opened(&state, &bench);
+                let judged = expect_lines(&left, first, nth % 8);
+                judged.unwrap_or_else(|error| panic!("{cut:?}, state {nth}: {error}\n{state}"));
+            }
+        }
+    }
+}
+
+/// Each line of four interleaves from a byte on has fill 1 or none, all of it, without two disks as with all.
+fn expect_lines(bench: &Bench, first: u64, absent: usize) -> Outcome {
+    let known: Rc<RefCell<Vec<u8>>> = Rc::default();
+    let gone = [absent, (absent + 3) % bench.disks.len()];
+    for (mode, gone) in [(OpenMode::Write, vec![]), (OpenMode::Read, gone.to_vec())] {
+        let seen = Rc::clone(&known);
+        bench.run_in(bench.lab_with(|disk| !gone.contains(&disk)), async move |lab| {
+            let spaces = lab.open_as(mode).await?;
+            let space = spaces.find("data")?;
+            lab.expect(&space, 0, 4096, 9).await?;
+            let mut fills = Vec::new();
+            for line in 0..INTERLEAVE / 4096 {
+                let at = first + line * 4096;
+                fills.push(u8::from(lab.expect(&space, at, 4096, 0).await.is_err()));
+                for column in 0..4 {
+                    lab.expect(&space, at + column * INTERLEAVE, 4096, fills[fills.len() - 1]).await?;
+                }
+            }
+            if mode == OpenMode::Read {
+                assert_eq!(fills, *seen.borrow(), "without disks {gone:?}");
+                return Ok(());
+            }
+            *seen.borrow_mut() = fills;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })?;
+        bench.world.kill();
+    }
+    Ok(())
 }
 
 /// Scenario: a disk loses its power with what it had cached of a stripe, before the flush that covers the stripe and after.
