@@ -14,6 +14,8 @@ pub enum AttachedBy {
     Loop,
     /// A ublk device, which the daemon serves itself.
     Ublk,
+    /// A loop device over a file, which the daemon serves over FUSE by io_uring: it does not outlive the daemon.
+    LoopUring,
 }
 
 /// How a space is to be attached.
@@ -27,6 +29,9 @@ pub enum AttachWay {
     Loop,
     /// By a ublk device.
     Ublk,
+    /// By a loop device over FUSE whose requests go over io_uring. Never taken unless it is asked for: it does not outlive
+    /// the daemon. When that ends, what is under way fails, and the device is gone until it is attached again.
+    LoopUring,
 }
 
 impl AttachWay {

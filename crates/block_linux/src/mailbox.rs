@@ -16,7 +16,7 @@ use crate::runtime::Handle;
 
 /// Messages that wait in one mailbox, at most: a runtime that falls behind slows its clients, and does not collect
 /// their requests.
-pub const MAILBOX_MESSAGES_MAX: usize = 4096;
+pub const MAILBOX_MESSAGES_MAX: usize = 4608;
 
 struct Queue<T> {
     messages: VecDeque<T>,

@@ -450,12 +450,14 @@ pub(crate) struct ClearArguments {
 /// What shows an attached space as a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WayWord {
-    /// The fastest that works here
+    /// The fastest that works here and outlives the daemon
     Auto,
     /// A ublk device: fastest; needs Linux 6.5 or newer with ublk
     Ublk,
     /// A loop device over FUSE: shows partitions and takes a new size on every kernel
     Loop,
+    /// The same over io_uring, where the kernel has that switched on (Linux 6.14 or newer). It does not outlive the daemon: when that ends, is killed or upgraded, I/O fails and the space has to be attached again
+    LoopUring,
 }
 
 /// How a space survives the loss of disks.

@@ -344,6 +344,7 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
         WayWord::Auto => AttachWay::Auto,
         WayWord::Ublk => AttachWay::Ublk,
         WayWord::Loop => AttachWay::Loop,
+        WayWord::LoopUring => AttachWay::LoopUring,
     };
     let request = AttachSpace { way, dry_run: false };
     let document = session.client.change(&path, &request, intent)?;
@@ -354,6 +355,7 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
         let by = match attachment.way {
             AttachedBy::Ublk => "ublk",
             AttachedBy::Loop => "a loop device over FUSE",
+            AttachedBy::LoopUring => "a loop device over FUSE by io_uring",
         };
         let passed_over = attachment.not_faster_because.as_ref().map(|why| format!("; not by ublk: {why}"));
         let passed_over = passed_over.unwrap_or_default();

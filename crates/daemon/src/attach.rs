@@ -1,14 +1,17 @@
 //! Spaces attached as block devices: what people ask for.
 //!
-//! There are two ways. A loop device over a file of FUSE works wherever there is FUSE; a ublk device is faster, and is
-//! taken where the kernel has what it needs. Which one a space has is told with it.
+//! There are two ways that outlive the daemon. A loop device over a file of FUSE works wherever there is FUSE; a ublk device
+//! is faster, and is taken where the kernel has what it needs. A third one is never taken unless it is asked for by name: a
+//! loop device over FUSE by io_uring, which ends with the daemon. Which one a space has is told with it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{AttachSpace, AttachWay, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA};
 use dolmen_block_linux::DriverChoice;
-use dolmen_fuse::{Access, AttachError, DetachError, Holder, LoopError, MountError, StartError, Wanted};
+use dolmen_fuse::{
+    Access, AttachError, DetachError, Holder, LoopError, MountError, RingsUnusable, StartError, Wanted,
+};
 use dolmen_pool::PoolState;
 use dolmen_space::{Segment, Space};
 use dolmen_ublk::{Devices, RecordFile};
@@ -72,11 +75,14 @@ impl Engine {
         if matches!(pool.spaces.pool().state(), PoolState::Latched(_)) {
             pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error).on(name.as_str()))?;
         }
+        let key = key_of(&pool, &space);
+        let before = self.ways.find(key);
+        if request.way == AttachWay::LoopUring && before.is_none() {
+            self.check_rings().await.map_err(|error| error.on(name.as_str()))?;
+        }
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would be attached as {}", link.display())));
         }
-        let key = key_of(&pool, &space);
-        let before = self.ways.find(key);
         let writable = pool.spaces.pool().state() == PoolState::Writable;
         let wanted = Wanted {
             space: key,
@@ -111,6 +117,7 @@ impl Engine {
     ) -> Answer<(Shown, Option<String>)> {
         let passed_over = match way {
             AttachWay::Loop => None,
+            AttachWay::LoopUring => return self.attach_over_rings(wanted).await.map(|shown| (shown, None)),
             AttachWay::Ublk => {
                 return match self.attach_by_ublk(wanted).await? {
                     Ok(shown) => Ok((shown, None)),
@@ -127,22 +134,51 @@ impl Engine {
                 },
             },
         };
-        // One that could not be taken up, or not yet, has requests that wait, and perhaps a file system that is mounted.
-        let record = RecordFile::new(self.config.ublk_record());
-        let is_on_record = Devices::is_on_record(&record, wanted.space);
-        if is_on_record.map_err(|error| body(ErrorCode::Io, &error))? {
-            let name = format!("{}/{}", wanted.pool_name, wanted.space_name);
-            let message = format!(
-                "{name} has a ublk device that is not taken up; another one beside it would be a second writer"
-            );
-            return Err(ErrorBody::new(ErrorCode::Busy, message)
-                .hint("the daemon's log says why it is not; try again when that is mended, or take the device away with `dolmen space clear`"));
-        }
+        self.refuse_second_to_ublk(wanted)?;
         let files = self.ways_files().await?;
         self.tell_sizes();
         let wanted = wanted.clone();
         let attached = self.ways.with(move |_| files.attach(&wanted)).await?;
         attached.map(|one| (Shown::Loop(one), passed_over)).map_err(|error| attach_fault(&error))
+    }
+
+    /// One that could not be taken up, or not yet, has requests that wait, and perhaps a file system that is mounted.
+    fn refuse_second_to_ublk(&self, wanted: &Wanted) -> Answer<()> {
+        let record = RecordFile::new(self.config.ublk_record());
+        let is_on_record = Devices::is_on_record(&record, wanted.space);
+        if !is_on_record.map_err(|error| body(ErrorCode::Io, &error))? {
+            return Ok(());
+        }
+        let name = format!("{}/{}", wanted.pool_name, wanted.space_name);
+        let message = format!(
+            "{name} has a ublk device that is not taken up; another one beside it would be a second writer"
+        );
+        Err(ErrorBody::new(ErrorCode::Busy, message)
+            .hint("the daemon's log says why it is not; try again when that is mended, or take the device away with `dolmen space clear`"))
+    }
+
+    /// Refuses what this host does not have, before anything is made.
+    async fn check_rings(&self) -> Answer<()> {
+        let usable = self.ways.with(|_| dolmen_fuse::rings_usable()).await?;
+        usable.map_err(|error| rings_fault(&error))
+    }
+
+    /// Attaches a space in the way that ends with the daemon.
+    async fn attach_over_rings(&self, wanted: &Wanted) -> Answer<Shown> {
+        self.refuse_second_to_ublk(wanted)?;
+        // What the daemon before left on the other connection is taken up first, if that has not succeeded yet.
+        if self.config.attached_record().exists() {
+            self.ways_files().await?;
+        }
+        if let Some(other) = self.ways.find(wanted.space).filter(|other| other.outlives_daemon()) {
+            let message = format!("{} is attached already, by {}", other.name(), by_words(other.by()));
+            return Err(ErrorBody::new(ErrorCode::Busy, message));
+        }
+        let files = self.ways_ringed().await?;
+        self.tell_sizes();
+        let wanted = wanted.clone();
+        let attached = self.ways.with(move |_| files.attach(&wanted)).await?;
+        attached.map(Shown::Loop).map_err(|error| attach_fault(&error))
     }
 
     /// The inner result is what came of it; the outer one, whether it could be tried.
@@ -200,22 +236,27 @@ impl Engine {
         }
     }
 
-    /// Refuses to end while attached spaces are in use, and says by whom.
-    pub(crate) async fn check_nothing_used(&self) -> Answer<()> {
+    /// Refuses to end while attached spaces are in use that would not live on, and says by whom.
+    pub(crate) async fn check_nothing_used(&self, leave: Leave) -> Answer<()> {
         let found = self.ways.with_holders().await?;
-        let used: Vec<String> = found
-            .iter()
-            .filter(|(_, by)| !by.is_empty())
-            .map(|(one, by)| format!("{} is {}", one.link().display(), holders_text(by)))
-            .collect();
+        let ends = |one: &Shown| leave == Leave::Nothing || !one.outlives_daemon();
+        let used: Vec<&(Shown, Vec<Holder>)> =
+            found.iter().filter(|(one, by)| !by.is_empty() && ends(one)).collect();
         if used.is_empty() {
             return Ok(());
         }
+        let told: Vec<String> = used
+            .iter()
+            .map(|(one, by)| format!("{} is {}", one.link().display(), holders_text(by)))
+            .collect();
         let message =
-            format!("the daemon does not end while attached spaces are in use: {}", used.join("; "));
-        Err(ErrorBody::new(ErrorCode::Busy, message).hint(
-            "unmount them; or hand them over to the next daemon (--hand-over): their I/O waits until it runs",
-        ))
+            format!("the daemon does not end while attached spaces are in use: {}", told.join("; "));
+        let hint = if used.iter().all(|(one, _)| one.outlives_daemon()) {
+            "unmount them; or hand them over to the next daemon (--hand-over): their I/O waits until it runs"
+        } else {
+            "unmount them; what is attached by io_uring (--way loop-uring) cannot be handed over to the next daemon"
+        };
+        Err(ErrorBody::new(ErrorCode::Busy, message).hint(hint))
     }
 
     /// Leaves attached spaces to the next daemon, or takes them away; what stayed, in words. Afterwards no request of the
@@ -226,7 +267,7 @@ impl Engine {
         }
         let ended = self.ways.with(move |makers| {
             let left = match leave {
-                Leave::ForTheNext => Vec::new(),
+                Leave::ForTheNext => makers.take_away_mortal(),
                 Leave::Nothing => makers.take_away(),
             };
             makers.let_go();
@@ -247,7 +288,7 @@ impl Engine {
 pub(crate) enum Leave {
     /// They are detached.
     Nothing,
-    /// They stay, and their I/O waits for the next daemon.
+    /// They stay, and their I/O waits for the next daemon; those that cannot are detached.
     ForTheNext,
 }
 
@@ -271,12 +312,26 @@ fn body(code: ErrorCode, error: &dyn std::error::Error) -> ErrorBody {
 pub(crate) fn start_fault(error: &StartError) -> ErrorBody {
     match error {
         StartError::Mount(inner) => mount_fault(inner),
+        StartError::Rings(inner) => rings_fault(inner),
         StartError::NotNegotiated { .. } => body(ErrorCode::Missing, error),
         StartError::Setting { .. } => body(ErrorCode::Config, error),
         StartError::System { .. } | StartError::Keeper(_) | StartError::Region(_) | StartError::Ledger(_) => {
             body(ErrorCode::Io, error)
         }
     }
+}
+
+fn rings_fault(error: &RingsUnusable) -> ErrorBody {
+    let code = match error {
+        RingsUnusable::Fuse(inner) => return mount_fault(inner),
+        RingsUnusable::Absent
+        | RingsUnusable::Off
+        | RingsUnusable::NoRing { .. }
+        | RingsUnusable::Processors { .. } => ErrorCode::Missing,
+        RingsUnusable::Switch { .. } => ErrorCode::Io,
+    };
+    body(code, error)
+        .hint("attach it without --way: the fastest way that works and outlives the daemon is taken")
 }
 
 const ADVICE: &str = "run the daemon as root with the modules fuse and loop loaded, or use `dolmen serve`";
@@ -351,11 +406,12 @@ fn ublk_attach_fault(error: &dolmen_ublk::AttachError) -> ErrorBody {
 /// The way in which a space is to be attached; one that is attached is not moved to another.
 fn way_of(before: Option<&Shown>, asked: AttachWay, name: &str) -> Answer<AttachWay> {
     let Some(before) = before else { return Ok(asked) };
-    let (now, differs) = match before.by() {
-        AttachedBy::Loop => (AttachWay::Loop, asked == AttachWay::Ublk),
-        AttachedBy::Ublk => (AttachWay::Ublk, asked == AttachWay::Loop),
+    let now = match before.by() {
+        AttachedBy::Loop => AttachWay::Loop,
+        AttachedBy::Ublk => AttachWay::Ublk,
+        AttachedBy::LoopUring => AttachWay::LoopUring,
     };
-    if !differs {
+    if asked == now || asked == AttachWay::Auto {
         return Ok(now);
     }
     let message = format!("{name} is attached already, by {}; nothing was changed", by_words(before.by()));
@@ -365,6 +421,7 @@ fn way_of(before: Option<&Shown>, asked: AttachWay, name: &str) -> Answer<Attach
 fn by_words(by: AttachedBy) -> &'static str {
     match by {
         AttachedBy::Loop => "a loop device over FUSE",
+        AttachedBy::LoopUring => "a loop device over FUSE by io_uring",
         AttachedBy::Ublk => "ublk",
     }
 }

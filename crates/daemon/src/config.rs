@@ -118,6 +118,12 @@ impl Config {
         self.state.join("attached.json")
     }
 
+    /// What is attached over io_uring, on record.
+    #[must_use]
+    pub fn uring_record(&self) -> PathBuf {
+        self.state.join("attached_uring.json")
+    }
+
     /// What is attached as ublk devices, on record.
     #[must_use]
     pub fn ublk_record(&self) -> PathBuf {

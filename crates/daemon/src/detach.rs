@@ -12,7 +12,7 @@ use dolmen_pool::PoolState;
 use dolmen_space::Space;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
-use crate::attach::{detach_fault, refusal};
+use crate::attach::{Leave, detach_fault, refusal};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
@@ -75,6 +75,9 @@ impl Engine {
         let undo = Undo::By(format!("dolmen space attach {name}"));
         let plan = pool.plan(undo, vec![format!("show {name} no more")]);
         let Some(attached) = self.ways.find(key_of(&pool, &space)) else {
+            if !request.dry_run {
+                self.ways.forget_ended(key_of(&pool, &space));
+            }
             return Ok(planned(plan, format!("{name} is not attached")));
         };
         let obstacle = obstacle(&pool, &space).await;
@@ -191,10 +194,13 @@ impl Engine {
         }
     }
 
-    /// Refuses to end while attached spaces cannot be flushed: their devices would stay, and hang.
-    pub(crate) async fn check_all_flushable(&self) -> Answer<()> {
+    /// Refuses to end while attached spaces that would not live on cannot be flushed: their devices would stay, and hang.
+    pub(crate) async fn check_all_flushable(&self, leave: Leave) -> Answer<()> {
         let mut stuck = Vec::new();
         for attached in self.ways.all() {
+            if leave == Leave::ForTheNext && attached.outlives_daemon() {
+                continue;
+            }
             let pool = self.pools.borrow().get(&attached.space().pool).cloned();
             let space = pool.as_ref().and_then(|pool| pool.spaces.get(attached.space().space));
             let why = match pool.as_ref().zip(space) {

@@ -461,13 +461,35 @@ impl Engine {
             [] => Vec::new(),
             _ => vec![advice.to_owned()],
         };
+        let ended = self.ended_with_daemon();
         let doors = self.door_problems();
         let mend = "mend what is said of the address or its files; it is tried again every few seconds";
         let certificates = self.certificate_warnings();
         let renew = "put new files in the place of those that are named; they are read again by themselves";
         let (mend, renew) = (advice(&doors, mend), advice(&certificates, renew));
-        let all = [attached, (doors, mend), (certificates, renew)];
+        let all = [attached, ended, (doors, mend), (certificates, renew)];
         all.into_iter().filter(|(reasons, _)| !reasons.is_empty()).collect()
+    }
+}
+
+impl Engine {
+    /// Spaces that were attached in the way that ends with the daemon, and did.
+    fn ended_with_daemon(&self) -> (Vec<String>, Vec<String>) {
+        let pools = self.pools.borrow();
+        let mut ended = self.ways.ended();
+        // One that was deleted is nobody's concern; of a pool that is not open nobody knows.
+        ended.retain(|(key, _)| pools.get(&key.pool).is_none_or(|pool| pool.spaces.get(key.space).is_some()));
+        let was = |name: &str| {
+            format!(
+                "space {name} was attached by io_uring (loop-uring), which ended with the daemon before: it is not attached any more"
+            )
+        };
+        let advice = |name: &str| {
+            format!(
+                "attach it again: `dolmen space attach {name}`; `dolmen space detach {name}` says that it is not to be"
+            )
+        };
+        ended.into_iter().map(|(_, name)| (was(&name), advice(&name))).unzip()
     }
 }
 

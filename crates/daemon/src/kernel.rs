@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dolmen_block_io::Durability;
 use dolmen_block_linux::{Inbox, MAILBOX_MESSAGES_MAX, Mailbox};
-use dolmen_fuse::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SLOTS_MAX, SpaceKey, WriteRequest};
+use dolmen_fuse::{
+    ENTRIES_MAX, Fault, FlushRequest, Host, RangeRequest, ReadRequest, SLOTS_MAX, SpaceKey, WriteRequest,
+};
 use dolmen_pool::PoolError;
 use dolmen_space::{Segment, Space, SpaceError, Spaces};
 use dolmen_ublk::{DEPTH, DEVICES_MAX, Operation};
@@ -23,7 +25,7 @@ use crate::ways::key_of;
 const ZEROS_BYTES: usize = 64 * 1024;
 // A request that finds no room would fail, and a file system with it.
 const _: () = assert!(
-    SLOTS_MAX + DEVICES_MAX * DEPTH as usize <= MAILBOX_MESSAGES_MAX,
+    SLOTS_MAX + ENTRIES_MAX + DEVICES_MAX * DEPTH as usize <= MAILBOX_MESSAGES_MAX,
     "all requests that the kernel can have outstanding find room in the mailbox"
 );
 

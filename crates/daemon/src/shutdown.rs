@@ -14,15 +14,16 @@ impl Engine {
     pub(crate) async fn shutdown(self: Rc<Self>, request: Shutdown) -> Answer<Change> {
         let _changes = self.changes.take().await;
         self.check_running()?;
-        if !request.hand_over {
-            self.check_nothing_used().await?;
-            self.check_all_flushable().await?;
-        }
+        let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
+        self.check_nothing_used(leave).await?;
+        self.check_all_flushable(leave).await?;
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
-        let waiting: Vec<String> =
-            self.ways.all().iter().map(|one| one.device().display().to_string()).collect();
+        let all = self.ways.all();
+        let (lasting, mortal): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.outlives_daemon());
+        let waiting: Vec<String> = lasting.iter().map(|one| one.device().display().to_string()).collect();
+        steps.extend(mortal.iter().map(|one| format!("detach {}, which ends with the daemon", one.name())));
         let waits = (request.hand_over && !waiting.is_empty()).then(|| {
             format!(
                 "keep {} for the next daemon: until it runs their I/O waits, and with it whoever asks for loop devices, as `losetup -a` does",
@@ -44,7 +45,6 @@ impl Engine {
         change.warnings.extend(waits);
         self.nbd.server().stop().await;
         self.end_doors().await;
-        let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
         change.warnings.extend(self.let_go_of_attachments(leave).await);
         for pool in pools {
             let _turn = pool.turn.take().await;

@@ -5,6 +5,7 @@
 //! own list.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -73,8 +74,17 @@ impl Shown {
 
     pub(crate) fn by(&self) -> AttachedBy {
         match self {
-            Self::Loop(_) => AttachedBy::Loop,
+            Self::Loop(one) if one.survival.outlives_daemon() => AttachedBy::Loop,
+            Self::Loop(_) => AttachedBy::LoopUring,
             Self::Ublk(..) => AttachedBy::Ublk,
+        }
+    }
+
+    /// Whether the next daemon takes it up, so that its I/O only pauses in between.
+    pub(crate) fn outlives_daemon(&self) -> bool {
+        match self {
+            Self::Loop(one) => one.survival.outlives_daemon(),
+            Self::Ublk(..) => true,
         }
     }
 
@@ -117,9 +127,9 @@ impl Shown {
     pub(crate) fn view(&self, by: &[Holder]) -> Attachment {
         let (pool, space, limits, survives) = match self {
             Self::Loop(one) => {
-                let limit = one.survival.absence_s_max;
-                let limits = limit.map(|_| one.survival.to_string()).into_iter().collect();
-                (&one.attachment.pool_name, &one.attachment.space_name, limits, limit.is_none())
+                let survives = one.survival.outlives_daemon() && one.survival.absence_s_max.is_none();
+                let limits = (!survives).then(|| one.survival.to_string()).into_iter().collect();
+                (&one.attachment.pool_name, &one.attachment.space_name, limits, survives)
             }
             Self::Ublk(one, limits) => {
                 (&one.attachment.pool_name, &one.attachment.space_name, limits.in_words(), true)
@@ -143,6 +153,8 @@ impl Shown {
 #[derive(Clone, Default)]
 pub(crate) struct Makers {
     pub(crate) files: Option<Arc<Files>>,
+    /// The files whose requests go over rings.
+    pub(crate) ringed: Option<Arc<Files>>,
     pub(crate) devices: Option<Arc<Devices>>,
 }
 
@@ -163,12 +175,28 @@ impl std::fmt::Display for Refused {
 
 impl Makers {
     pub(crate) fn is_empty(&self) -> bool {
-        self.files.is_none() && self.devices.is_none()
+        self.files.is_none() && self.ringed.is_none() && self.devices.is_none()
+    }
+
+    fn all_files(&self) -> impl Iterator<Item = &Arc<Files>> {
+        self.files.iter().chain(&self.ringed)
+    }
+
+    /// The files that an attached space is one of.
+    fn files_of(&self, one: &dolmen_fuse::Attached) -> Result<&Arc<Files>, Refused> {
+        let files = if one.survival.outlives_daemon() { &self.files } else { &self.ringed };
+        let space = one.attachment.space;
+        files.as_ref().ok_or(Refused::Loop(DetachError::NotAttached { space }))
+    }
+
+    fn devices_of(&self, one: &dolmen_ublk::Attached) -> Result<&Arc<Devices>, Refused> {
+        let space = one.attachment.space;
+        self.devices.as_ref().ok_or(Refused::Ublk(dolmen_ublk::DetachError::NotAttached { space }))
     }
 
     /// What is attached.
     pub(crate) fn shown(&self) -> Vec<Shown> {
-        let files = self.files.iter().flat_map(|files| files.attached()).map(Shown::Loop);
+        let files = self.all_files().flat_map(|files| files.attached()).map(Shown::Loop);
         let devices = self.devices.iter().flat_map(|devices| {
             let limits = Limits::of(devices);
             devices.attached().into_iter().map(move |one| Shown::Ublk(one, limits))
@@ -178,31 +206,46 @@ impl Makers {
 
     pub(crate) fn detach(&self, shown: &Shown) -> Result<(), Refused> {
         let space = shown.space();
-        match (shown, &self.files, &self.devices) {
-            (Shown::Loop(_), Some(files), _) => files.detach(space).map_err(Refused::Loop),
-            (Shown::Ublk(..), _, Some(devices)) => devices.detach(space).map_err(Refused::Ublk),
-            (Shown::Loop(_), None, _) => Err(Refused::Loop(DetachError::NotAttached { space })),
-            (Shown::Ublk(..), _, None) => Err(Refused::Ublk(dolmen_ublk::DetachError::NotAttached { space })),
+        match shown {
+            Shown::Loop(one) => self.files_of(one)?.detach(space).map_err(Refused::Loop),
+            Shown::Ublk(one, _) => self.devices_of(one)?.detach(space).map_err(Refused::Ublk),
         }
     }
 
     /// As [`detach`](Self::detach), also where the kernel holds what cannot be written. It writes what it holds of a ublk
     /// device when its last user closes it, so that there is nothing of these to give up.
     pub(crate) fn give_up(&self, shown: &Shown) -> Result<(), Refused> {
-        match (shown, &self.files) {
-            (Shown::Loop(one), Some(files)) => files.give_up(one.attachment.space).map_err(Refused::Loop),
-            (Shown::Loop(_), None) | (Shown::Ublk(..), _) => self.detach(shown),
+        match shown {
+            Shown::Loop(one) => self.files_of(one)?.give_up(one.attachment.space).map_err(Refused::Loop),
+            Shown::Ublk(..) => self.detach(shown),
         }
     }
 
     pub(crate) fn resize(&self, shown: &Shown) -> Result<(), Refused> {
         let space = shown.space();
-        match (shown, &self.files, &self.devices) {
-            (Shown::Loop(_), Some(files), _) => files.resize(space).map(|_| ()).map_err(Refused::Loop),
-            (Shown::Ublk(..), _, Some(devices)) => devices.resize(space).map(|_| ()).map_err(Refused::Ublk),
-            (Shown::Loop(_), None, _) => Err(Refused::Loop(DetachError::NotAttached { space })),
-            (Shown::Ublk(..), _, None) => Err(Refused::Ublk(dolmen_ublk::DetachError::NotAttached { space })),
+        match shown {
+            Shown::Loop(one) => self.files_of(one)?.resize(space).map(|_| ()).map_err(Refused::Loop),
+            Shown::Ublk(one, _) => self.devices_of(one)?.resize(space).map(|_| ()).map_err(Refused::Ublk),
         }
+    }
+
+    /// Takes away what would end with this daemon; what stayed, in words.
+    pub(crate) fn take_away_mortal(&self) -> Vec<String> {
+        let shown = self.ringed.iter().flat_map(|files| files.attached()).map(Shown::Loop);
+        let refused = shown.filter_map(|one| Some((self.detach(&one).err()?, one)));
+        let mut left: Vec<String> = refused
+            .map(|(error, one)| {
+                format!("{error}; it ends with this daemon, and all I/O on {} fails", one.device().display())
+            })
+            .collect();
+        left.extend(self.close(self.ringed.as_ref()));
+        left
+    }
+
+    /// Closes files that have nothing attached; why not, in words.
+    fn close(&self, files: Option<&Arc<Files>>) -> Option<String> {
+        let files = files.filter(|files| files.attached().is_empty())?;
+        files.close().err().map(|error| error.to_string())
     }
 
     /// Takes everything away that nobody uses; what stayed, in words.
@@ -211,22 +254,22 @@ impl Makers {
         let refused = shown.iter().filter_map(|one| Some((one, self.detach(one).err()?)));
         let mut left: Vec<String> = refused
             .map(|(one, error)| {
-                format!(
-                    "{error}; {} waits for the next daemon: start it, then {}",
-                    one.device().display(),
-                    one.way_out()
-                )
+                let (device, way_out) = (one.device().display(), one.way_out());
+                if one.outlives_daemon() {
+                    format!("{error}; {device} waits for the next daemon: start it, then {way_out}")
+                } else {
+                    format!("{error}; it ends with this daemon, and all I/O on {device} fails")
+                }
             })
             .collect();
-        if let Some(files) = self.files.as_ref().filter(|files| files.attached().is_empty()) {
-            left.extend(files.close().err().map(|error| error.to_string()));
-        }
+        left.extend(self.close(self.files.as_ref()));
+        left.extend(self.close(self.ringed.as_ref()));
         left
     }
 
     /// From now on requests are left for the next daemon, but for those that the engine has.
     pub(crate) fn let_go(&self) {
-        self.files.iter().for_each(|files| files.let_go());
+        self.all_files().for_each(|files| files.let_go());
         self.devices.iter().for_each(|devices| devices.let_go());
     }
 }
@@ -239,6 +282,8 @@ pub(crate) struct Ways {
     /// To start one of them: it takes up what is there, once.
     starting: Turn,
     attached: RefCell<Vec<Shown>>,
+    /// What was attached over io_uring and ended with the daemon before, as `POOL/SPACE`, until it is attached again.
+    ended: RefCell<BTreeMap<SpaceKey, String>>,
     /// Requests of the kernel's that the engine is at.
     pub(crate) under_way: Cell<u64>,
     /// Rung when there is none left.
@@ -247,9 +292,9 @@ pub(crate) struct Ways {
 
 impl Ways {
     pub(crate) fn new(host: Arc<EngineHost>, usher: Scribe) -> Self {
-        let (makers, attached) = (RefCell::default(), RefCell::default());
-        let starting = Turn::default();
-        Self { host, usher, makers, starting, attached, under_way: Cell::new(0), bell: Notify::new() }
+        let (makers, attached, ended) = Default::default();
+        let (starting, under_way, bell) = (Turn::default(), Cell::new(0), Notify::new());
+        Self { host, usher, makers, starting, attached, ended, under_way, bell }
     }
 
     /// Has something done with those who make devices, off the engine's thread, and looks at what is attached afterwards.
@@ -264,6 +309,7 @@ impl Ways {
         });
         match done.await {
             Ok((result, attached)) => {
+                self.ended.borrow_mut().retain(|key, _| attached.iter().all(|one| one.space() != *key));
                 *self.attached.borrow_mut() = attached;
                 Ok(result)
             }
@@ -296,6 +342,16 @@ impl Ways {
         self.attached.borrow().iter().find(|one| one.name() == name).cloned()
     }
 
+    /// What ended with the daemon before and is not attached again, as `POOL/SPACE`.
+    pub(crate) fn ended(&self) -> Vec<(SpaceKey, String)> {
+        self.ended.borrow().iter().map(|(key, name)| (*key, name.clone())).collect()
+    }
+
+    /// Nobody is to attach it again.
+    pub(crate) fn forget_ended(&self, key: SpaceKey) {
+        self.ended.borrow_mut().remove(&key);
+    }
+
     /// Those of a pool.
     pub(crate) fn of_pool(&self, pool: PoolId) -> Vec<Shown> {
         self.attached.borrow().iter().filter(|one| one.space().pool == pool).cloned().collect()
@@ -326,6 +382,11 @@ impl Engine {
                 tracing::error!(%error, "spaces that are attached as ublk devices were not looked for")
             }
         }
+        if self.config.uring_record().exists()
+            && let Err(error) = self.clear_ended().await
+        {
+            tracing::error!(%error, "what was attached over io_uring, and ended with the daemon before, could not be cleared away");
+        }
         if !self.config.attached_record().exists() {
             return;
         }
@@ -351,16 +412,59 @@ impl Engine {
         for lost in &found.lost {
             tracing::warn!(pool = %lost.pool_name, space = %lost.space_name, "was attached, and is not any more");
         }
-        for stranded in &found.stranded {
-            let by: Vec<String> = stranded.by.iter().map(ToString::to_string).collect();
-            tracing::error!(device = %stranded.device.display(), by = by.join(", "), "every request on this device fails: unmount it and detach it");
-        }
+        tell_stranded(&found);
         for resumed in &found.resumed {
             tracing::info!(link = %resumed.link.display(), survival = %resumed.survival, "the attached space goes on");
         }
         let files = Arc::new(files);
         self.ways.makers.borrow_mut().files = Some(Arc::clone(&files));
         self.ways.attached.borrow_mut().extend(found.resumed.into_iter().map(Shown::Loop));
+        Ok(files)
+    }
+
+    /// Clears what the daemon before had attached over io_uring.
+    async fn clear_ended(&self) -> Answer<()> {
+        let (config, ledger) = self.config_over_rings();
+        let host: Arc<dyn Host> = Arc::<EngineHost>::clone(&self.ways.host);
+        let cleared = self.ways.usher.run(move || Ok(Files::clear_rings(config, host, ledger))).await;
+        let cleared = cleared.map_err(|error| ErrorBody::new(ErrorCode::Io, error.to_string()))?;
+        self.tell_ended(&cleared.map_err(|error| start_fault(&error))?);
+        Ok(())
+    }
+
+    fn tell_ended(&self, found: &dolmen_fuse::TakenUp) {
+        for lost in &found.lost {
+            let name = format!("{}/{}", lost.pool_name, lost.space_name);
+            tracing::warn!(
+                space = name,
+                "was attached over io_uring, which ended with the daemon before: it is not attached any more; attach it again"
+            );
+            self.ways.ended.borrow_mut().insert(lost.space, name);
+        }
+        tell_stranded(found);
+    }
+
+    fn config_over_rings(&self) -> (FilesConfig, Box<LedgerFile>) {
+        let mut config = FilesConfig::over_rings(self.config.run.clone(), self.config.keeper.clone());
+        config.links.clone_from(&self.config.links);
+        (config, Box::new(LedgerFile::new(self.config.uring_record())))
+    }
+
+    /// The files of FUSE over io_uring, made when somebody first asks for them by name.
+    pub(crate) async fn ways_ringed(&self) -> Answer<Arc<Files>> {
+        let _turn = self.ways.starting.take().await;
+        if let Some(files) = &self.ways.makers.borrow().ringed {
+            return Ok(Arc::clone(files));
+        }
+        self.tell_sizes();
+        let (config, ledger) = self.config_over_rings();
+        let host: Arc<dyn Host> = Arc::<EngineHost>::clone(&self.ways.host);
+        let started = self.ways.usher.run(move || Ok(Files::start(config, host, ledger))).await;
+        let started = started.map_err(|error| ErrorBody::new(ErrorCode::Io, error.to_string()))?;
+        let (files, found) = started.map_err(|error| start_fault(&error))?;
+        self.tell_ended(&found);
+        let files = Arc::new(files);
+        self.ways.makers.borrow_mut().ringed = Some(Arc::clone(&files));
         Ok(files)
     }
 
@@ -403,6 +507,13 @@ impl Engine {
                 tracing::error!(%error, "attached spaces of the pool could not be taken up; their I/O waits");
             }
         }
+    }
+}
+
+fn tell_stranded(found: &dolmen_fuse::TakenUp) {
+    for stranded in &found.stranded {
+        let by: Vec<String> = stranded.by.iter().map(ToString::to_string).collect();
+        tracing::error!(device = %stranded.device.display(), by = by.join(", "), "every request on this device fails: unmount it and detach it");
     }
 }
 

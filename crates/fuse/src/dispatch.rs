@@ -143,7 +143,9 @@ fn init(ticket: Ticket) {
     } else {
         0
     };
-    let flags = (u64::from(body.flags) | u64::from(high) << 32) & flag::WANTED;
+    let goes_over_rings = ticket.shared().entries.is_some();
+    let wanted = if goes_over_rings { flag::WANTED_OVER_RINGS } else { flag::WANTED };
+    let flags = (u64::from(body.flags) | u64::from(high) << 32) & wanted;
     let low_word = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
     let shape = ticket.shared().region.shape();
     let minor = body.minor.min(MINOR);
@@ -163,9 +165,16 @@ fn init(ticket: Ticket) {
         request_timeout_s: 0,
         unused: [0; 11],
     };
-    // Recorded before it is told: a daemon that takes over must know it whenever the kernel does.
-    ticket.shared().set_negotiated(minor, flags & flag::HAS_RESEND != 0);
-    answer(ticket, &reply);
+    let (shared, resends) = (std::sync::Arc::clone(ticket.shared()), flags & flag::HAS_RESEND != 0);
+    if goes_over_rings {
+        // Told before it is recorded: the rings are registered then, which the kernel refuses before it has the answer.
+        answer(ticket, &reply);
+        shared.set_negotiated(minor, resends);
+    } else {
+        // Recorded before it is told: a daemon that takes over must know it whenever the kernel does.
+        shared.set_negotiated(minor, resends);
+        answer(ticket, &reply);
+    }
 }
 
 fn look_up(ticket: Ticket) {

@@ -37,6 +37,18 @@ pub enum Unanswered {
     Resent,
     /// The next daemon finds them in the slots that the keeper holds.
     Replayed,
+    /// They fail, and so does all I/O after them: the attachment ends with its daemon ([`Channel::Rings`]).
+    ///
+    /// [`Channel::Rings`]: crate::Channel::Rings
+    Failed,
+}
+
+impl Survival {
+    /// Whether what is attached outlives the daemon.
+    #[must_use]
+    pub fn outlives_daemon(&self) -> bool {
+        self.unanswered != Unanswered::Failed
+    }
 }
 
 impl fmt::Display for Survival {
@@ -44,6 +56,9 @@ impl fmt::Display for Survival {
         let how = match self.unanswered {
             Unanswered::Resent => "resent by the kernel",
             Unanswered::Replayed => "replayed from the keeper's memory, for this kernel cannot resend",
+            Unanswered::Failed => {
+                return f.write_str("this attachment does not outlive its daemon: when the daemon ends, is killed or upgraded, what is under way fails, and all I/O after it; the device is gone then and has to be attached again");
+            }
         };
         write!(f, "I/O waits while the daemon is away and goes on after; requests under way are {how}")?;
         match self.absence_s_max {
@@ -584,6 +599,10 @@ impl Files {
         if let Some(one) = inner.made.attachments.first() {
             let (count, first) = (inner.made.attachments.len(), link_of(&self.links, one));
             return Err(CloseError::Attached { count, first });
+        }
+        if !self.survival.outlives_daemon() {
+            // Nothing is attached, and the thread of the rings waits for the end of the connection.
+            mount::abort(&self.at);
         }
         mount::unmount(&self.at)?;
         if let Some(keeper) = inner.keeper.take() {

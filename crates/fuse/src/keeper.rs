@@ -30,7 +30,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -245,7 +245,10 @@ fn send(connection: &impl AsFd, byte: u8, fds: &[BorrowedFd<'_>]) -> Result<(), 
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
-    rustix::net::sendmsg(connection, &[IoSlice::new(&[byte])], &mut control, SendFlags::NOSIGNAL).map(|_| ())
+    let byte = [byte];
+    let parts = [IoSlice::new(&byte)];
+    let sent = retry_on_intr(|| rustix::net::sendmsg(connection, &parts, &mut control, SendFlags::NOSIGNAL));
+    sent.map(|_| ())
 }
 
 /// One message: its byte, if the other side has not closed, and at most two descriptors.
@@ -253,12 +256,11 @@ fn receive(connection: &impl AsFd) -> Result<(Option<u8>, [Option<OwnedFd>; 2]),
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0u8; 1];
-    let received = rustix::net::recvmsg(
-        connection,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    // Also what ends for this thread elsewhere in the kernel, such as a ring of io_uring, interrupts it.
+    let received = retry_on_intr(|| {
+        let parts = &mut [IoSliceMut::new(&mut byte)];
+        rustix::net::recvmsg(connection, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
     let mut fds = [None, None];
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(arrived) = message {

@@ -17,9 +17,14 @@
 //! they are used. I/O waits meanwhile, without limit, unless the host sets one ([`Survival`]).
 //!
 //! Not survived: the death of the keeper together with the daemon, and of the host. Then every request fails, as when a
-//! disk is pulled; the next start clears what can be cleared and names the rest. FUSE over io_uring and descriptors cloned
-//! per core would be faster and are not used: what was read through a clone fails when the process dies, and what was given
-//! to a ring is neither ended nor resent (`docs/kernels.md`).
+//! disk is pulled; the next start clears what can be cleared and names the rest. Descriptors cloned per core are not used:
+//! what was read through a clone fails when the process dies. Nor is FUSE over io_uring, unless somebody asks for it: what was
+//! given to a ring is neither ended nor resent (`docs/kernels.md`).
+//!
+//! # Rings, for who asks for them
+//! Files that were started with [`Channel::Rings`] have a folder and a connection of their own, whose requests go over
+//! io_uring. No keeper holds it: with the daemon it ends, every request fails, and the next start clears the loop devices
+//! and the folder, which are recorded like all others. An attached space is never moved there from the other connection.
 //!
 //! # Memory, and why this does not lock up
 //! The kernel frees memory by writing dirty pages, of file systems on our devices among others. If serving such a write
@@ -35,6 +40,8 @@
 //! - Between the slot and the disk there is the engine's arena: fixed, and larger than what one request needs.
 //! - The answer is written from where the content lies, into pages that the kernel has allocated and pinned before it sent
 //!   the request.
+//! - Over rings the request comes into an entry and the answer is copied there; entries are mapped, populated and locked
+//!   like the slots, and the ring's thread is an I/O flusher like the reading threads.
 //! - The keeper needs no memory at all after its start.
 //!
 //! What this leaves to others: members that are *files* in a file system that allocates memory to write them, so they are
@@ -44,7 +51,9 @@
 //! [`Files`], whose lock no reading thread and no answer ever takes.
 #![allow(unsafe_code)]
 
+mod board;
 mod dispatch;
+mod entries;
 mod files;
 mod holders;
 mod host;
@@ -55,11 +64,14 @@ mod loop_device;
 mod mount;
 mod nodes;
 mod region;
+mod ring;
 mod session;
 mod slots;
 mod start;
 mod wire;
 
+pub use board::Board;
+pub use entries::ENTRIES_MAX;
 pub use files::{
     AttachError, Attached, CloseError, DetachError, Files, KeeperHealth, Survival, Unanswered, Wanted,
 };
@@ -71,5 +83,6 @@ pub use links::{link, unlink};
 pub use loop_device::LoopError;
 pub use mount::MountError;
 pub use region::{PAYLOAD_BYTES_MAX, RegionError, SLOTS_MAX};
+pub use ring::{RingsUnusable, rings_usable};
 pub use session::SessionCounters;
-pub use start::{FilesConfig, Recovery, StartError, Stranded, THREADS_MAX, TakenUp};
+pub use start::{Channel, FilesConfig, Recovery, StartError, Stranded, THREADS_MAX, TakenUp};

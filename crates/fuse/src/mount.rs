@@ -87,6 +87,12 @@ pub(crate) fn unmount(at: &Path) -> Result<(), MountError> {
     unmount_with(at, UnmountFlags::empty())
 }
 
+/// Ends the connection of a folder: every request on it fails, now and later. The folder stays if it is used.
+pub(crate) fn abort(at: &Path) {
+    // Whether it could be unmounted as well is seen later; that nothing is mounted is what was wanted.
+    let _ = unmount_with(at, UnmountFlags::FORCE);
+}
+
 /// Takes a folder whose connection has ended out of sight. Whoever still uses it gets errors, as before.
 pub(crate) fn unmount_dead(at: &Path) -> Result<(), MountError> {
     unmount_with(at, UnmountFlags::DETACH)

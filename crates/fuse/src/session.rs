@@ -4,8 +4,10 @@
 //! the content lies; writing to `/dev/fuse` copies and does not block.
 //!
 //! All threads of a session use the one descriptor that the keeper holds too. Cloned ones (one queue per core) are not
-//! for us: requests read through a clone fail when the process that holds it dies. Nor is FUSE over io_uring: what was given
-//! to a ring hangs when its process dies, because the kernel resends no request of a ring.
+//! for us: requests read through a clone fail when the process that holds it dies. Nor is FUSE over io_uring, where nobody
+//! asked for it by name: what was given to a ring hangs when its process dies, because the kernel resends no request of a
+//! ring. A session that was asked for it has [entries](Entries), which no keeper holds, and in which all requests come but
+//! those that the kernel sends by no ring.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -20,6 +22,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::dispatch;
+use crate::entries::Entries;
 use crate::host::Host;
 use crate::nodes::Nodes;
 use crate::region::{Found, Region};
@@ -71,6 +74,8 @@ pub(crate) struct Shared {
     fuse: OwnedFd,
     pub(crate) region: Region,
     slots: Slots,
+    /// Where the session goes over rings: what they carry.
+    pub(crate) entries: Option<Entries>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) nodes: Nodes,
     stop: OwnedFd,
@@ -90,6 +95,7 @@ impl Shared {
     pub(crate) fn new(
         fuse: OwnedFd,
         region: Region,
+        entries: Option<Entries>,
         nodes: Nodes,
         host: Arc<dyn Host>,
     ) -> Result<Self, Errno> {
@@ -102,6 +108,7 @@ impl Shared {
             fuse,
             region,
             slots,
+            entries,
             host,
             nodes,
             stop,
@@ -125,6 +132,11 @@ impl Shared {
 
     pub(crate) fn fuse(&self) -> BorrowedFd<'_> {
         self.fuse.as_fd()
+    }
+
+    fn entries(&self) -> &Entries {
+        let Some(entries) = &self.entries else { panic!("a request came by a ring that is none of ours") };
+        entries
     }
 
     /// Whether the kernel still sends requests.
@@ -166,7 +178,7 @@ impl Shared {
                 continue;
             }
             self.slots.take_one(index);
-            let ticket = Ticket::new(self, index);
+            let ticket = Ticket::new(self, Carrier::Slot(index));
             self.counters.replayed.fetch_add(1, Ordering::Relaxed);
             match found {
                 Found::Answering { error } if error < 0 => ticket.fail(-error),
@@ -178,7 +190,7 @@ impl Shared {
 
     fn read_loop(self: &Arc<Self>) {
         while let Some(index) = self.slots.take() {
-            let ticket = Ticket::new(self, index);
+            let ticket = Ticket::new(self, Carrier::Slot(index));
             match self.receive(index) {
                 Ok(()) => {
                     self.counters.requests.fetch_add(1, Ordering::Relaxed);
@@ -194,6 +206,17 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// A request has come into an entry of a ring.
+    pub(crate) fn take_from_ring(self: &Arc<Self>, tag: u16) {
+        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let ticket = Ticket::new(self, Carrier::Entry(tag));
+        if self.phase.load(Ordering::SeqCst) == Phase::LetGo as u8 {
+            // Nobody takes over what comes by a ring.
+            return ticket.fail(libc::EIO);
+        }
+        dispatch::dispatch(ticket);
     }
 
     fn end(&self, why: Errno) {
@@ -253,6 +276,12 @@ impl Shared {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
+    /// Gives a slot back.
+    fn leave(&self, index: usize) {
+        self.region.release(index);
+        self.slots.give_back(index);
+    }
+
     fn send(&self, unique: u64, error: i32, pieces: &[IoSlice<'_>]) {
         self.counters.answers.fetch_add(1, Ordering::Relaxed);
         match rustix::io::writev(&self.fuse, pieces) {
@@ -274,7 +303,7 @@ pub(crate) struct Readers {
 
 /// Ends the process when a reading thread panics: the requests that it would have served would wait for ever, while a
 /// new daemon takes them up.
-struct AbortOnPanic;
+pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
@@ -310,24 +339,33 @@ impl Readers {
     }
 }
 
-/// The right and the duty to answer one request, and the hold on its slot.
+/// Where a request lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    /// In a slot, read from `/dev/fuse`.
+    Slot(usize),
+    /// In an entry of a ring, by its tag.
+    Entry(u16),
+}
+
+/// The right and the duty to answer one request, and the hold on where it lies.
 #[must_use]
 pub(crate) struct Ticket {
     shared: Arc<Shared>,
-    slot: usize,
+    carrier: Carrier,
     answered: bool,
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = self.head();
-        write!(f, "Ticket(slot {}, operation {}, unique {:x})", self.slot, head.opcode, head.unique)
+        write!(f, "Ticket({:?}, operation {}, unique {:x})", self.carrier, head.opcode, head.unique)
     }
 }
 
 impl Ticket {
-    fn new(shared: &Arc<Shared>, slot: usize) -> Self {
-        Self { shared: Arc::clone(shared), slot, answered: false }
+    fn new(shared: &Arc<Shared>, carrier: Carrier) -> Self {
+        Self { shared: Arc::clone(shared), carrier, answered: false }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -335,8 +373,11 @@ impl Ticket {
     }
 
     fn front(&self) -> [u8; FRONT_BYTES] {
-        // SAFETY: the ticket holds the slot; the kernel wrote it before the ticket was handed on.
-        unsafe { self.shared.region.front(self.slot).read() }
+        match self.carrier {
+            // SAFETY: the ticket holds the slot; the kernel wrote it before the ticket was handed on.
+            Carrier::Slot(index) => unsafe { self.shared.region.front(index).read() },
+            Carrier::Entry(tag) => self.shared.entries().front(tag),
+        }
     }
 
     pub(crate) fn head(&self) -> InHead {
@@ -352,19 +393,36 @@ impl Ticket {
     /// Copies the body out whole, for the requests whose body is no fixed struct; its length is the second result.
     pub(crate) fn body_bytes(&self) -> ([u8; BODY_BYTES_MAX], usize) {
         let front = self.front();
-        let begin = front.get(size_of::<InHead>()..).unwrap_or_default();
+        let (begin, len) = match self.carrier {
+            Carrier::Slot(_) => {
+                let len = (self.head().len as usize).saturating_sub(size_of::<InHead>());
+                (front.get(size_of::<InHead>()..).unwrap_or_default(), len)
+            }
+            // What is no fixed struct is all in the payload.
+            Carrier::Entry(tag) => (Default::default(), self.shared.entries().payload_len(tag)),
+        };
         let rest = self.payload(BODY_BYTES_MAX - begin.len());
         let mut body = [0; BODY_BYTES_MAX];
         body.iter_mut().zip(begin.iter().chain(rest)).for_each(|(to, from)| *to = *from);
-        let len = (self.head().len as usize).saturating_sub(size_of::<InHead>());
         (body, len.min(BODY_BYTES_MAX))
     }
 
-    /// The first bytes of the slot's payload.
+    /// The first bytes of the payload.
     pub(crate) fn payload(&self, len: usize) -> &[u8] {
-        assert!(len <= self.shared.region.shape().payload_bytes, "{len} bytes are more than a slot holds");
-        // SAFETY: the ticket holds the slot, so nobody writes to it while the ticket is borrowed.
-        unsafe { std::slice::from_raw_parts(self.shared.region.payload(self.slot), len) }
+        // That of a slot and that of an entry are of one length.
+        assert!(
+            len <= self.shared.region.shape().payload_bytes,
+            "{len} bytes are more than a request carries"
+        );
+        // SAFETY: the ticket holds the slot or the entry, so nobody writes to it while the ticket is borrowed.
+        unsafe { std::slice::from_raw_parts(self.payload_at(), len) }
+    }
+
+    fn payload_at(&self) -> *mut u8 {
+        match self.carrier {
+            Carrier::Slot(index) => self.shared.region.payload(index),
+            Carrier::Entry(tag) => self.shared.entries().payload(tag),
+        }
     }
 
     /// Whether the request changes something, so that it must not be carried out again once it may have been answered.
@@ -385,10 +443,10 @@ impl Ticket {
 
     /// Answers with content, or with nothing where nothing is expected.
     pub(crate) fn answer(self, pieces: &[&[u8]]) {
-        if pieces.len() > PIECES_MAX {
-            return self.answer_gathered(pieces);
+        match self.carrier {
+            Carrier::Slot(_) if pieces.len() > PIECES_MAX => self.answer_gathered(pieces),
+            Carrier::Slot(_) | Carrier::Entry(_) => self.finish(0, pieces),
         }
-        self.finish(0, pieces);
     }
 
     pub(crate) fn answer_write(self, size: u32) {
@@ -406,7 +464,7 @@ impl Ticket {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert!(len <= self.shared.region.shape().payload_bytes, "{len} bytes are more than a slot holds");
         // SAFETY: the ticket holds the slot and is consumed here, so there is no other reference to its payload.
-        let to = unsafe { std::slice::from_raw_parts_mut(self.shared.region.payload(self.slot), len) };
+        let to = unsafe { std::slice::from_raw_parts_mut(self.payload_at(), len) };
         let mut rest = &mut *to;
         for piece in pieces {
             let (part, tail) = std::mem::take(&mut rest).split_at_mut(piece.len());
@@ -418,7 +476,17 @@ impl Ticket {
 
     fn finish(mut self, error: i32, pieces: &[&[u8]]) {
         self.answered = true;
-        self.shared.region.note_answer(self.slot, error);
+        match self.carrier {
+            Carrier::Slot(index) => self.finish_slot(index, error, pieces),
+            Carrier::Entry(tag) => {
+                self.shared.counters.answers.fetch_add(1, Ordering::Relaxed);
+                self.shared.entries().answer(tag, error, pieces);
+            }
+        }
+    }
+
+    fn finish_slot(&self, index: usize, error: i32, pieces: &[&[u8]]) {
+        self.shared.region.note_answer(index, error);
         let unique = self.head().unique;
         let content: usize = pieces.iter().map(|piece| piece.len()).sum();
         let len = u32::try_from(size_of::<OutHead>() + content).unwrap_or(u32::MAX);
@@ -428,18 +496,18 @@ impl Ticket {
         parts.iter_mut().zip(all).for_each(|(part, piece)| *part = IoSlice::new(piece));
         let parts = parts.get(..=pieces.len()).unwrap_or_default();
         self.shared.send(unique, error, parts);
-        self.leave();
+        self.shared.leave(index);
     }
 
-    /// Gives the slot back without an answer, for what expects none.
+    /// For what expects no answer: gives the slot back without one. An entry of a ring comes back no other way.
     pub(crate) fn forget(mut self) {
-        self.answered = true;
-        self.leave();
-    }
-
-    fn leave(&self) {
-        self.shared.region.release(self.slot);
-        self.shared.slots.give_back(self.slot);
+        match self.carrier {
+            Carrier::Slot(index) => {
+                self.answered = true;
+                self.shared.leave(index);
+            }
+            Carrier::Entry(_) => self.finish(0, &[]),
+        }
     }
 }
 
@@ -448,12 +516,16 @@ impl Drop for Ticket {
         if self.answered {
             return;
         }
-        if self.shared.phase.load(Ordering::SeqCst) == Phase::LetGo as u8 {
+        let is_let_go = self.shared.phase.load(Ordering::SeqCst) == Phase::LetGo as u8;
+        match self.carrier {
             // The slot stays as it is: armed, with its request.
-            return;
+            Carrier::Slot(_) if is_let_go => return,
+            Carrier::Entry(_) if is_let_go => {}
+            Carrier::Slot(_) | Carrier::Entry(_) => {
+                tracing::error!(request = ?self, "a request of an attached space was dropped without an answer; it fails");
+            }
         }
-        tracing::error!(request = ?self, "a request of an attached space was dropped without an answer; it fails");
-        let again = Self { shared: Arc::clone(&self.shared), slot: self.slot, answered: true };
+        let again = Self { shared: Arc::clone(&self.shared), carrier: self.carrier, answered: true };
         again.finish(-libc::EIO, &[]);
     }
 }

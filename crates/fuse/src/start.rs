@@ -5,7 +5,7 @@
 //! | another start of the machine | nothing is left; what was attached is reported as lost |
 //! | a keeper with a live connection | taken up: every request goes on |
 //! | a keeper without one (killed between two steps, or the folder was unmounted) | ended; begun anew |
-//! | no keeper, the folder mounted | every request on it has failed already; it is unmounted, unused loop devices are cleared, those in use are reported as stranded, with who uses them |
+//! | no keeper, the folder mounted; or a folder whose requests went over rings | every request on it has failed already; it is unmounted, unused loop devices are cleared, those in use are reported as stranded, with who uses them |
 
 use std::fs;
 use std::io;
@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::dispatch::BACKGROUND_MAX;
+use crate::entries::{Entries, EntriesShape};
 use crate::files::{Attached, Files, Inner, Survival, Unanswered, device_of, file_name, link_of, node_of};
 use crate::holders::{Holder, holders};
 use crate::host::Host;
@@ -28,11 +29,14 @@ use crate::loop_device::{Cleared, LoopDevice};
 use crate::mount::{self, MountError, Mounted};
 use crate::nodes::Nodes;
 use crate::region::{PAYLOAD_BYTES_MAX, Region, RegionError, SLOTS_MAX, Shape};
+use crate::ring::{self, RingsUnusable};
 use crate::session::{Readers, Shared};
 use crate::wire::ROOT_NODE;
 
 /// How long the kernel may take to say hello.
 const NEGOTIATION_LIMIT: Duration = Duration::from_secs(10);
+/// Slots beside rings: few requests come another way.
+const SLOTS_BESIDE_RINGS: usize = 4;
 /// Reading threads, at most.
 pub const THREADS_MAX: usize = 8;
 
@@ -44,6 +48,17 @@ pub enum Recovery {
     Best,
     /// They are replayed from the slots, whatever the kernel can: what happens on Linux before 6.9.
     Replay,
+}
+
+/// What carries the requests of attached spaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Channel {
+    /// `/dev/fuse`, which a keeper holds too: what is attached outlives the daemon.
+    #[default]
+    Kept,
+    /// Rings of io_uring, which end with the daemon, and what is attached with them. Only where somebody asked for just
+    /// that.
+    Rings,
 }
 
 /// How attached spaces are offered.
@@ -65,6 +80,8 @@ pub struct FilesConfig {
     pub read_ahead_kib: u64,
     /// How requests under way are taken up.
     pub recovery: Recovery,
+    /// What carries the requests.
+    pub channel: Channel,
 }
 
 impl FilesConfig {
@@ -80,7 +97,23 @@ impl FilesConfig {
             payload_bytes: 256 * 1024,
             read_ahead_kib: 1024,
             recovery: Recovery::Best,
+            channel: Channel::Kept,
         }
+    }
+
+    /// As [`new`](Self::new), with rings: nothing that is attached so outlives the daemon.
+    #[must_use]
+    pub fn over_rings(run: PathBuf, keeper: KeeperProgram) -> Self {
+        Self { channel: Channel::Rings, ..Self::new(run, keeper) }
+    }
+
+    /// Where the folder of attached spaces is mounted: each channel has its own, because a connection that has used rings
+    /// never goes back.
+    fn folder(&self) -> PathBuf {
+        self.run.join(match self.channel {
+            Channel::Kept => "attached",
+            Channel::Rings => "attached-uring",
+        })
     }
 }
 
@@ -136,6 +169,9 @@ pub enum StartError {
         /// What it said.
         source: io::Error,
     },
+    /// FUSE over io_uring was asked for, and this host does not have it.
+    #[error("offering attached spaces: {0}")]
+    Rings(#[from] RingsUnusable),
     /// The folder.
     #[error(transparent)]
     Mount(#[from] MountError),
@@ -194,15 +230,44 @@ impl Files {
         let shape = config.check()?;
         let made = ledger.load()?;
         // What exists lies where it was recorded, whatever the settings say now.
-        let at = made.mount.clone().unwrap_or_else(|| config.run.join("attached"));
+        let at = made.mount.clone().unwrap_or_else(|| config.folder());
         let socket = made.keeper.clone().unwrap_or_else(|| config.run.join("keeper"));
         let taken_up = TakenUp::default();
         Starter { config, shape, host, ledger, made, at, socket, taken_up }.run()
+    }
+
+    /// Clears what a daemon before has attached over rings, and begins nothing: what is reported as lost is attached no
+    /// more, and this host need not have FUSE over io_uring any longer.
+    ///
+    /// At most one process of the host may do this for one run folder: the caller holds a lock.
+    ///
+    /// # Errors
+    /// [`StartError`]. What is still there then may be cleared later.
+    pub fn clear_rings(
+        config: FilesConfig,
+        host: Arc<dyn Host>,
+        ledger: Box<dyn Ledger>,
+    ) -> Result<TakenUp, StartError> {
+        assert!(config.channel == Channel::Rings, "what outlives its daemon is taken up, not cleared");
+        let shape = config.check()?;
+        let made = ledger.load()?;
+        let at = made.mount.clone().unwrap_or_else(|| config.folder());
+        let socket = PathBuf::new();
+        let mut starter =
+            Starter { config, shape, host, ledger, made, at, socket, taken_up: TakenUp::default() };
+        starter.forget_other_boots()?;
+        starter.clear_remains()?;
+        starter.made.mount = None;
+        starter.ledger.store(&starter.made)?;
+        Ok(starter.taken_up)
     }
 }
 
 impl Starter {
     fn run(mut self) -> Result<(Files, TakenUp), StartError> {
+        if self.config.channel == Channel::Rings {
+            return self.run_over_rings();
+        }
         self.forget_other_boots()?;
         let keeper = Keeper::find(&self.socket)?;
         let kept = keeper.as_ref().map_or(Ok(None), Keeper::get)?;
@@ -227,7 +292,7 @@ impl Starter {
         if self.made.boot_id != boot_id {
             let before = std::mem::replace(&mut self.made, Made { boot_id, ..Made::default() });
             self.taken_up.lost = before.attachments;
-            self.at = self.config.run.join("attached");
+            self.at = self.config.folder();
             self.socket = self.config.run.join("keeper");
         }
         Ok(())
@@ -243,7 +308,7 @@ impl Starter {
             }
             nodes.insert(node_of(attachment));
         }
-        let shared = self.share(kept.fuse, region, nodes)?;
+        let shared = self.share(kept.fuse, region, None, nodes)?;
         let resent = self.unanswered(&shared) == Unanswered::Resent && shared.ask_to_resend().is_ok();
         if !resent {
             shared.replay();
@@ -255,7 +320,7 @@ impl Starter {
         keeper.watch()?;
         self.sort_attachments(&shared);
         self.retry_stranded();
-        self.finish(shared, keeper, readers)
+        self.finish(shared, Some(keeper), readers)
     }
 
     /// Tells attachments that go on from those that were half made.
@@ -279,6 +344,10 @@ impl Starter {
 
     /// Clears what a connection that has ended left behind.
     fn clear_remains(&mut self) -> Result<(), StartError> {
+        if self.config.channel == Channel::Rings && mount::mounted(&self.at) == Mounted::Ours {
+            // It has ended with its daemon; whoever held it open all the same is not to hold up who looks at its files.
+            mount::abort(&self.at);
+        }
         self.retry_stranded();
         for attachment in std::mem::take(&mut self.made.attachments) {
             self.strand_or_clear(attachment.clone());
@@ -325,7 +394,7 @@ impl Starter {
         self.ledger.store(&self.made)?;
         let keeper = Keeper::start(&self.config.keeper, &self.socket)?;
         match self.open(fuse, region, &keeper) {
-            Ok((shared, readers)) => self.finish(shared, keeper, readers),
+            Ok((shared, readers)) => self.finish(shared, Some(keeper), readers),
             Err(error) => {
                 // Nothing is attached yet, so nobody misses what is taken away here; what stays is recorded.
                 let _ = mount::unmount_dead(&self.at);
@@ -343,19 +412,81 @@ impl Starter {
     ) -> Result<(Arc<Shared>, Readers), StartError> {
         keeper.put(fuse.as_fd(), region.file())?;
         mount::mount(&fuse, &self.at)?;
-        let shared = self.share(fuse, region, Nodes::default())?;
+        let shared = self.share(fuse, region, None, Nodes::default())?;
         let readers = self.read(&shared)?;
-        if !shared.wait_negotiated(NEGOTIATION_LIMIT) {
-            shared.let_go();
-            readers.join();
-            return Err(StartError::NotNegotiated { at: self.at.clone() });
-        }
-        keeper.watch()?;
-        Ok((shared, readers))
+        self.negotiate(&shared, readers, || keeper.watch().map_err(StartError::from))
     }
 
-    fn share(&self, fuse: OwnedFd, region: Region, nodes: Nodes) -> Result<Arc<Shared>, StartError> {
-        let shared = Shared::new(fuse, region, nodes, Arc::clone(&self.host));
+    /// Waits until the kernel and we agree, and does what comes then; without it the reading threads end.
+    fn negotiate(
+        &self,
+        shared: &Arc<Shared>,
+        readers: Readers,
+        then: impl FnOnce() -> Result<(), StartError>,
+    ) -> Result<(Arc<Shared>, Readers), StartError> {
+        let agreed = if shared.wait_negotiated(NEGOTIATION_LIMIT) {
+            then()
+        } else {
+            Err(StartError::NotNegotiated { at: self.at.clone() })
+        };
+        match agreed {
+            Ok(()) => Ok((Arc::clone(shared), readers)),
+            Err(error) => {
+                shared.let_go();
+                readers.join();
+                Err(error)
+            }
+        }
+    }
+
+    /// Clears what is left of rings, which end with their daemon, and begins anew.
+    fn run_over_rings(mut self) -> Result<(Files, TakenUp), StartError> {
+        let queue_count = ring::queue_count()?;
+        self.forget_other_boots()?;
+        self.clear_remains()?;
+        let fuse = mount::open_fuse()?;
+        let region = Region::create(Shape { slot_count: SLOTS_BESIDE_RINGS, ..self.shape })?;
+        let shape = EntriesShape::of_queues(queue_count, self.shape.payload_bytes)
+            .ok_or(RingsUnusable::Processors { found: queue_count })?;
+        let doing = "mapping the entries of rings";
+        let entries = Entries::map(shape).map_err(|source| StartError::System { doing, source })?;
+        (self.made.mount, self.made.keeper) = (Some(self.at.clone()), None);
+        self.made.node_last = self.made.node_last.max(ROOT_NODE);
+        self.ledger.store(&self.made)?;
+        match self.open_over_rings(fuse, region, entries) {
+            Ok((shared, readers)) => self.finish(shared, None, readers),
+            Err(error) => {
+                // Nothing is attached yet; what stays is recorded.
+                mount::abort(&self.at);
+                let _ = mount::unmount_dead(&self.at);
+                Err(error)
+            }
+        }
+    }
+
+    fn open_over_rings(
+        &self,
+        fuse: OwnedFd,
+        region: Region,
+        entries: Entries,
+    ) -> Result<(Arc<Shared>, Readers), StartError> {
+        mount::mount(&fuse, &self.at)?;
+        let shared = self.share(fuse, region, Some(entries), Nodes::default())?;
+        let readers = self.read(&shared)?;
+        let doing = "giving the entries of rings to the kernel";
+        self.negotiate(&shared, readers, || {
+            ring::start(&shared).map_err(|source| StartError::System { doing, source })
+        })
+    }
+
+    fn share(
+        &self,
+        fuse: OwnedFd,
+        region: Region,
+        entries: Option<Entries>,
+        nodes: Nodes,
+    ) -> Result<Arc<Shared>, StartError> {
+        let shared = Shared::new(fuse, region, entries, nodes, Arc::clone(&self.host));
         shared.map(Arc::new).map_err(|error| StartError::System {
             doing: "setting up the connection to the kernel",
             source: error.into(),
@@ -368,6 +499,9 @@ impl Starter {
     }
 
     fn unanswered(&self, shared: &Shared) -> Unanswered {
+        if self.config.channel == Channel::Rings {
+            return Unanswered::Failed;
+        }
         match (self.config.recovery, shared.region.negotiated()) {
             (Recovery::Best, Some((_, true))) => Unanswered::Resent,
             (Recovery::Best | Recovery::Replay, _) => Unanswered::Replayed,
@@ -377,13 +511,12 @@ impl Starter {
     fn finish(
         mut self,
         shared: Arc<Shared>,
-        keeper: Keeper,
+        keeper: Option<Keeper>,
         readers: Readers,
     ) -> Result<(Files, TakenUp), StartError> {
         let survival = Survival { unanswered: self.unanswered(&shared), absence_s_max: absence_s_max() };
         self.ledger.store(&self.made)?;
-        let inner =
-            Inner { made: self.made, ledger: self.ledger, keeper: Some(keeper), readers: Some(readers) };
+        let inner = Inner { made: self.made, ledger: self.ledger, keeper, readers: Some(readers) };
         let files = Files {
             shared,
             inner: Mutex::new(inner),

@@ -49,9 +49,14 @@ pub(crate) mod flag {
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     /// The kernel can be asked to hand out again what was read and not answered.
     pub(crate) const HAS_RESEND: u64 = 1 << 39;
+    /// Requests can come over rings of io_uring (Linux 6.14, where it is switched on). Once it is taken up, requests wait
+    /// until the rings are there.
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
     /// What is taken up when offered.
     pub(crate) const WANTED: u64 =
         ASYNC_READ | BIG_WRITES | ASYNC_DIO | PARALLEL_DIROPS | MAX_PAGES | INIT_EXT | HAS_RESEND;
+    /// The same where requests are to come over rings, of which the kernel resends none.
+    pub(crate) const WANTED_OVER_RINGS: u64 = WANTED & !HAS_RESEND | OVER_IO_URING;
 }
 
 /// Reads and writes go past the page cache.
@@ -241,6 +246,51 @@ pub(crate) struct Dirent {
     pub(crate) kind: u32,
 }
 
+/// Commands of io_uring to a FUSE connection.
+pub(crate) mod ring {
+    /// Gives the kernel an entry's memory; completes with the first request in it.
+    pub(crate) const REGISTER: u32 = 1;
+    /// Answers the request in an entry; completes with the next one.
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+}
+
+/// The argument of a command, at the beginning of the 80 bytes of a long submission.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct RingCommand {
+    pub(crate) flags: u64,
+    /// The request that is answered; zero to register.
+    pub(crate) commit_id: u64,
+    pub(crate) queue: u16,
+    pub(crate) padding: [u8; 6],
+}
+
+/// What accompanies a request in an entry, and its answer.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct RingPart {
+    pub(crate) flags: u64,
+    /// Names the request when it is answered.
+    pub(crate) commit_id: u64,
+    /// What is in the payload: of the request, then of the answer.
+    pub(crate) payload_bytes: u32,
+    pub(crate) padding: u32,
+    pub(crate) reserved: u64,
+}
+
+/// The head of an entry. The payload, of a write for instance, and the content of the answer lie elsewhere.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct RingHead {
+    /// Begins with an [`InHead`]; an [`OutHead`] in the answer.
+    pub(crate) in_out: [u8; 128],
+    /// The fixed body of the request.
+    pub(crate) body: [u8; 128],
+    pub(crate) part: RingPart,
+}
+
+const _: () = assert!(size_of::<RingCommand>() == 24 && size_of::<RingPart>() == 32);
+const _: () = assert!(size_of::<RingHead>() == 288);
 const _: () = assert!(size_of::<InHead>() == 40 && size_of::<OutHead>() == 16);
 const _: () = assert!(size_of::<ReadIn>() == 40 && size_of::<WriteIn>() == 40 && size_of::<WriteOut>() == 8);
 const _: () =
@@ -248,3 +298,40 @@ const _: () =
 const _: () = assert!(size_of::<Attributes>() == 88 && size_of::<EntryOut>() == 128);
 const _: () = assert!(size_of::<AttributesOut>() == 104 && size_of::<OpenOut>() == 16);
 const _: () = assert!(size_of::<StatfsOut>() == 80 && size_of::<Dirent>() == 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn what_goes_over_rings_lies_where_the_kernel_has_it() {
+        // Scenario: each field against `include/uapi/linux/fuse.h` of Linux 6.14, in which rings came: fuse_uring_cmd_req,
+        // fuse_uring_ent_in_out, fuse_uring_req_header.
+        let command = [
+            offset_of!(RingCommand, flags),
+            offset_of!(RingCommand, commit_id),
+            offset_of!(RingCommand, queue),
+            size_of::<RingCommand>(),
+        ];
+        assert_eq!(command, [0, 8, 16, 24]);
+        let part = [
+            offset_of!(RingPart, flags),
+            offset_of!(RingPart, commit_id),
+            offset_of!(RingPart, payload_bytes),
+            offset_of!(RingPart, reserved),
+            size_of::<RingPart>(),
+        ];
+        assert_eq!(part, [0, 8, 16, 24, 32]);
+        let head = [
+            offset_of!(RingHead, in_out),
+            offset_of!(RingHead, body),
+            offset_of!(RingHead, part),
+            size_of::<RingHead>(),
+            align_of::<RingHead>(),
+        ];
+        assert_eq!(head, [0, 128, 256, 288, 8]);
+        assert_eq!(flag::OVER_IO_URING, 0x200_0000_0000);
+        assert_eq!([ring::REGISTER, ring::COMMIT_AND_FETCH], [1, 2]);
+    }
+}

@@ -22,7 +22,6 @@
 #![allow(unsafe_code)]
 
 mod abandoned;
-mod board;
 mod control;
 mod devices;
 mod queue;

@@ -13,20 +13,22 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use dolmen_block_io::Durability;
-use dolmen_fuse::{Access, Fault, SpaceKey};
+use dolmen_fuse::{Access, Board, Fault, SpaceKey};
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::CapabilitySet;
 use zerocopy::IntoBytes;
 
 use crate::DEPTH;
-use crate::board::Board;
 use crate::request::{Host, IO_BYTES_MAX, Operation, Request};
 use crate::wire::{IO_IS_THERE, IoCommand, IoDescriptor, channel, operation};
 
 /// Entries of the ring: a command for each tag, and the poll on the board.
 const RING_ENTRIES: u32 = 256;
 const _: () = assert!(RING_ENTRIES as usize > DEPTH as usize, "every tag's command fits");
+/// Words of the board: a bit for each tag.
+const WORDS: usize = DEPTH as usize / 64;
+const _: () = assert!(WORDS * 64 == DEPTH as usize, "each tag has a place on the board");
 /// User data of the poll on the board; tags are below.
 const WAKE: u64 = u64::MAX;
 /// The unit of the kernel's addresses and lengths.
@@ -79,7 +81,7 @@ pub(crate) struct Shared {
     size_bytes: AtomicU64,
     channel: OwnedFd,
     host: Arc<dyn Host>,
-    board: Board,
+    board: Board<WORDS>,
     phase: AtomicU8,
     /// Tags in the host's hands.
     outstanding: AtomicU32,

@@ -316,6 +316,7 @@ fn attach_says_which_way_it_took() {
         (" --way auto", Value::Null),
         (" --way loop", json!("loop")),
         (" --way ublk", json!("ublk")),
+        (" --way loop-uring", json!("loop_uring")),
     ] {
         let expected = asked.clone();
         let fake = Fake::play(move |_, body| {
@@ -329,6 +330,25 @@ fn attach_says_which_way_it_took() {
         assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
         assert_eq!(ended.messages, "attached by ublk, as /dev/ublkb3\n");
     }
+}
+
+/// What does not outlive its daemon is attached so only where it is asked for, and the answer says what that means.
+#[test]
+fn attach_over_io_uring_says_that_it_ends_with_the_daemon() {
+    let fake = Fake::play(|_, body| {
+        assert_eq!(body["way"], "loop_uring");
+        let mut said = change(true);
+        said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
+            "device": "/dev/loop4", "way": "loop_uring", "used_by": [], "survives_daemon": false,
+            "limits": ["it ends with its daemon"]});
+        answer(200, &said)
+    });
+    let ended = fake.run("space attach --way loop-uring tank/x", &NOBODY);
+    assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
+    assert_eq!(
+        ended.messages,
+        "attached by a loop device over FUSE by io_uring, as /dev/loop4\nwarning: it ends with its daemon\n"
+    );
 }
 
 fn job(state: &str, done: u64, result: Value) -> Value {

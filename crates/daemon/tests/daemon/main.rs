@@ -17,6 +17,8 @@ mod pki;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod ringed;
+#[cfg(test)]
 mod stuck;
 #[cfg(test)]
 mod told;

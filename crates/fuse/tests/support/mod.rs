@@ -1,6 +1,8 @@
 //! A host over plain files that survive a kill, a rig that cleans up whatever a test made, and a process to kill.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, clippy::print_stderr)]
 #![allow(unreachable_pub)]
+// Each of the tests uses a part of it.
+#![allow(dead_code)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

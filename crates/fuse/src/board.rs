@@ -1,32 +1,42 @@
-//! Results on their way from whoever carried a request out to the queue's thread: a place for each tag, no lock.
+//! Results on their way from whoever carried a request out to the thread of a ring: a place for each tag, no lock.
 //!
 //! Invariant: a result is stored before its tag's bit is set, and read after the bit was taken; a sleeper has said that
 //! it sleeps before it looked at the bits for the last time. So no result is lost, and none waits for a wake-up that
 //! does not come.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use crate::DEPTH;
+/// Tags for each word.
+const WORD_BITS: u16 = 64;
 
-const WORDS: usize = DEPTH as usize / 64;
-const _: () = assert!(WORDS * 64 == DEPTH as usize, "each tag has a bit");
-
-pub(crate) struct Board {
-    results: [AtomicI32; DEPTH as usize],
+/// The results of `WORDS` times 64 tags.
+pub struct Board<const WORDS: usize> {
+    results: [[AtomicI32; WORD_BITS as usize]; WORDS],
     done: [AtomicU64; WORDS],
     sleeps: AtomicBool,
     event: OwnedFd,
 }
 
-impl Board {
-    pub(crate) fn new() -> Result<Self, Errno> {
+impl<const WORDS: usize> fmt::Debug for Board<WORDS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+impl<const WORDS: usize> Board<WORDS> {
+    /// An empty board.
+    ///
+    /// # Errors
+    /// What the system says when it gives no event.
+    pub fn new() -> Result<Self, Errno> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
-            results: [const { AtomicI32::new(0) }; DEPTH as usize],
+            results: [const { [const { AtomicI32::new(0) }; WORD_BITS as usize] }; WORDS],
             done: [const { AtomicU64::new(0) }; WORDS],
             sleeps: AtomicBool::new(false),
             event,
@@ -34,24 +44,23 @@ impl Board {
     }
 
     /// Readable when there is something to look at.
-    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+    #[must_use]
+    pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Notes the result of a tag.
-    pub(crate) fn post(&self, tag: u16, result: i32) {
-        let (Some(place), Some(word)) =
-            (self.results.get(usize::from(tag)), self.done.get(usize::from(tag) / 64))
-        else {
-            return;
-        };
+    /// Notes the result of a tag. One that the board has no place for is nobody's.
+    pub fn post(&self, tag: u16, result: i32) {
+        let (at, bit) = (usize::from(tag / WORD_BITS), tag % WORD_BITS);
+        let place = self.results.get(at).and_then(|of_word| of_word.get(usize::from(bit)));
+        let (Some(place), Some(word)) = (place, self.done.get(at)) else { return };
         place.store(result, Ordering::Relaxed);
-        word.fetch_or(1 << (tag % 64), Ordering::SeqCst);
+        word.fetch_or(1 << bit, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Wakes the queue's thread if it sleeps.
-    pub(crate) fn wake(&self) {
+    /// Wakes the ring's thread if it sleeps.
+    pub fn wake(&self) {
         if self.sleeps.swap(false, Ordering::SeqCst) {
             // A full counter wakes as well.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
@@ -59,27 +68,28 @@ impl Board {
     }
 
     /// Takes all results that were noted.
-    pub(crate) fn take(&self, mut each: impl FnMut(u16, i32)) {
-        for (index, word) in (0u16..).zip(&self.done) {
+    pub fn take(&self, mut each: impl FnMut(u16, i32)) {
+        let of_words = self.done.iter().zip(&self.results);
+        for (first, (word, results)) in (0u16..).step_by(usize::from(WORD_BITS)).zip(of_words) {
             let mut bits = word.swap(0, Ordering::SeqCst);
             while bits != 0 {
                 let bit = u16::try_from(bits.trailing_zeros()).unwrap_or(0);
                 bits &= bits - 1;
-                let tag = index * 64 + bit;
-                let result =
-                    self.results.get(usize::from(tag)).map_or(0, |place| place.load(Ordering::Relaxed));
-                each(tag, result);
+                let result = results.get(usize::from(bit)).map_or(0, |place| place.load(Ordering::Relaxed));
+                each(first + bit, result);
             }
         }
     }
 
     /// Whether no result waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.done.iter().all(|word| word.load(Ordering::SeqCst) == 0)
     }
 
-    /// Says that the queue's thread will sleep; false when there is something to do instead.
-    pub(crate) fn lie_down(&self, is_needed: impl FnOnce() -> bool) -> bool {
+    /// Says that the ring's thread will sleep; false when there is something to do instead.
+    #[must_use]
+    pub fn lie_down(&self, is_needed: impl FnOnce() -> bool) -> bool {
         self.sleeps.store(true, Ordering::SeqCst);
         let something = !self.is_empty() || is_needed();
         if something {
@@ -89,12 +99,12 @@ impl Board {
     }
 
     /// Says that it does not sleep any more.
-    pub(crate) fn get_up(&self) {
+    pub fn get_up(&self) {
         self.sleeps.store(false, Ordering::SeqCst);
     }
 
     /// Makes the event unreadable until the next wake-up.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
     }
 }
@@ -102,9 +112,11 @@ impl Board {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
-    use super::*;
     use rustix::event::{PollFd, PollFlags, Timespec};
     use std::sync::Arc;
+
+    const DEPTH: u16 = 128;
+    type Board = super::Board<2>;
 
     fn is_rung(board: &Board) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
