@@ -335,7 +335,8 @@ impl Space {
         stream: StreamName,
     ) -> Result<(), SpaceError> {
         let Some(row) = self.lacks_heir(index, within).await? else { return Ok(()) };
-        match self.claim_in_turn(&row, stream).await {
+        // In memory of its own: what it takes would be a part of every write else.
+        match Box::pin(self.claim_in_turn(&row, stream)).await {
             // Whoever writes finds it again, if it concerns it.
             Err(SpaceError::Unreadable { .. }) => Ok(()),
             other => other,
