@@ -300,6 +300,21 @@ open_space() { attach_space "$1" && mount_space "$@"; }
 
 close_space() { privileged umount "$run/mnt/$1" && dolmen space detach "$pool/$1" >/dev/null; }
 
+# --- FUSE over io_uring ---------------------------------------------------------------------------------------------
+
+uring_switch=/sys/module/fuse/parameters/enable_uring
+
+uring_is_on() { [ "$(cat "$uring_switch" 2>/dev/null)" = Y ]; }
+
+# Switches it on where DOLMEN_URING=yes asks for that, and only there; what it was is in the record, and is put back
+# however the run ends.
+uring_begin() {
+    ! uring_is_on || return 0
+    [ "${DOLMEN_URING:-no}" = yes ] && [ -e "$uring_switch" ] || return 1
+    note setting "$(cat "$uring_switch") $uring_switch"
+    echo Y | as_root tee "$uring_switch" >/dev/null && uring_is_on
+}
+
 # --- the tree ------------------------------------------------------------------------------------------------------
 
 # pick_tree MIB: lists files of the tree until they make up the wanted size, and takes their checksums. The many smallest

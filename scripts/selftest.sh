@@ -10,6 +10,9 @@ rounds=${DOLMEN_SELFTEST_ROUNDS:-6}
 # --- the fake run ------------------------------------------------------------------------------------------------
 
 fake_devices() {
+    # A setting that gets its value back.
+    note setting "N $(dirname "$state")/setting"
+    echo Y >"$(dirname "$state")/setting"
     note dir files
     mkdir -p "$state/files/mnt"
     truncate -s 16M "$state/files/image"
@@ -93,6 +96,7 @@ remains() {
     grep -lsxzF "DOLMEN_MARK=$proof" /proc/[0-9]*/environ
     grep -F "$proof" /proc/self/mountinfo | sed 's/^/mount /'
     grep -lF "$proof" /sys/block/loop*/loop/backing_file 2>/dev/null
+    [ "$(cat "$proof/setting" 2>/dev/null || echo N)" = N ] || say 'setting'
     [ ! -e "$DOLMEN_STATE/files" ] || say "folder $DOLMEN_STATE/files"
     [ ! -s "$DOLMEN_STATE/record" ] || say 'record'
     [ ! -e "$DOLMEN_STATE/owner" ] || say 'owner'

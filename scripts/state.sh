@@ -84,6 +84,7 @@ note() { printf '%s %s\n' "$1" "$2" >>"$state/record"; }
 #   link PATH      symbolic links in a folder of /dev, and the folder
 #   cgroup FOLDER  a control group whose processes are ended before
 #   nested FOLDER  another state directory
+#   setting VALUE FILE   a setting of the kernel's, which gets its value back
 begin() { setsid sh "$scripts/recorded.sh" "$state" "$owner" "$@" & }
 
 # attend [KIND ARGUMENT]... -- COMMAND...: the same, and waits for it. A signal to this run ends the waiting at once,
@@ -141,6 +142,7 @@ undo_line() {
     below) undo_below "$undo_what" "$1" ;;
     link) undo_link "$undo_what" ;;
     cgroup) undo_cgroup "$undo_what" ;;
+    setting) undo_setting "$undo_what" ;;
     *) return 1 ;;
     esac
 }
@@ -292,6 +294,9 @@ undo_cgroup() {
     done
     return 1
 }
+
+# undo_setting VALUE FILE, as one word.
+undo_setting() { printf '%s\n' "${1%% *}" | as_root tee "${1#* }" >/dev/null; }
 
 # undo_dir STATE NAME: a folder of the state directory; never while something is mounted in it.
 undo_dir() {

@@ -1,11 +1,14 @@
 #!/bin/sh
-# How fast a space is as a block device: by ublk beside a loop device over FUSE, measured in alternating rounds.
+# How fast a space is as a block device: by one way beside another, measured in alternating rounds.
 #
 # Two mirrors of two copies in one pool, on files in memory, each filled once and then loaded by fio with direct I/O. For
 # each load it prints operations a second and the daemon's processor time for each, without what the kernel's own threads
-# and the keeper take. Needs root, FUSE, loop devices, ublk and fio.
+# and the keeper take. Needs root, FUSE, loop devices, fio, and what the ways need.
 #
 # sh scripts/ways.sh [ROUNDS [SECONDS]]      (default: 3 rounds of 5 seconds)
+#
+# DOLMEN_WAYS          two of ublk, loop, loop-uring (default: ublk loop)
+# DOLMEN_URING         yes: FUSE over io_uring is switched on in the kernel while this runs, and put back to what it was
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
@@ -15,17 +18,26 @@ rounds=${1:-3}
 seconds=${2:-5}
 is_number "$rounds" && is_number "$seconds" || die 2 'usage: sh scripts/ways.sh [ROUNDS [SECONDS]]'
 space_mib=96
+ways=${DOLMEN_WAYS:-ublk loop}
+# shellcheck disable=SC2086 # two words
+set -- $ways
+[ $# -eq 2 ] || die 2 "DOLMEN_WAYS is '$ways', which is not two ways"
+first=$1
+second=$2
 
 make_memory() {
     # shellcheck disable=SC2046 # a list of words
     attend mount "$disks" -- $(rights) mount -t tmpfs -o "size=$((space_mib * 6))m" tmpfs "$disks" && make_disks $((space_mib * 3)) a b
 }
 
-# Sets $device_ublk and $device_loop.
+# variable_of WAY: the name of the variable that holds its device.
+variable_of() { printf 'device_%s' "$1" | tr - _; }
+
+# Sets the variables of both ways.
 make_space() {
     attach_way=$1
     dolmen space create "$pool/$1" --size "${space_mib}M" --resiliency mirror && attach_space "$1" || return 1
-    eval "device_$1=\$device"
+    eval "$(variable_of "$1")=\$device"
 }
 
 # run_fio FILE WORD...: one load, its result as one line of fields.
@@ -46,7 +58,7 @@ daemon_ticks() { for ticks_pid in $(daemon_self); do awk '{ sub(/.*\) /, ""); pr
 measure() {
     measure_load=$1
     measure_way=$2
-    eval "measure_device=\$device_$2"
+    eval "measure_device=\$$(variable_of "$2")"
     shift 2
     measure_before=$(daemon_ticks)
     run_fio "$logs/one" --filename="$measure_device" --time_based --runtime="$seconds" "$@" || return 1
@@ -73,7 +85,7 @@ round() {
 # For each load the median of the rounds and, in brackets, the least and the most of them, of either way; whether the two
 # ranges lie apart; and the median of the processor time.
 tell_results() {
-    awk '
+    awk -v first="$first" -v second="$second" '
         !($1 in seen) { seen[$1]; order[++loads] = $1 }
         { key = $1 " " $2; ops[key, ++n[key]] = $3; cost[key, n[key]] = $4 }
         function sorted(of, key,   i, j, x) {
@@ -83,37 +95,46 @@ tell_results() {
         function median(of, key) { sorted(of, key); return v[int((n[key] + 1) / 2)] }
         function range(key,   m) { m = median(ops, key); least[key] = v[1]; most[key] = v[n[key]]; return sprintf("%d (%d-%d)", m, v[1], v[n[key]]) }
         END {
-            printf "%-16s %20s %20s %8s %12s %12s\n", "load", "ublk op/s", "loop op/s", "apart", "ublk us/op", "loop us/op"
+            printf "%-16s %22s %22s %6s %8s %16s %16s\n", "load", first " op/s", second " op/s", "ratio", "apart", first " us/op", second " us/op"
             for (i = 1; i <= loads; i++) {
-                u = order[i] " ublk"; l = order[i] " loop"
-                text_u = range(u); text_l = range(l)
-                apart = least[u] > most[l] || least[l] > most[u] ? "yes" : "no"
-                printf "%-16s %20s %20s %8s %12d %12d\n", order[i], text_u, text_l, apart, median(cost, u), median(cost, l)
+                a = order[i] " " first; b = order[i] " " second
+                text_a = range(a); text_b = range(b)
+                apart = least[a] > most[b] || least[b] > most[a] ? "yes" : "no"
+                of_b = median(ops, b)
+                ratio = of_b ? median(ops, a) / of_b : 0
+                printf "%-16s %22s %22s %6.2f %8s %16d %16d\n", order[i], text_a, text_b, ratio, apart, median(cost, a), median(cost, b)
             }
         }' "$logs/results"
 }
 
 open_script $((space_mib * 2)) fio
-[ -e /dev/ublk-control ] || as_root modprobe ublk_drv 2>/dev/null || :
-if [ ! -e /dev/ublk-control ]; then
-    skip "$script (this kernel has no ublk)"
-    exit 0
-fi
+for space in $ways; do
+    case $space in
+    ublk)
+        [ -e /dev/ublk-control ] || as_root modprobe ublk_drv 2>/dev/null || :
+        [ -e /dev/ublk-control ] || { skip "$script (this kernel has no ublk)"; exit 0; }
+        ;;
+    loop-uring)
+        uring_begin || { skip "$script (FUSE over io_uring is off in this kernel, and DOLMEN_URING=yes did not ask for it)"; exit 0; }
+        ;;
+    loop) ;;
+    *) die 2 "DOLMEN_WAYS is '$ways'; $space is no way" ;;
+    esac
+done
 : >"$logs/results"
 must 'disks in memory' make_memory
 must 'the daemon answers' daemon_start
 must 'the pool is made' dolmen pool create "$pool" "$disks/a" "$disks/b"
-for space in ublk loop; do
+for space in $ways; do
     must "a space by $space" make_space "$space"
-    eval "device=\$device_$space"
     must 'it is filled' fill "$device"
 done
 for number in $(seq 1 "$rounds"); do
     # Either way goes first in every other round.
-    [ $((number % 2)) -eq 1 ] && order='ublk loop' || order='loop ublk'
+    [ $((number % 2)) -eq 1 ] && order="$first $second" || order="$second $first"
     must "round $number: $order" round "$order"
 done
-for space in ublk loop; do
+for space in $ways; do
     must "detached from $space" dolmen space detach "$pool/$space"
 done
 must 'the daemon ends' daemon_stop

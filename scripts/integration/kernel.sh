@@ -3,14 +3,17 @@
 #
 # A mirror of two copies on files in memory is attached as a block device. Its daemon is killed and a disk is torn out
 # under load; all is read back by checksum, the disk is replaced, the daemon restarted. Then a space as a ublk device,
-# whose daemon is killed, hands over, misses its pool, and never comes back; the same daemon without io_uring; and a
-# space over NBD with the kernel as the client. What this kernel does not have is named and left out.
+# whose daemon is killed, hands over, misses its pool, and never comes back; a space over FUSE by io_uring, which ends with
+# its daemon; the same daemon without io_uring; and a space over NBD with the kernel as the client. What this kernel does
+# not have is named and left out.
 #
 # Made for other machines too: it needs no more than a shell, the usual tools and a program, which DOLMEN_BIN names.
 #
 # DOLMEN_KERNEL_MIB    how much real content goes into a space (default: 24)
 # DOLMEN_KERNEL_SCSI   yes: the disk that is torn out is one of the kernel's SCSI test driver, which is loaded for that;
 #                      for a machine that nothing else is done on (default: no)
+# DOLMEN_URING         yes: FUSE over io_uring is switched on in the kernel while this runs, and put back to what it was;
+#                      without it the step is left out where that is off (default: no)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
@@ -40,7 +43,8 @@ ring_is_allowed() { [ "$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || e
 tell_ways() {
     say "   | Linux $(uname -r), $(nproc) processors"
     has FUSE offers fuse /dev/fuse
-    has 'FUSE over io_uring, which is not used' test -e /sys/module/fuse/parameters/enable_uring
+    has 'FUSE over io_uring' test -e "$uring_switch"
+    has 'which is switched on' uring_is_on
     has 'loop devices' offers loop /dev/loop-control
     has 'ublk' offers ublk_drv /dev/ublk-control
     has 'io_uring is not switched off' ring_is_allowed
@@ -284,6 +288,80 @@ step_ublk() {
 }
 direct_by_loop() { attach_way=loop && attach_space direct && has_mib $((space_mib + 8)) && mount_space direct; }
 
+# --- over FUSE by io_uring -----------------------------------------------------------------------------------------
+
+# The answer says which way was taken, and that it ends with the daemon.
+told_mortal() {
+    tail -n 6 "$logs/attach.log" | grep -q 'attached by a loop device over FUSE by io_uring' &&
+        tail -n 6 "$logs/attach.log" | grep -q 'warning: this attachment does not outlive its daemon'
+}
+
+# mortal_fio FOLDER WORD...
+mortal_fio() {
+    fio_folder=$1
+    shift
+    # shellcheck disable=SC2046 # a list of words
+    attend -- $(rights) fio --name=v --directory="$fio_folder" --ioengine=libaio --direct=1 "$@" >"$logs/fio.log" 2>&1
+}
+
+# fio writes at random, reads and compares.
+mortal_verify() {
+    mortal_fio "$mnt" --size=40M --rw=randwrite --bsrange=4k-64k --iodepth=32 --verify=crc32c --verify_fatal=1 \
+        --verify_state_save=0 --do_verify=1 --fsync=128 && privileged rm "$mnt/v.0.0"
+}
+
+# The load sees an error at once, and so does everybody; the next daemon says what ended, and clears it once it is unmounted.
+kill_mortal() {
+    daemon_kill || return 1
+    wait "$load_pid" && { warn 'the load saw no error'; return 1; }
+    refused 1 'error' privileged dd "if=$mortal_device" of=/dev/null bs=64k count=1 iflag=direct && daemon_start || return 1
+    show_status
+    status_says 'home was attached by io_uring' && privileged umount "$mnt"
+}
+mortal_is_gone() { ! grep -q home "/sys/block/${mortal_device#/dev/}/loop/backing_file" 2>/dev/null; }
+mortal_again() { open_space home && { [ "$(readlink "$device")" = "$mortal_device" ] || mortal_is_gone; }; }
+
+step_uring() {
+    step "FUSE over io_uring, which ends with its daemon"
+    attach_way=loop-uring
+    if ! uring_is_on; then
+        must 'it is refused, before anything is attached' refused 69 'FUSE over io_uring' dolmen space attach --way loop-uring "$pool/home"
+    fi
+    if refused_ring; then
+        skip 'FUSE over io_uring (this kernel refuses io_uring)'
+    elif ! [ -e "$uring_switch" ]; then
+        skip 'FUSE over io_uring (this kernel does not have it)'
+    elif ! uring_begin; then
+        skip 'FUSE over io_uring (it is switched off in this kernel, and DOLMEN_URING=yes did not ask to switch it on)'
+    else
+        step_mortal
+    fi
+    attach_way=loop
+}
+step_mortal() {
+    must 'attached by its name, and mounted' open_space home
+    mortal_device=$(readlink "$device")
+    must 'that it ends with the daemon is said' told_mortal
+    must 'another way is not taken beside it' refused 75 'is attached already' dolmen space attach --way loop "$pool/home"
+    must 'it reads back as it was written' reads_back "$mnt"
+    must 'mounted, it is not detached' refused 75 "mounted at $mnt" dolmen space detach "$pool/home"
+    must 'mounted, it is not handed over' refused 75 'loop-uring' dolmen stop --hand-over
+    if need fio; then
+        must 'fio reads what it wrote' mortal_verify
+    else
+        skip "fio over io_uring (missing:$missing)"
+    fi
+    must 'the load begins' load_begin
+    must 'and goes on' load_goes_on
+    must 'the daemon is killed: I/O fails, nothing hangs, the next one says so' kill_mortal
+    must 'attached anew, and the dead device is gone' mortal_again
+    must 'the tree reads back as it was written' reads_back "$mnt"
+    must 'closed' close_space home
+    must 'attached' attach_space home
+    must 'the file system is sound' is_sound
+    must 'detached' dolmen space detach "$pool/home"
+}
+
 # --- over NBD ------------------------------------------------------------------------------------------------------
 
 # Sets $nbd to a device that nobody uses.
@@ -381,6 +459,7 @@ must 'the tree reads back as it was written' reads_back "$mnt"
 must 'closed' close_space home
 
 step_ublk
+step_uring
 
 step 'without io_uring'
 if refused_ring; then
