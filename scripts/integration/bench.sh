@@ -9,6 +9,7 @@ cd "$root" || exit 1
 . "$root/scripts/rig.sh"
 script='bench'
 reports=$run/reports
+bench_io=${CARGO_TARGET_DIR:-$root/target}/release/dolmen-bench-io
 short='--runtime 1 --ramp 0 --rounds 1 --size 64M --outstanding 1,32'
 
 # bench NAME TARGET... [OPTION]...: measures, with reports under that name.
@@ -78,6 +79,32 @@ at_work() {
     cat "/proc/$1/task/$1/children" 2>/dev/null | tr ' ' '\n' | sed '/^$/d;s:.*:/proc/&/comm:' | xargs -r cat 2>/dev/null | grep -qx fio
 }
 
+# sustained [OPTION]...: writes that go on and on, in the engine itself, on files below the folder of this run.
+sustained() {
+    attend -- "$bench_io" sustained --folder "$run/folder" \
+        --span 512M --disk-size 16G "$@" >"$reports/sustained.txt" 2>>"$logs/bench.log"
+}
+
+sustained_within() {
+    sustained --seconds 5 --compared 16384 --limit "$1" || return 1
+    sed 's/^/   | /' "$reports/sustained.txt"
+    grep -q '16384 blocks compared' "$reports/sustained.txt"
+}
+
+beyond() {
+    sustained --seconds 1 --limit "$1" && return 1
+    tail -n 1 "$logs/bench.log" | grep -q "disk I/Os, $1.* at most are allowed"
+}
+
+sustained_interrupted() {
+    begin -- "$bench_io" sustained --folder "$run/folder" --span 512M --disk-size 16G >/dev/null 2>>"$logs/bench.log"
+    sustained_pid=$!
+    eventually 30 test -s "$run/folder/bench-disk-5" || return 1
+    send TERM "$sustained_pid"
+    wait "$sustained_pid"
+    is "$?" -eq 143
+}
+
 open_script 3072 fio nbdkit mkfs.ext4
 mkdir -p "$reports" "$run/folder"
 : >"$logs/bench.log"
@@ -126,6 +153,15 @@ step 'told to end'
 must 'ends by the signal' interrupted
 must 'leaves no file' is_empty "$run/folder"
 must 'keeps what it has' grep -q '"how":"interrupted"' "$reports/part.json"
+
+if [ -z "${DOLMEN_BIN:-}" ]; then
+    step 'the engine by itself'
+    must 'is built' attend -- cargo build --release --locked --package dolmen-bench-io
+    must 'sustained small writes cost at most 5.5 disk I/Os, and are there afterwards' sustained_within 5.5
+    must 'a limit below that fails' beyond 1.00
+    must 'told to end, it ends' sustained_interrupted
+    must 'and leaves no file' eventually 10 is_empty "$run/folder"
+fi
 
 step 'the offline check'
 must 'exported' dolmen pool export "$pool"

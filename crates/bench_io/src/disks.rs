@@ -11,6 +11,7 @@ use dolmen_block_linux::{Handle, LinuxDevice, OpenOptions};
 use dolmen_units::{Bytes, Epoch};
 
 use crate::error::BenchError;
+use crate::signals::Signals;
 
 /// Bytes at the front of each file that are written before anything is measured: the metadata area, and the slabs of
 /// all ranges at three copies.
@@ -24,20 +25,32 @@ const FILL_DEPTH: usize = 8;
 pub(crate) struct Disks {
     paths: Vec<PathBuf>,
     filled_bytes: u64,
+    signals: Signals,
 }
 
 impl Disks {
     /// Makes `count` sparse files of `size` in a folder, of which [`fill`] will write the first `filled`. Files of an
     /// earlier run are replaced.
-    pub(crate) fn make(folder: &Path, count: usize, size: Bytes, filled: Bytes) -> Result<Self, BenchError> {
+    pub(crate) fn make(
+        folder: &Path,
+        (count, size, filled): (usize, Bytes, Bytes),
+        signals: &Signals,
+    ) -> Result<Self, BenchError> {
         let paths: Vec<PathBuf> =
             (0..count).map(|number| folder.join(format!("bench-disk-{number}"))).collect();
-        for path in &paths {
-            let failed = |source| BenchError::File { path: path.clone(), source };
-            let file = File::create(path).map_err(failed)?;
-            file.set_len(size.0).map_err(failed)?;
+        let this = Self { paths, filled_bytes: filled.0.min(size.0), signals: signals.clone() };
+        for path in &this.paths {
+            if let Err(source) = File::create(path).and_then(|file| file.set_len(size.0)) {
+                this.remove();
+                return Err(BenchError::File { path: path.clone(), source });
+            }
         }
-        Ok(Self { paths, filled_bytes: filled.0.min(size.0) })
+        Ok(this)
+    }
+
+    /// Fails once a signal has come, behind which the files are to be removed.
+    pub(crate) fn check_wanted(&self) -> Result<(), BenchError> {
+        self.signals.check()
     }
 
     /// Opens all of them.
@@ -72,6 +85,7 @@ pub(crate) async fn fill(
     for device in devices {
         let places: Vec<u64> = (0..disks.filled_bytes).step_by(MEBIBYTE).collect();
         for batch in places.chunks(FILL_DEPTH) {
+            disks.check_wanted()?;
             let writes = batch
                 .iter()
                 .map(|at| write(device.as_ref(), Epoch(1), *at, payload.clone(), Durability::Cached));

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use dolmen_block_io::DeviceError;
+use dolmen_units::Bytes;
 
 /// Why a benchmark has no figures.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,21 @@ pub(crate) enum BenchError {
     /// A mirror needs its copies on different disks.
     #[error("measuring {layout}: needs {needed} disks, but there are {found}; raise --disks")]
     TooFewDisks { layout: &'static str, needed: usize, found: usize },
+    #[error(
+        "a block that was written and flushed reads as something else: block {block}, version {version}; the figures mean nothing"
+    )]
+    Wrong { block: u64, version: u32 },
+    #[error("a sustained write costs {found:.2} disk I/Os, {limit:.2} at most are allowed: {of}")]
+    OverLimit { of: &'static str, found: f64, limit: f64 },
+    #[error("{span}: a span is whole mebibytes, {least} at least")]
+    Span { span: Bytes, least: Bytes },
+    #[error("heeding signals: the system refused")]
+    Signals {
+        #[source]
+        source: io::Error,
+    },
+    #[error("a signal came; what was made is removed")]
+    Interrupted,
     #[error("the pool that was just closed is not found on its disks")]
     Vanished,
     #[error("writing the figures failed")]

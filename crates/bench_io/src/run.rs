@@ -22,10 +22,10 @@ use crate::pool::{BASE, FRESH, OpenPool, SpaceTarget};
 use crate::raw::RawTarget;
 use crate::tally::Tally;
 
-/// The memory that a daemon has.
+/// The memory that a daemon has which has one pool open.
 const CONFIG: RuntimeConfig = RuntimeConfig {
     data: ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 },
-    metadata: ArenaConfig { small_count: 4096, medium_count: 64, large_count: 8 },
+    metadata: ArenaConfig { small_count: 8192, medium_count: 64, large_count: 10 },
     driver: DriverChoice::Automatic,
     close_limit: CLOSE_LIMIT,
 };
@@ -87,7 +87,7 @@ pub(crate) fn run(
 }
 
 /// Runs a body in a runtime of its own, and waits until the kernel has let go of its disks.
-fn in_runtime<T, F>(body: impl FnOnce(Handle) -> F) -> Result<T, BenchError>
+pub(crate) fn in_runtime<T, F>(body: impl FnOnce(Handle) -> F) -> Result<T, BenchError>
 where
     T: 'static,
     F: Future<Output = Result<T, BenchError>> + 'static,
@@ -110,6 +110,7 @@ async fn baseline(
     }
     let mut tallies = Vec::new();
     for case in cases {
+        disks.check_wanted()?;
         let target = RawTarget::new(&handle, &devices, case.layout.copies());
         let span = Span {
             operations_max: effort.operations_max,
@@ -147,6 +148,7 @@ fn measure_layout(
     let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
     let mut measured = in_runtime(move |handle| measure_open(handle, with, host, layout, others, effort))?;
     for case in cold {
+        disks.check_wanted()?;
         measured.push(measure_cold(disks, &arbiter, case, effort)?);
     }
     let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
@@ -174,6 +176,7 @@ async fn measure_open(
     pool.prepare(&payload(&handle, 1 << 20).await).await?;
     let mut measured = Vec::new();
     for case in cases {
+        disks.check_wanted()?;
         let (mut total, mut rounds) = (Tally::default(), 0);
         // What the last case left in the log is not this one's to make room for.
         empty_log(&pool, case).await?;
@@ -251,13 +254,16 @@ fn measure_cold(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::Signals;
     use dolmen_units::Bytes;
 
     /// Every case of the kind on three sparse disks, for a few I/Os: fewer than fill the log, so that whether a
     /// checkpoint is counted along is not up to the speed of the machine.
     fn measured(kind: Kind, layout: Layout) -> Measured {
         let folder = tempfile::tempdir().unwrap();
-        let disks = Rc::new(Disks::make(folder.path(), 3, Bytes::gib(1), Bytes::ZERO).unwrap());
+        let disks = Rc::new(
+            Disks::make(folder.path(), (3, Bytes::gib(1), Bytes::ZERO), &Signals::default()).unwrap(),
+        );
         let choice =
             Choice { layouts: vec![layout], kinds: vec![kind], sizes: vec![Bytes::kib(4)], depths: vec![4] };
         let effort = Effort { time_max: Duration::from_secs(60), operations_max: Some(128), traced: 0 };

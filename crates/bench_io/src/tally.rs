@@ -3,17 +3,16 @@
 use dolmen_block_io::{IoCounters, Seams};
 use dolmen_block_linux::Handle;
 use dolmen_space::SpaceCounters;
-use serde::Serialize;
 
 use crate::heap::heap;
 
-macro_rules! tally {
-    ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// Counts, either since some beginning or between two moments.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-        pub(crate) struct Tally { $($(#[$doc])* pub(crate) $field: u64,)* }
+macro_rules! counts {
+    ($(#[$doc:meta])* pub(crate) struct $name:ident { $($(#[$of_field:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+        pub(crate) struct $name { $($(#[$of_field])* pub(crate) $field: u64,)* }
 
-        impl Tally {
+        impl $name {
             /// What was counted from `earlier` to this.
             pub(crate) fn since(self, earlier: Self) -> Self {
                 Self { $($field: self.$field.saturating_sub(earlier.$field),)* }
@@ -26,45 +25,49 @@ macro_rules! tally {
         }
     };
 }
+pub(crate) use counts;
 
-tally! {
-    /// Client I/Os that ended.
-    operations,
-    nanoseconds,
-    /// Processor time of the whole process in its own code, kernel workers of its ring included.
-    user_us,
-    system_us,
-    /// Times that the process rested, and times that it was made to.
-    rests,
-    preemptions,
-    /// Of the runtime's thread.
-    allocations,
-    allocated_bytes,
-    /// Bytes copied by the counted way, in both arenas.
-    copied_bytes,
-    buffers,
-    buffer_waits,
-    polls,
-    /// Of the list of ready tasks, the one lock on the path of an I/O.
-    locks,
-    enters,
-    submissions,
-    /// Messages from other threads, and times that one had to wake the runtime.
-    messages,
-    unparks,
-    disk_reads,
-    disk_read_bytes,
-    disk_writes,
-    disk_write_bytes,
-    disk_flushes,
-    disk_durable_writes,
-    fresh_writes,
-    rewrites,
-    overwrites,
-    flushes,
-    shared_flushes,
-    page_reads,
-    page_writes,
+counts! {
+    /// Counts, either since some beginning or between two moments.
+    pub(crate) struct Tally {
+        /// Client I/Os that ended.
+        operations,
+        nanoseconds,
+        /// Processor time of the whole process in its own code, kernel workers of its ring included.
+        user_us,
+        system_us,
+        /// Times that the process rested, and times that it was made to.
+        rests,
+        preemptions,
+        /// Of the runtime's thread.
+        allocations,
+        allocated_bytes,
+        /// Bytes copied by the counted way, in both arenas.
+        copied_bytes,
+        buffers,
+        buffer_waits,
+        polls,
+        /// Of the list of ready tasks, the one lock on the path of an I/O.
+        locks,
+        enters,
+        submissions,
+        /// Messages from other threads, and times that one had to wake the runtime.
+        messages,
+        unparks,
+        disk_reads,
+        disk_read_bytes,
+        disk_writes,
+        disk_write_bytes,
+        disk_flushes,
+        disk_durable_writes,
+        fresh_writes,
+        rewrites,
+        overwrites,
+        flushes,
+        shared_flushes,
+        page_reads,
+        page_writes,
+    }
 }
 
 /// Everything that is counted now, but for the client I/Os, the disks and the time.

@@ -28,8 +28,8 @@ use crate::open::{Opened, open_new};
 use crate::pool::Pool;
 
 const MEBIBYTE: u64 = 1 << 20;
-/// Length of the checkpoint slots in front of the log.
-pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024;
+/// Length of the checkpoint slots between the beginning of the metadata area and the log.
+pub const CHECKPOINT_BYTES: u64 = 64 * 1024;
 /// The log takes a quarter of the smallest voter's metadata area, within these bounds: below, batches do not fit; above,
 /// recovery would read for longer than it should.
 const LOG_BYTES_MIN: u64 = 2 * MEBIBYTE;

@@ -33,7 +33,7 @@ mod removal;
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
 pub use change::{Change, Claim, Purpose};
 pub use checkpoint::TableOwner;
-pub use create::{CreateOptions, check_devices, create, create_as};
+pub use create::{CHECKPOINT_BYTES, CreateOptions, check_devices, create, create_as};
 pub use discover::{Candidate, Found, discover};
 pub use disk::{Disk, DiskCounters, DiskState};
 pub use error::{CreateError, OpenError, PoolError, StrayReason};

@@ -191,6 +191,7 @@ impl Cache {
         let count = space.size().0 / space.row_bytes();
         // As much memory as there is for small pieces of metadata, beside that.
         let kept = space.shared.pool.seams().metadata.frame_count(BLOCK);
+        let of_row = u32::try_from(space.row_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX);
         let drain = WriteCacheDrain::read(&space.shared.pool, space.id()).await?;
         let mut segments = Vec::new();
         for index in 0..count {
@@ -217,7 +218,7 @@ impl Cache {
             drain: Cell::new(drain),
             waiting: Cell::new(0),
             gathering: Gathering::default(),
-            kept: Kept::new(kept),
+            kept: Kept::new(kept, of_row),
             tries: Cell::new(0),
             stuck: RefCell::default(),
             crowded: RefCell::default(),
@@ -718,6 +719,19 @@ impl Cache {
             entry.1.extend((range.first..range.first + range.count).filter(is_here));
         }
         found
+    }
+
+    /// Blocks of a row of the cache that hold a version of something.
+    pub(crate) fn places_held(&self, at: usize) -> BTreeSet<u32> {
+        let segments = self.segments.borrow();
+        let Some(segment) = segments.get(at) else { return BTreeSet::new() };
+        let contents = segment.contents.iter().filter(|(row, _)| !row.gone.get());
+        let versions = contents.flat_map(|(row, range)| {
+            let blocks = range.first..range.first + range.count;
+            blocks.flat_map(|block| row.mappings.versions(block))
+        });
+        let places = versions.filter_map(|version| version.content.place());
+        places.filter(|place| place.row == segment.row.id).map(|place| place.block).collect()
     }
 
     /// Blocks that were discarded.

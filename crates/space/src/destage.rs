@@ -223,25 +223,30 @@ impl Cache {
     async fn put_some_in_place(&self, has_freed: bool) -> Result<bool, SpaceError> {
         for _ in 0..self.full_count() {
             let Some(oldest) = self.oldest() else { break };
-            if self.put_in_place_of(self.blocks_in(oldest)).await? {
+            if self.put_in_place_of(self.blocks_in(oldest), Some(oldest)).await? {
                 return Ok(true);
             }
             self.pass_over(oldest);
         }
         // It may have been closed before, with what clients wrote in it.
         let of_parity = self.open_for(Filling::Parity).get().map(|at| self.blocks_in(at));
-        if self.put_in_place_of(of_parity.unwrap_or_default()).await? {
+        if self.put_in_place_of(of_parity.unwrap_or_default(), None).await? {
             return Ok(true);
         }
         let wants_open = !has_freed && (self.has_waiting() || self.is_crowded_by_open());
-        if wants_open && self.close(Filling::Writes) && self.put_in_place_of(self.newest()).await? {
+        if wants_open && self.close(Filling::Writes) && self.put_in_place_of(self.newest(), None).await? {
             return Ok(true);
         }
-        self.put_in_place_of(self.discarded()).await
+        self.put_in_place_of(self.discarded(), None).await
     }
 
-    /// Puts some of these blocks in place with their lines; whether any was. Lines that wait keep none behind them back.
-    pub(crate) async fn put_in_place_of(&self, mut blocks: BlocksOfRows) -> Result<bool, SpaceError> {
+    /// Puts some of these blocks in place with their lines; whether any was. Lines that wait keep none behind them back. `row` is
+    /// that of the cache which holds all of them, if one does.
+    pub(crate) async fn put_in_place_of(
+        &self,
+        mut blocks: BlocksOfRows,
+        row: Option<usize>,
+    ) -> Result<bool, SpaceError> {
         loop {
             let lines = self.choose(&blocks);
             if lines.is_empty() {
@@ -253,6 +258,9 @@ impl Cache {
                 of_row.into_iter().for_each(|(_, blocks)| blocks.retain(is_left));
             }
             let has_freed = self.make_ready().await?;
+            if let Some(at) = row {
+                self.read_ahead(at).await;
+            }
             if self.put_in_place_all(lines).await? || has_freed {
                 return Ok(true);
             }

@@ -24,6 +24,7 @@
 //! - A ticket is never held while waiting for room in the log: making room waits for tickets.
 
 mod absence;
+mod ahead;
 mod cache;
 mod cache_size;
 mod carry;

@@ -25,8 +25,9 @@ const PAGES_MAX: usize = 16 * 1024;
 const TABLE_WRITES_MAX: usize = 64;
 /// Rows whose tables are written under one turn. They lie on other disks, and whoever else wants the turn waits for them.
 const TABLE_ROWS: usize = 64;
-/// Dirty rows above which tables are written back although the log has room.
-const DIRTY_ROWS_MAX: usize = 512;
+/// Pages that differ from what their disks have, and so cannot be dropped, above which tables are written back although the log
+/// has room. Fewer would be written back again and again by whoever writes all over a space: each time with both its copies.
+const DIRTY_PAGES_MAX: usize = PAGES_MAX;
 
 /// What became of the tables of rows in a write-back.
 #[derive(Default)]
@@ -565,8 +566,9 @@ impl Shared {
     }
 
     /// Whether tables should be written back although the log has room.
-    pub(crate) fn has_many_dirty_rows(&self) -> bool {
-        self.dirty_rows.borrow().len() > DIRTY_ROWS_MAX
+    pub(crate) fn has_many_dirty_pages(&self) -> bool {
+        let dirty_rows = self.dirty_rows.borrow();
+        dirty_rows.iter().map(|row| row.dirty_page_count()).sum::<usize>() > DIRTY_PAGES_MAX
     }
 
     /// The error for a block of a column that cannot be read.

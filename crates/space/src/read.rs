@@ -320,7 +320,7 @@ impl Space {
 
     /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
     /// each copy serves its part and a sequential reader stays on one disk for an interleave.
-    fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
+    pub(crate) fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
         row.with_slabs(column, |slabs| {
             let turn = usize::try_from(row.index % 64).unwrap_or(0) + range.first as usize / 64;
             let count = slabs.len().max(1);

@@ -408,6 +408,12 @@ impl Row {
         self.pages.iter().map(|pages| pages.borrow().iter().flatten().count()).sum()
     }
 
+    /// Of these, those that say more than the disks.
+    pub(crate) fn dirty_page_count(&self) -> usize {
+        let is_dirty = |page: &&Rc<Page>| page.is_dirty();
+        self.pages.iter().map(|pages| pages.borrow().iter().flatten().filter(is_dirty).count()).sum()
+    }
+
     /// Puts a page into memory, unless somebody else has meanwhile; the one that is there.
     pub(crate) fn keep_page(&self, column: usize, index: usize, page: Page) -> (Rc<Page>, bool) {
         let fresh = Rc::new(page);

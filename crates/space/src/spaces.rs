@@ -980,7 +980,7 @@ async fn tend(weak: Weak<Spaces>) {
         if spaces.shared.has_many_pages() {
             spaces.all().iter().for_each(|space| space.trim_pages());
         }
-        if spaces.shared.has_many_dirty_rows() && spaces.pool().state() == PoolState::Writable {
+        if spaces.shared.has_many_dirty_pages() && spaces.pool().state() == PoolState::Writable {
             // A failure latches the pool, and everybody is told by that; of a full map, whoever wants room is.
             let _ = spaces.pool().checkpoint().await;
         }

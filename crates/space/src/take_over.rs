@@ -357,7 +357,7 @@ impl Cache {
                 break;
             }
             let of_row = BTreeMap::from([((row.space, row.index), (Rc::clone(row), blocks))]);
-            if !self.put_in_place_of(of_row).await? {
+            if !self.put_in_place_of(of_row, None).await? {
                 break;
             }
         }

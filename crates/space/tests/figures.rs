@@ -13,10 +13,10 @@ use std::time::Duration;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
-use dolmen_sim::Random;
-use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_sim::{DiskProfile, Random, SimpleLatency};
+use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
-use harness::{Bench, Kind, Lab, Outcome};
+use harness::{Bench, Kind, Lab, Outcome, file};
 
 /// Disks of the size at which a log has what a usual pool has.
 const CAPACITY: Bytes = Bytes::gib(64);
@@ -29,6 +29,20 @@ const FLUSHED_AFTER: usize = 1024;
 const INTERLEAVE: u64 = 64 << 10;
 const SMALL: usize = 4096;
 const LARGE: u64 = 1 << 20;
+/// Commands for a small write with one parity, at most.
+const SMALL_COMMANDS_MAX: f64 = 5.5;
+
+/// A space that is written to all over, in rows so short that there are more of them than one writes between two looks.
+const SUSTAINED_SIZE: u64 = 640 << 20;
+const SUSTAINED_ROW: Bytes = Bytes::mib(1);
+/// A write cache that is small beside it, and the writes that go through it: twice as many as it holds.
+const SUSTAINED_CACHE: Bytes = Bytes::mib(64);
+const SUSTAINED_WRITES: usize = 32 * 1024;
+/// Reads for each of them, at most. Old content and old parity are two, fewer where writes meet in a line; what is read of the
+/// cache in pieces is hardly any more, and would be a quarter block by block.
+const SUSTAINED_READS_MAX: f64 = 1.8;
+/// Disks so slow that the engine looks after its tables many times while it is written to.
+const SLOW: SimpleLatency = SimpleLatency { fixed_ns: 15_000_000, per_kib_ns: 0, jitter_ns: 5_000_000 };
 
 /// Who is measured: columns of data, and disks.
 const KINDS: [(Kind, u8, usize); 6] = [
@@ -111,7 +125,21 @@ async fn write_class(
     (class, columns): (Class, u8),
 ) -> Result<(u64, usize), Box<dyn Error>> {
     let (places, length) = requests(class, columns.into());
-    for some in places.chunks(if class == Class::Small { FLUSHED_AFTER } else { places.len() }) {
+    let flushed_after = if class == Class::Small { FLUSHED_AFTER } else { places.len() };
+    write_at(lab, spaces, space, (&places, length), flushed_after).await?;
+    Ok((places.len() as u64, length))
+}
+
+/// Writes requests of one length in their order, many at a time, with a flush after so many; but not after the last ones where
+/// those are all.
+async fn write_at(
+    lab: &Lab,
+    spaces: &Spaces,
+    space: &Rc<Space>,
+    (places, length): (&[u64], usize),
+    flushed_after: usize,
+) -> Outcome {
+    for some in places.chunks(flushed_after) {
         let next = Cell::new(some);
         let write_on = async |_: usize| {
             while let Some((at, rest)) = next.get().split_first() {
@@ -121,11 +149,11 @@ async fn write_class(
             Ok::<_, Box<dyn Error>>(())
         };
         join_all((0..DEPTH).map(write_on)).await.into_iter().collect::<Outcome>()?;
-        if class == Class::Small {
+        if flushed_after < places.len() {
             spaces.flush().await?;
         }
     }
-    Ok((places.len() as u64, length))
+    Ok(())
 }
 
 /// Waits until all heirs have their rows' places: what that costs is of the stream that has filled them.
@@ -167,7 +195,7 @@ async fn measure(lab: Lab, kind: Kind, columns: u8) -> Outcome {
         );
         if class == Class::Small && resiliency == (Resiliency::Parity { parity: 1 }) {
             let commands = per_request(asked.reads + asked.writes + asked.flushes);
-            assert!(commands <= 5.5, "{commands} commands for each small write");
+            assert!(commands <= SMALL_COMMANDS_MAX, "{commands} commands for each small write");
         }
         let has_bar = match class {
             Class::Fresh | Class::Whole => resiliency.parity_columns() > 0,
@@ -192,4 +220,55 @@ fn what_each_class_of_write_costs() {
         bench.world.set_arenas(arena, arena);
         bench.run(async move |lab| measure(lab, kind, columns).await).unwrap();
     }
+}
+
+/// Fills a space in order, writes blocks all over it, and puts everything in place; what was asked of the disks for the latter two.
+async fn sustain(lab: &Lab) -> Result<Asked, Box<dyn Error>> {
+    let spaces = lab.create().await?;
+    let mut spec = SpaceSpec::usual("data".parse()?, Bytes(SUSTAINED_SIZE), Resiliency::Parity { parity: 1 });
+    (spec.columns, spec.row) = (Some(4), Some(SUSTAINED_ROW));
+    let space = spaces.create(spec).await?;
+    spaces.resize_write_cache(1, SUSTAINED_CACHE, &Progress::default()).await?;
+    let in_order: Vec<u64> = (0..SUSTAINED_SIZE / LARGE).map(|nth| nth * LARGE).collect();
+    let large = usize::try_from(LARGE)?;
+    write_at(lab, &spaces, &space, (&in_order, large), in_order.len()).await?;
+    put_all_in_place(&spaces).await?;
+    let before = Asked::of(lab);
+    let mut random = Random::new(7);
+    let blocks = SUSTAINED_SIZE / SMALL as u64;
+    let places: Vec<u64> = (0..SUSTAINED_WRITES).map(|_| random.below(blocks) * SMALL as u64).collect();
+    write_at(lab, &spaces, &space, (&places, SMALL), FLUSHED_AFTER).await?;
+    put_all_in_place(&spaces).await?;
+    let asked = Asked::of(lab).since(before);
+    drop(space);
+    lab.check_and_close(spaces).await?;
+    Ok(asked)
+}
+
+async fn put_all_in_place(spaces: &Spaces) -> Outcome {
+    spaces.flush().await?;
+    spaces.destage().await?;
+    Ok(spaces.pool().checkpoint().await?)
+}
+
+#[test]
+fn small_writes_that_go_on_cost_no_more_than_those_that_a_cache_takes() {
+    // Scenario: blocks all over a space with parity of 4 + 1 are written, twice as many as the write cache holds, on disks so
+    // slow that this takes minutes. Tables are written back when the log wants that, not each time that somebody looks; what is in
+    // the cache is read in large pieces. `dolmen-bench-io sustained` does the same to files, over 16 GiB.
+    let bench = Bench::with_profile(1, 6, || DiskProfile { latency: Rc::new(SLOW), ..file(CAPACITY) });
+    let arena = ArenaConfig { small_count: 8192, medium_count: 64, large_count: 48 };
+    bench.world.set_arenas(arena, arena);
+    let run = bench.run(async |lab| {
+        let asked = sustain(&lab).await?;
+        let per_write = |sum: u64| sum as f64 / SUSTAINED_WRITES as f64;
+        let (reads, writes, flushes) =
+            (per_write(asked.reads), per_write(asked.writes), per_write(asked.flushes));
+        println!("sustained: {reads:.2} reads, {writes:.2} writes, {flushes:.3} flushes");
+        let commands = reads + writes + flushes;
+        assert!(commands <= SMALL_COMMANDS_MAX, "{commands} commands for each small write");
+        assert!(reads <= SUSTAINED_READS_MAX, "{reads} reads for each small write");
+        Ok(())
+    });
+    run.unwrap();
 }
