@@ -66,6 +66,17 @@ fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, String)> {
     open.spaces.pool().replacements().into_iter().filter_map(waits).collect()
 }
 
+/// Disks that are to leave, and of which a removal has left something; the spaces that it is part of.
+fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
+    let waits = |disk: Rc<Disk>| {
+        let left = open.spaces.left_on(disk.id()).filter(|left| !left.is_empty())?;
+        let names: Vec<String> =
+            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
+        Some((disk, names.join(", ")))
+    };
+    open.spaces.drains().into_iter().filter_map(waits).collect()
+}
+
 /// How a space is, and why.
 pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
     let mut health = Health::Healthy;
@@ -264,6 +275,13 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
             new.name()
         ));
     }
+    for (disk, spaces) in waiting_removals(open) {
+        health = health.max(Health::Warning);
+        why.push(format!(
+            "{} cannot leave pool {name}: rows of {spaces} have a part there that no other disk took",
+            disk.name()
+        ));
+    }
     // What is worst comes first: a screen has room for a few lines.
     let mut worst = Vec::new();
     for space in open.spaces.list() {
@@ -375,6 +393,13 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",
             disk.name()
+        ));
+    }
+    for (disk, spaces) in waiting_removals(open) {
+        todo.push(format!(
+            "add a disk to pool {name}, or delete {spaces}, so that {} can leave; or keep it: `dolmen pool remove {name} {} --cancel`",
+            disk.name(),
+            disk.slot().0
         ));
     }
     todo.extend(for_disks_with_errors(open));

@@ -26,6 +26,17 @@ impl Engine {
         let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
+        let is_at_it =
+            !self.jobs.of_pool(&name, self.seams.clock.now()).iter().all(|job| job.kind != JobKind::Drain);
+        if let Some(leaving) =
+            pool.spaces.drains().first().filter(|leaving| is_at_it || leaving.id() != disk.id())
+        {
+            let message = format!("{} is being removed already; nothing was changed", leaving.name());
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(format!(
+                "`dolmen jobs` shows how far that is; one disk leaves after another, or `dolmen pool remove {name} {} --cancel`",
+                leaving.slot().0
+            )));
+        }
         let forecast = pool.spaces.forecast_removal(disk.slot()).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
         check_that_it_ends(&pool, &disk, &forecast).map_err(|error| error.on(what))?;
@@ -91,7 +102,7 @@ impl Engine {
     }
 
     async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
-        let (pool, name, device) = (owner.spaces.pool(), disk.name(), disk.device());
+        let (pool, name) = (owner.spaces.pool(), disk.name());
         let is_wanted = || pool.is_drained(disk);
         let stays = || Ok(Outcome::Done(format!("{name} is not removed any more")));
         if !is_wanted() {
@@ -104,6 +115,8 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, disk));
         }
+        // It may have come back since this began.
+        let device = disk.device();
         match pool.strike(disk).await {
             Err(PoolError::NotReplaced { .. }) if !is_wanted() => return stays(),
             struck => struck.map_err(|error| fault::pool(&error))?,
@@ -127,6 +140,16 @@ impl Engine {
 /// Nothing is begun that has nowhere to go.
 fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
     let name = disk.name();
+    let replacements = pool.spaces.pool().replacements();
+    if let Some((old, new)) = replacements.iter().find(|(old, new)| [old.id(), new.id()].contains(&disk.id()))
+    {
+        let message = format!("{} is being replaced by {}; nothing was changed", old.name(), new.name());
+        return Err(ErrorBody::new(ErrorCode::Busy, message).hint(format!(
+            "let that end, or call it off: `dolmen disk replace {} {} --cancel`",
+            pool.name(),
+            old.slot().0
+        )));
+    }
     if pool.spaces.pool().disks().len() < 2 {
         let message = format!("{name} is the only disk of the pool; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint(format!(
@@ -168,7 +191,11 @@ fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) 
 
 fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
     if !disk.is_present() {
-        return Undo::ByNothing;
+        return Undo::By(format!(
+            "dolmen pool remove {} {} --cancel, until it has ended",
+            pool.name(),
+            disk.slot().0
+        ));
     }
     let (pool, slot, name) = (pool.name(), disk.slot().0, disk.name());
     Undo::By(format!(
@@ -194,7 +221,7 @@ fn put_off(owner: &OpenPool, disk: &Disk) -> Outcome {
     let absent: Vec<String> =
         disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect();
     let waits_for = match absent.is_empty() {
-        true => "room on the other disks".to_owned(),
+        true => "room on the other disks, or for what could not be read to be mended".to_owned(),
         false => absent.join(" or "),
     };
     let off = format!(

@@ -17,7 +17,7 @@ use dolmen_causes::in_one_line;
 use dolmen_disk::MemberState;
 use dolmen_placement::DomainId;
 use dolmen_pool::Purpose;
-use dolmen_units::DiskSlot;
+use dolmen_units::{DiskSlot, Epoch};
 
 use crate::cache::Cache;
 use crate::destage::{Prepared, Redo};
@@ -133,6 +133,7 @@ impl Cache {
         let grains = row.map(0).grains();
         let fit = pool.offers(Purpose::Move).into_iter().filter(|offer| {
             is_fit(&offer.slot)
+                && !slabs.iter().any(|slab| pool.destination(slab.disk) == offer.slot)
                 && offer.claimable_grains() >= grains
                 && !(keeps_apart && kept.contains(&offer.domain))
         });
@@ -154,6 +155,8 @@ impl Cache {
                 found.map(|segment| Rc::clone(&segment.row))
             };
             let Some(row) = lacking else { break };
+            // Where the new disk leaves midway, another epoch begins, and with it another try.
+            let tried_under = self.shared().pool.epoch().number;
             let brought = self.bring_row(&row).await;
             if let Err(error) = &brought {
                 self.shared().pool.check_writable()?;
@@ -162,7 +165,7 @@ impl Cache {
             }
             match self.has_all_copies(&row) {
                 true => has_brought = true,
-                false => self.note_not_brought(&row),
+                false => self.note_not_brought(&row, tried_under),
             }
         }
         if has_brought {
@@ -171,8 +174,7 @@ impl Cache {
         Ok(has_brought)
     }
 
-    fn note_not_brought(&self, row: &Row) {
-        let now = self.shared().pool.epoch().number;
+    fn note_not_brought(&self, row: &Row, now: Epoch) {
         let mut not_brought = self.not_brought.borrow_mut();
         if not_brought.0 != now {
             *not_brought = (now, BTreeSet::new());
@@ -192,12 +194,16 @@ impl Cache {
             }
             tracing::info!(pool = %shared.pool.name(), row = row.index, ?from, ?to, "a copy of a row of the write cache goes to another disk");
         }
+        // One that was filled before says nothing of what no copy had then.
+        let is_filled_anew = row.with_slabs(0, |slabs| {
+            slabs.iter().any(|slab| slab.stale == Some(Epoch(0)) && slab.present(&shared.pool).is_some())
+        });
         let mut result = Resynced::default();
         if let Some(refilled) = space.refill_row(row.index, &mut result).await? {
             shared.trust_all(&[(Rc::clone(space), refilled)], &mut result).await?;
         }
         // What no copy here has may be on the one that is away.
-        if result.lost_blocks == 0 {
+        if is_filled_anew && result.lost_blocks == 0 {
             self.drop_surplus(row, |slab| slab.present(&shared.pool).is_none()).await?;
         }
         Ok(())

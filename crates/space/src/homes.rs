@@ -16,6 +16,8 @@ use crate::row::{RowRecord, Slab, Slabs};
 /// The disks that can take slabs, and what is left of them.
 pub(crate) struct Homes {
     offers: Vec<Offer>,
+    /// Whose free grains lie in too many pieces.
+    refused: BTreeSet<DiskSlot>,
     /// Fault domains of all members that are to keep slabs, whether they are here or not.
     domains: BTreeSet<DomainId>,
 }
@@ -24,7 +26,12 @@ impl Homes {
     /// What the disks of a pool have to give now, beside what each keeps for repair.
     pub(crate) fn of(pool: &Pool) -> Self {
         let domains = pool.offers_with_absent(Purpose::Claim).into_iter().map(|offer| offer.domain).collect();
-        Self { offers: pool.offers(Purpose::Claim), domains }
+        Self { offers: pool.offers(Purpose::Claim), refused: BTreeSet::new(), domains }
+    }
+
+    /// A disk cannot take what was to go there.
+    pub(crate) fn refuse(&mut self, slot: DiskSlot) {
+        self.refused.insert(slot);
     }
 
     /// What is left of the room.
@@ -42,20 +49,23 @@ impl Homes {
     ) -> Option<DiskSlot> {
         let grains = record.shape.slab_map(column).grains();
         let elsewhere = |slab: &&Slab| slab.disk != from;
+        // What is being replaced is where it goes as well.
+        let both = |slab: &Slab| [slab.disk, pool.destination(slab.disk)];
         let of_row: BTreeSet<DiskSlot> =
-            record.columns.iter().flatten().filter(elsewhere).map(|slab| slab.disk).collect();
+            record.columns.iter().flatten().filter(elsewhere).flat_map(both).collect();
         let of_column: BTreeSet<DiskSlot> = match record.shape.parity_columns() {
-            0 => record.columns.get(column)?.iter().filter(elsewhere).map(|slab| slab.disk).collect(),
+            0 => record.columns.get(column)?.iter().filter(elsewhere).flat_map(both).collect(),
             _ => of_row.clone(),
         };
         let domains_of = |slots: &BTreeSet<DiskSlot>| -> BTreeSet<DomainId> {
             slots.iter().filter_map(|slot| pool.domain_of(pool.destination(*slot))).collect()
         };
         let beside = domains_of(&of_column);
-        let keeps_apart = self.domains.len() > of_column.len();
+        let keeps_apart = self.domains.len() > beside.len();
         let is_fit = |offer: &&mut Offer| {
             offer.claimable_grains() >= grains
                 && offer.slot != from
+                && !self.refused.contains(&offer.slot)
                 && !of_column.contains(&offer.slot)
                 && !(keeps_apart && beside.contains(&offer.domain))
         };

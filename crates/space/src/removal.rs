@@ -90,16 +90,23 @@ impl Spaces {
         }
         self.finish_lines().await?;
         let from = disk.slot();
-        let rows = self.rows_on(from).await?;
-        progress.total.set(rows.len() as u64);
         let mut left = BTreeSet::new();
         let mut result = Resynced::default();
-        for together in rows.chunks(ROWS_TOGETHER) {
-            if !goes_on() {
-                return Ok(false);
+        // A row may take the place of another on the way, or one of a space be made there that waited: looked for again.
+        loop {
+            let mut rows = self.rows_on(from).await?;
+            rows.retain(|(space, _)| !left.contains(&space.id()));
+            if rows.is_empty() {
+                break;
             }
-            left.extend(self.move_off(together, from, progress, &mut result).await?);
-            progress.done.set(progress.done.get() + together.len() as u64);
+            progress.total.set(progress.done.get() + rows.len() as u64);
+            for together in rows.chunks(ROWS_TOGETHER) {
+                if !goes_on() {
+                    return Ok(false);
+                }
+                left.extend(self.move_off(together, from, progress, &mut result).await?);
+                progress.done.set(progress.done.get() + together.len() as u64);
+            }
         }
         let all = left.is_empty();
         self.note_left(disk, left);
@@ -132,10 +139,12 @@ impl Spaces {
         }
         self.shared.trust_all(&refilled, result).await?;
         let mut left = BTreeSet::new();
+        let is_here = self.pool().disk(from).is_some_and(|disk| disk.is_present());
         for (space, index) in rows {
-            if let Some(row) = space.undecided_row(*index).await?
-                && !space.drop_slab(&row, from).await?
-            {
+            let Some(row) = space.undecided_row(*index).await? else { continue };
+            // What nobody else has whole may be whole on a disk that is away.
+            let may_go = is_here || space.can_do_without_absent(*index).await?;
+            if !may_go || !space.drop_slab(&row, from).await? {
                 left.insert(space.id());
             }
         }
@@ -147,12 +156,15 @@ impl Spaces {
         let pool = self.pool();
         let copies = usize::from(space.spec().resiliency.copies());
         for column in columns_to_move(pool, &row.record(), from, copies) {
-            let home = Homes::of(pool).choose(pool, &row.record(), column, from);
-            let Some(to) = home else { continue };
-            match space.add_slab(row, (from, to), |other| other == column).await {
-                // Its free grains lie in too many pieces, or somebody else was there first: what is left is seen at the end.
-                Ok(_) | Err(SpaceError::Pool(_)) => pool.check_writable()?,
-                Err(error) => return Err(error),
+            let mut homes = Homes::of(pool);
+            while let Some(to) = homes.choose(pool, &row.record(), column, from) {
+                match space.add_slab(row, (from, to), |other| other == column).await {
+                    Ok(_) => break,
+                    // Its free grains lie in too many pieces, or somebody else was there first.
+                    Err(SpaceError::Pool(_)) => pool.check_writable()?,
+                    Err(error) => return Err(error),
+                }
+                homes.refuse(to);
             }
         }
         Ok(())

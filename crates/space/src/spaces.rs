@@ -708,9 +708,12 @@ impl Spaces {
         }
         self.resync_while(progress, goes_on).await?;
         let mut left = BTreeSet::new();
+        // What nobody else has whole may be whole on a disk that is away.
+        let is_here = self.pool().disk(from).is_some_and(|disk| disk.is_present());
         for (space, index) in rows.iter().take_while(|_| goes_on()) {
             if let Some(row) = space.undecided_row(*index).await?
-                && !space.drop_slab(&row, from).await?
+                && (!(is_here || space.can_do_without_absent(*index).await?)
+                    || !space.drop_slab(&row, from).await?)
             {
                 left.insert(space.id());
             }

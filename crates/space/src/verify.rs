@@ -256,6 +256,14 @@ impl Spaces {
 }
 
 impl Space {
+    /// Whether nothing of a row may be had from disks that are away and from nobody else: every block is verified for it.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read, or the pool has stopped.
+    pub(crate) async fn can_do_without_absent(&self, index: u64) -> Result<bool, SpaceError> {
+        Ok(self.verify_row(index).await?.out_of_reach.is_empty())
+    }
+
     /// Reads and verifies every copy of every block of a row and of its tables, and the headers of its slabs; heals what differs.
     async fn verify_row(&self, index: u64) -> Result<RowVerdict, SpaceError> {
         let mut verdict = RowVerdict::default();
