@@ -41,6 +41,11 @@ impl SpaceContent {
     pub fn fill_of(&self, block: u64, bytes: &[u8]) -> Option<u16> {
         self.fills(block).iter().copied().find(|fill| is_filled(self.number, block, *fill, bytes))
     }
+
+    /// Whether a block holds what may have been written there once, whole.
+    pub fn is_some_fill(&self, block: u64, bytes: &[u8]) -> bool {
+        (0..=u16::MAX).any(|fill| is_filled(self.number, block, fill, bytes))
+    }
 }
 
 /// The words for what a space is.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::rc::Rc;
 
+use dolmen_checksum::crc64;
 use dolmen_disk::Extent;
 use dolmen_pool::keys;
 use dolmen_space::Spaces;
@@ -14,12 +15,14 @@ use super::stored::blocks_of;
 use super::{BLOCK, Golden};
 
 /// What ids of spaces of heirs have, beside that of the space.
-const HEIRS: u64 = 1 << 63;
-const B: u64 = BLOCK as u64;
-const MIB: u64 = 1 << 20;
-const PAGE_ENTRIES: u64 = 504;
-/// The spaces of write caches are this and the number of parity columns.
+pub const HEIRS: u64 = 1 << 63;
+pub const B: u64 = BLOCK as u64;
+pub const MIB: u64 = 1 << 20;
+pub const PAGE_ENTRIES: u64 = 504;
+/// The spaces of write caches are this and how many disks their spaces survive.
 const CACHES: u64 = u64::MAX - 255;
+/// As many as that, and one.
+const CACHES_MAX: u64 = 4;
 
 /// What a block of a disk is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,22 +83,25 @@ pub struct Place {
 }
 
 /// A row, read from its value on the map.
-struct Row {
-    space: SpaceId,
-    index: u64,
+pub struct Row {
+    pub space: SpaceId,
+    pub index: u64,
+    pub id: u64,
     columns: u64,
-    parity: u64,
+    pub parity: u64,
     interleave_blocks: u64,
     row_blocks: u64,
-    slabs: Vec<Slab>,
+    /// Whether its tables are on its slabs.
+    pub is_formatted: bool,
+    pub slabs: Vec<Slab>,
 }
 
-struct Slab {
-    disk: usize,
-    column: u64,
+pub struct Slab {
+    pub disk: usize,
+    pub column: u64,
     is_stale: bool,
     /// First grain and count.
-    runs: Vec<(u64, u64)>,
+    pub runs: Vec<(u64, u64)>,
 }
 
 /// All places of an image, by structure.
@@ -128,6 +134,32 @@ pub async fn places(golden: &Golden, spaces: &Rc<Spaces>) -> Result<Vec<Place>, 
     Ok(mark_batches(golden, places))
 }
 
+/// The places of an image in which something is stored, zeros at the ends of batches, pages and labels among them.
+pub fn used(golden: &Golden, places: &[Place]) -> Vec<Place> {
+    let is_used = |place: &&Place| !matches!(place.structure, Structure::Remains | Structure::OldLog);
+    let mut used: BTreeMap<(usize, u64), Place> = BTreeMap::new();
+    for place in places.iter().filter(is_used) {
+        let length = |at| {
+            let mut length = [0; 4];
+            golden.disks[place.disk].image.read(place.at + at, &mut length);
+            u64::from(u32::from_le_bytes(length))
+        };
+        let mut head = [0; 8];
+        golden.disks[place.disk].image.read(place.at, &mut head);
+        let length = match &head {
+            b"DOLMENLB" => length(12),
+            b"DOLMNLOG" => length(80),
+            b"DOLMENPG" => 4 * B,
+            _ => B,
+        };
+        for at in (place.at..place.at + length).step_by(BLOCK) {
+            used.entry((place.disk, at)).or_insert_with(|| Place { at, ..place.clone() });
+        }
+        used.insert((place.disk, place.at), place.clone());
+    }
+    used.into_values().collect()
+}
+
 /// Disks that have a slab which misses something.
 pub async fn disks_behind(spaces: &Rc<Spaces>) -> Result<BTreeSet<usize>, Box<dyn Error>> {
     let rows = rows(spaces).await?;
@@ -136,14 +168,14 @@ pub async fn disks_behind(spaces: &Rc<Spaces>) -> Result<BTreeSet<usize>, Box<dy
 }
 
 /// How a disk is cut.
-struct Layout {
-    extent: Extent,
-    back: u64,
-    log: u64,
+pub struct Layout {
+    pub extent: Extent,
+    pub back: u64,
+    pub log: u64,
 }
 
 impl Layout {
-    fn of(golden: &Golden, number: usize) -> Self {
+    pub fn of(golden: &Golden, number: usize) -> Self {
         let disk = &golden.disks[number];
         let mut log_length = [0; 8];
         disk.image.read(64 * 1024 + 184, &mut log_length);
@@ -175,14 +207,16 @@ impl Layout {
 }
 
 /// The LSN from which on the newest checkpoint needs the log.
-fn tail_of(golden: &Golden) -> u64 {
+pub fn tail_of(golden: &Golden) -> u64 {
     let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let mut newest = (0, 0);
     for disk in &golden.disks {
         for at in [MIB, MIB + B] {
             let mut bytes = [0; BLOCK];
             disk.image.read(at, &mut bytes);
-            newest = newest.max((number(&bytes, 56), number(&bytes, 152)));
+            if bytes.starts_with(b"DOLMENCP") && crc64(&bytes[..4088]) == number(&bytes, 4088) {
+                newest = newest.max((number(&bytes, 56), number(&bytes, 152)));
+            }
         }
     }
     newest.1
@@ -207,10 +241,10 @@ fn mark_batches(golden: &Golden, mut places: Vec<Place>) -> Vec<Place> {
     places
 }
 
-async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
+pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
     let ids: Vec<SpaceId> = spaces.list().iter().map(|space| space.id()).collect();
-    for id in ids.into_iter().chain([SpaceId(CACHES + 1), SpaceId(CACHES + 2)]) {
+    for id in ids.into_iter().chain((0..CACHES_MAX).map(|redundancy| SpaceId(CACHES + redundancy))) {
         let Some(space) = spaces.pool().get(&keys::space(id)).await? else { continue };
         let row_length = u64::from_le_bytes(space[16..24].try_into()?);
         for (key, value) in spaces.pool().scan(keys::rows(id, 0..u64::MAX), 1000).await? {
@@ -248,27 +282,39 @@ impl Row {
         Ok(Self {
             space,
             index,
+            id: u64::from_le_bytes(front[8..16].try_into()?),
             columns: u64::from(front[3]),
             parity: u64::from(front[5]),
             interleave_blocks: (1 << front[4]) / B,
             row_blocks: row_length / B,
+            is_formatted: front[2] == 1,
             slabs,
         })
     }
 
-    fn is_cache(&self) -> bool {
-        self.space.0 > CACHES
+    pub fn is_cache(&self) -> bool {
+        self.space.0 >= CACHES
+    }
+
+    /// Its data columns.
+    pub fn columns(&self) -> u64 {
+        self.columns
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> u64 {
+        self.row_blocks
     }
 
     /// Blocks of a column.
-    fn column_blocks(&self, column: u64) -> u64 {
+    pub fn column_blocks(&self, column: u64) -> u64 {
         let column = if column < self.columns { column } else { 0 };
         let interleaves = self.row_blocks / self.interleave_blocks;
         (interleaves - column).div_ceil(self.columns) * self.interleave_blocks
     }
 
     /// The block of the space that is this block of a data column.
-    fn block_of(&self, column: u64, block: u64) -> u64 {
+    pub fn block_of(&self, column: u64, block: u64) -> u64 {
         let interleave = block / self.interleave_blocks * self.columns + column;
         self.index * self.row_blocks + interleave * self.interleave_blocks + block % self.interleave_blocks
     }
@@ -331,7 +377,7 @@ impl Row {
     }
 
     /// Pages of each of its tables.
-    fn pages(&self, column: u64) -> u64 {
+    pub fn pages(&self, column: u64) -> u64 {
         let longer = if self.parity > 0 { self.interleave_blocks } else { 0 };
         (self.column_blocks(column) + longer).div_ceil(PAGE_ENTRIES)
     }

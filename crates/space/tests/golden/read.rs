@@ -18,13 +18,15 @@ const CHUNK: u64 = 1 << 20;
 pub struct Report {
     /// Blocks with content that they never had, by number of the space.
     pub wrong: BTreeSet<(u8, u64)>,
+    /// Blocks with content that they have not any more, if they ever had it, whole.
+    pub older: BTreeSet<(u8, u64)>,
     /// Blocks that could not be read, and were named.
     pub errors: BTreeSet<(u8, u64)>,
 }
 
 impl Report {
     pub fn is_clean(&self) -> bool {
-        self.wrong.is_empty() && self.errors.is_empty()
+        self.wrong.is_empty() && self.older.is_empty() && self.errors.is_empty()
     }
 }
 
@@ -89,7 +91,9 @@ fn compare(expected: &SpaceContent, at: u64, bytes: &[u8], report: &mut Report) 
     for (index, found) in bytes.chunks(BLOCK).enumerate() {
         let block = at / BLOCK as u64 + index as u64;
         if expected.fill_of(block, found).is_none() {
-            report.wrong.insert((expected.number, block));
+            let is_older = expected.is_some_fill(block, found);
+            let of_report = if is_older { &mut report.older } else { &mut report.wrong };
+            of_report.insert((expected.number, block));
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn blocks_of(disk: &Disk) -> Vec<(u64, Vec<u8>)> {
     let mut bytes = vec![0; BLOCK];
     for block in 0..disk.capacity / BLOCK as u64 {
         disk.image.read(block * BLOCK as u64, &mut bytes);
-        if bytes.iter().any(|byte| *byte != 0) {
+        if bytes[..] != [0; BLOCK] {
             held.push((block, bytes.clone()));
         }
     }
