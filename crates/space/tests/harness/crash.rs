@@ -284,7 +284,8 @@ impl Scribe {
         let mut buffer = self.seams.data.take((count * BLOCK) as usize).await;
         pattern(first * BLOCK, fill, &mut buffer);
         let index = self.tape.begin(name, Deed::Put { first, count, fill });
-        space.write(first * BLOCK, &buffer.freeze(), Durability::Cached).await?;
+        // Lives are long functions of many of these, each of which takes stack for all of it where nothing is optimised.
+        Box::pin(space.write(first * BLOCK, &buffer.freeze(), Durability::Cached)).await?;
         self.tape.ack(index);
         Ok(())
     }
