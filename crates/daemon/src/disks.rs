@@ -280,7 +280,7 @@ impl Engine {
         progress: &Progress,
     ) -> Answer<Outcome> {
         let pool = owner.spaces.pool();
-        let (name, device) = (old.name(), old.device());
+        let name = old.name();
         let is_wanted = || {
             let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
             pool.replacements().iter().any(is_so)
@@ -300,23 +300,40 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, old, new));
         }
-        match pool.strike(old).await {
-            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return called_off(),
+        match self.strike(owner, old, is_wanted).await? {
+            Some(notes) => Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}", new.name()))),
+            None => called_off(),
+        }
+    }
+
+    /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
+    /// the disk is to stay after all.
+    pub(crate) async fn strike(
+        &self,
+        owner: &OpenPool,
+        disk: &Rc<Disk>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Answer<Option<String>> {
+        let pool = owner.spaces.pool();
+        // The one that it has now: it may have been away since whoever moved everything off it began.
+        let device = disk.device();
+        match pool.strike(disk).await {
+            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
             struck => struck.map_err(|error| fault::pool(&error))?,
         }
-        let mut text = format!("{} has taken the place of {name}", new.name());
+        let mut notes = String::new();
         if let Err(error) = pool.tend_voters().await {
-            text.push_str(&format!("; the metadata has too few copies: {error}"));
+            notes.push_str(&format!("; the metadata has too few copies: {error}"));
         }
         if let Some(device) = device {
             // What is left of it must not be taken for a member by the next who looks.
             let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
             if let Err(error) = wiped {
-                text.push_str(&format!("; its labels could not be wiped: {error}"));
+                notes.push_str(&format!("; its labels could not be wiped: {error}"));
             }
             self.members.release(&device);
         }
-        Ok(Outcome::Done(text))
+        Ok(Some(notes))
     }
 
     /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.

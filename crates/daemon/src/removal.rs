@@ -3,9 +3,8 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
-use dolmen_pool::{Disk, PoolError};
+use dolmen_pool::Disk;
 use dolmen_space::{Progress, RemovalForecast};
-use dolmen_units::Epoch;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -26,11 +25,10 @@ impl Engine {
         let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
-        let is_at_it =
-            !self.jobs.of_pool(&name, self.seams.clock.now()).iter().all(|job| job.kind != JobKind::Drain);
-        if let Some(leaving) =
-            pool.spaces.drains().first().filter(|leaving| is_at_it || leaving.id() != disk.id())
-        {
+        // One that waits may be tried again.
+        let is_at_it = self.is_draining(&pool);
+        let leaving = pool.spaces.drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
+        if let Some(leaving) = leaving {
             let message = format!("{} is being removed already; nothing was changed", leaving.name());
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(format!(
                 "`dolmen jobs` shows how far that is; one disk leaves after another, or `dolmen pool remove {name} {} --cancel`",
@@ -81,13 +79,18 @@ impl Engine {
 
     /// Goes on with removals that were begun before the pool was opened, or that had to wait.
     pub(crate) fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-        if jobs.iter().any(|job| job.kind == JobKind::Drain) {
+        if self.is_draining(pool) {
             return;
         }
         for disk in pool.spaces.drains() {
             self.start_draining(pool, disk);
         }
+    }
+
+    /// Whether a removal is at work, or waits for its turn.
+    fn is_draining(&self, pool: &OpenPool) -> bool {
+        let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+        jobs.iter().any(|job| job.kind == JobKind::Drain)
     }
 
     fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
@@ -115,25 +118,12 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, disk));
         }
-        // It may have come back since this began.
-        let device = disk.device();
-        match pool.strike(disk).await {
-            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return stays(),
-            struck => struck.map_err(|error| fault::pool(&error))?,
-        }
-        let mut text = format!("{name} holds nothing any more and has left the pool");
-        if let Err(error) = pool.tend_voters().await {
-            text.push_str(&format!("; the metadata has too few copies: {error}"));
-        }
-        if let Some(device) = device {
-            // What is left of it must not be taken for a member by the next who looks.
-            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
-            if let Err(error) = wiped {
-                text.push_str(&format!("; its labels could not be wiped: {error}"));
+        match self.strike(owner, disk, is_wanted).await? {
+            Some(notes) => {
+                Ok(Outcome::Done(format!("{name} holds nothing any more and has left the pool{notes}")))
             }
-            self.members.release(&device);
+            None => stays(),
         }
-        Ok(Outcome::Done(text))
     }
 }
 

@@ -43,15 +43,7 @@ impl Pool {
         if !self.disks().iter().any(takes) {
             return Err(self.not_replaced(disk, "no other disk that is here takes what it holds"));
         }
-        self.change_epoch(|generation, _| {
-            let mut plan = plan_of(generation);
-            for member in plan.members.iter_mut().filter(|member| member.disk == disk.id()) {
-                (member.state, member.successor) = (MemberState::Retired, None);
-            }
-            plan
-        })
-        .await?;
-        self.write_other_labels().await;
+        self.set_state(disk, MemberState::Retired).await?;
         drop(turn);
         self.changed.notify_all();
         Ok(())
@@ -74,17 +66,22 @@ impl Pool {
                 self.not_replaced(disk, "it holds nothing any more, and is being struck from the pool")
             );
         }
+        self.set_state(disk, MemberState::Active).await?;
+        drop(turn);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Changes the state of a member that has no successor, by an epoch. The caller holds the turn of epochs.
+    async fn set_state(self: &Rc<Self>, disk: &Disk, state: MemberState) -> Result<(), PoolError> {
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);
-            for member in plan.members.iter_mut().filter(|member| member.disk == disk.id()) {
-                member.state = MemberState::Active;
-            }
+            let members = plan.members.iter_mut();
+            members.filter(|member| member.disk == disk.id()).for_each(|member| member.state = state);
             plan
         })
         .await?;
         self.write_other_labels().await;
-        drop(turn);
-        self.changed.notify_all();
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use dolmen_placement::{DomainId, Offer};
 use dolmen_pool::{Pool, Purpose};
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::row::{RowRecord, Slab, Slabs};
+use crate::row::{Row, RowRecord, Slab, Slabs};
 
 /// The disks that can take slabs, and what is left of them.
 pub(crate) struct Homes {
@@ -75,6 +75,15 @@ impl Homes {
         best.free_grains -= grains;
         Some(best.slot)
     }
+}
+
+/// Whether each column of a row with a slab on a disk has another, on a disk that is here, that is filled from nothing: whoever
+/// fills it finds out whether anything lacks a good copy. One that was filled before, and trusted, says nothing of that.
+pub(crate) fn is_filled_anew(pool: &Pool, row: &Row, from: DiskSlot) -> bool {
+    row.record().columns.iter().filter(|slabs| slabs.iter().any(|slab| slab.disk == from)).all(|slabs| {
+        let mut others = slabs.iter().filter(|slab| slab.disk != from);
+        others.any(|slab| slab.stale == Some(Epoch(0)) && slab.present(pool).is_some())
+    })
 }
 
 /// Columns of a row that have a slab on a disk and not as many on others as they have copies. What was claimed for an earlier try

@@ -13,8 +13,8 @@
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
-//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `removal` moves
-//! what is on a disk that leaves to `homes` on others (docs/design/0010); `verify` looks at all of it, and `header` at what slabs
+//! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
+//! what a disk has to another, `removal` to `homes` on several (docs/design/0010); `verify` looks at all of it, and `header` at what slabs
 //! say of themselves.
 //!
 //! Invariants:
@@ -58,6 +58,7 @@ mod read;
 mod record;
 mod recovery;
 mod removal;
+mod replacement;
 mod replay;
 mod resync;
 mod room;

@@ -14,7 +14,7 @@ use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
 
 use crate::error::SpaceError;
-use crate::homes::{Homes, columns_to_move};
+use crate::homes::{Homes, columns_to_move, is_filled_anew};
 use crate::resync::{Refilled, Resynced};
 use crate::row::Row;
 use crate::space::Space;
@@ -124,9 +124,14 @@ impl Spaces {
         self.shared.gate().await?;
         let _turn = self.shared.refill_turn.take().await;
         let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
+        let mut is_whole = Vec::with_capacity(rows.len());
         for (space, index) in rows {
-            let Some(row) = space.undecided_row(*index).await? else { continue };
+            let Some(row) = space.undecided_row(*index).await? else {
+                is_whole.push(true);
+                continue;
+            };
             self.claim_homes(space, &row, from).await?;
+            let (is_anew, lost) = (is_filled_anew(self.pool(), &row, from), result.lost_blocks);
             let before = result.blocks;
             match space.refill_row(*index, result).await {
                 Ok(Some(row)) => refilled.push((Rc::clone(space), row)),
@@ -135,15 +140,15 @@ impl Spaces {
                 Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
                 Err(error) => return Err(error),
             }
+            is_whole.push(is_anew && result.lost_blocks == lost);
             progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
         }
         self.shared.trust_all(&refilled, result).await?;
         let mut left = BTreeSet::new();
-        let is_here = self.pool().disk(from).is_some_and(|disk| disk.is_present());
-        for (space, index) in rows {
+        for ((space, index), is_whole) in rows.iter().zip(is_whole) {
             let Some(row) = space.undecided_row(*index).await? else { continue };
-            // What nobody else has whole may be whole on a disk that is away.
-            let may_go = is_here || space.can_do_without_absent(*index).await?;
+            // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
+            let may_go = is_whole || space.can_do_without_absent(*index).await?;
             if !may_go || !space.drop_slab(&row, from).await? {
                 left.insert(space.id());
             }

@@ -11,7 +11,7 @@ use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
 use crate::cache::{Cache, cache_id, is_hidden, is_of_heirs, owner_of_heirs};
 use crate::cache_size::{WriteCache, cache_spec};
@@ -23,7 +23,6 @@ use crate::layout::slab_grains;
 use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
-use crate::row::Slabs;
 use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
@@ -53,14 +52,14 @@ pub struct Progress {
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
-    spaces: Rc<AllSpaces>,
+    pub(crate) spaces: Rc<AllSpaces>,
     /// Write caches, by the redundancy of the spaces that they are for.
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
     cache_turn: Turn,
     recovery: Recovery,
     closing: Cell<bool>,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
-    left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
+    pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
 }
 
 impl Spaces {
@@ -645,7 +644,7 @@ impl Spaces {
     }
 
     /// Brings slabs up to date for as long as `goes_on` says so; it is asked before each batch of rows.
-    async fn resync_while(
+    pub(crate) async fn resync_while(
         &self,
         progress: &Progress,
         goes_on: impl Fn() -> bool,
@@ -680,159 +679,6 @@ impl Spaces {
             progress.done.set(progress.done.get() + batch.len() as u64);
         }
         Ok(result)
-    }
-
-    /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
-    /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
-    /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    pub async fn move_slabs(
-        &self,
-        from: DiskSlot,
-        to: DiskSlot,
-        progress: &Progress,
-    ) -> Result<bool, SpaceError> {
-        let target = || self.pool().disk(from).and_then(|disk| disk.member().successor);
-        let wanted = target();
-        let goes_on = || wanted.is_none() || target() == wanted;
-        // Whoever chose the disk before it was retired has put that on record then.
-        drop(self.pool().change(Purpose::Release).await);
-        let rows = self.rows_on(from).await?;
-        for (space, index) in rows.iter().take_while(|_| goes_on()) {
-            if let Some(row) = space.undecided_row(*index).await? {
-                self.shared.gate().await?;
-                space.add_slab(&row, (from, to), |_| true).await?;
-            }
-        }
-        self.resync_while(progress, goes_on).await?;
-        let mut left = BTreeSet::new();
-        // What nobody else has whole may be whole on a disk that is away.
-        let is_here = self.pool().disk(from).is_some_and(|disk| disk.is_present());
-        for (space, index) in rows.iter().take_while(|_| goes_on()) {
-            if let Some(row) = space.undecided_row(*index).await?
-                && (!(is_here || space.can_do_without_absent(*index).await?)
-                    || !space.drop_slab(&row, from).await?)
-            {
-                left.insert(space.id());
-            }
-        }
-        if !goes_on() {
-            return Ok(false);
-        }
-        let all = left.is_empty();
-        if let Some(disk) = self.pool().disk(from) {
-            self.note_left(&disk, left);
-        }
-        Ok(all)
-    }
-
-    /// Notes the spaces that have slabs left on a disk that is to leave.
-    pub(crate) fn note_left(&self, disk: &Disk, left: BTreeSet<SpaceId>) {
-        self.left.borrow_mut().insert(disk.id(), left);
-    }
-
-    /// The spaces that had slabs left on a disk when it was last tried to move all of them away; nothing before the first
-    /// try. A disk that is being replaced gets no new ones.
-    #[must_use]
-    pub fn left_on(&self, disk: DiskId) -> Option<Vec<Rc<Space>>> {
-        let left = self.left.borrow();
-        let spaces = self.spaces.borrow();
-        Some(left.get(&disk)?.iter().filter_map(|id| spaces.get(id).cloned()).collect())
-    }
-
-    /// Calls a replacement off: `old` takes data again, and `new` is replaced by it. [`finish_replacing`](Self::finish_replacing)
-    /// of `new` by `old` moves back what was moved, and strikes `new`.
-    ///
-    /// # Errors
-    /// As [`Pool::turn_back`].
-    pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
-        self.pool().turn_back(old, new).await?;
-        // What is known of either was found on the way in the other direction.
-        let mut left = self.left.borrow_mut();
-        left.remove(&old.id());
-        left.remove(&new.id());
-        Ok(())
-    }
-
-    /// Bytes that a move from one disk to another has to claim there.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    pub async fn bytes_to_move(&self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
-        let mut grains = 0;
-        for space in self.all() {
-            space
-                .for_each_record(|_, record| {
-                    let lacks = |slabs: &&Slabs| !slabs.iter().any(|slab| slab.disk == to);
-                    let slabs = record.columns.iter().filter(lacks).flatten();
-                    let runs = slabs.filter(|slab| slab.disk == from).flat_map(|slab| &slab.runs);
-                    grains += runs.map(|run| run.count).sum::<u64>();
-                })
-                .await?;
-        }
-        Ok(Bytes(grains * GRAIN_BYTES))
-    }
-
-    /// Rows with a slab on a disk.
-    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
-        let mut rows = Vec::new();
-        for space in self.all() {
-            let mut found = Vec::new();
-            space
-                .for_each_record(|index, record| {
-                    if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
-                        found.push(index);
-                    }
-                })
-                .await?;
-            rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
-        }
-        Ok(rows)
-    }
-
-    /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
-    /// disk is struck from the members once it holds none.
-    ///
-    /// # Errors
-    /// [`SpaceError`]; the pool goes on with what it had.
-    pub async fn replace(
-        &self,
-        old: &Rc<Disk>,
-        device: Rc<dyn BlockDevice>,
-        overwrite: &[String],
-        progress: &Progress,
-    ) -> Result<Rc<Disk>, SpaceError> {
-        let new = self.pool().add_instead_of(old, device, overwrite).await?;
-        self.finish_replacing(old, &new, progress).await?;
-        Ok(new)
-    }
-
-    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`] tells which there are). Whether it is
-    /// there: while disks are absent that have the only copy of something, the old disk stays.
-    ///
-    /// # Errors
-    /// [`SpaceError`]; the pool goes on with what it had.
-    pub async fn finish_replacing(
-        &self,
-        old: &Rc<Disk>,
-        new: &Rc<Disk>,
-        progress: &Progress,
-    ) -> Result<bool, SpaceError> {
-        if !new.is_present() {
-            return Ok(false);
-        }
-        if !self.pool().is_member(old) {
-            // Ended already; its number may be another one's by now.
-            return Ok(true);
-        }
-        let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
-        if moved {
-            self.pool().strike(old).await?;
-        }
-        self.pool().tend_voters().await?;
-        Ok(moved)
     }
 
     /// Decides the rows that waited for a disk, as far as it can be done now: until then the log keeps what it says of them.

@@ -3,8 +3,13 @@
 
 mod harness;
 
+use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
+use dolmen_block_io::sleep;
+use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
@@ -70,6 +75,16 @@ async fn expect_all(lab: &Lab, space: &Space) -> Outcome {
     Ok(())
 }
 
+/// As many disks are lost as the space survives, and everything is there; the pool is closed.
+async fn lose_others(lab: &Lab, spaces: &Rc<Spaces>, space: &Space, resiliency: Resiliency) -> Outcome {
+    let pool = spaces.pool();
+    for lost in ["disk0", "disk4"].iter().take(usize::from(resiliency.redundancy())) {
+        pool.exclude(pool.find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
+        expect_all(lab, space).await?;
+    }
+    Ok(spaces.close().await?)
+}
+
 /// Scenario: a disk leaves while clients write, spaces of every kind on it. Everything is there, the disk is no member, the map
 /// is sound, and as many disks may be lost as before.
 #[test]
@@ -97,12 +112,7 @@ fn a_disk_leaves_and_redundancy_stays() {
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
             harness::check(&spaces).await?;
-            for lost in ["disk0", "disk4"].iter().take(usize::from(kind.0.redundancy())) {
-                pool.exclude(pool.find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
-                expect_all(&lab, &space).await?;
-            }
-            spaces.close().await?;
-            Ok(())
+            lose_others(&lab, &spaces, &space, kind.0).await
         });
         judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
@@ -134,12 +144,7 @@ fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
             write_on(&lab, &space).await?;
             spaces.flush().await?;
             harness::check(&spaces).await?;
-            for lost in ["disk0", "disk4"].iter().take(usize::from(kind.0.redundancy())) {
-                pool.exclude(pool.find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
-                expect_all(&lab, &space).await?;
-            }
-            spaces.close().await?;
-            Ok(())
+            lose_others(&lab, &spaces, &space, kind.0).await
         });
         judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
@@ -186,7 +191,7 @@ fn a_removal_that_power_cuts_short_goes_on() {
             })
             .map_err(|error| format!("{kind:?}, cut {offset}: {error}"));
         is_left.unwrap();
-        let seen = Rc::new(std::cell::Cell::new(false));
+        let seen = Rc::new(Cell::new(false));
         let told = Rc::clone(&seen);
         let judged = bench.run(async move |lab| {
             let spaces = lab.open().await?;
@@ -280,6 +285,104 @@ fn a_disk_that_was_wrongly_added_leaves_the_room_as_it_was() {
             space.discard(ROWS << 20, 1 << 20).await?;
             spaces.flush().await?;
             assert_eq!(room(&spaces), before);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a disk is away, and missed a write. What it has of a block that has rotted on the only other copy is the last that
+/// is whole: neither a removal nor a replacement gives it up, however often they are tried; and when the disk is back, nothing is
+/// lost, and they end.
+#[test]
+fn what_a_disk_that_is_away_has_alone_is_not_given_up() {
+    for is_replaced in [false, true] {
+        let bench = Bench::new(6600, 4, Bytes::mib(96));
+        let (rotting, away) = (Rc::clone(&bench.disks[0]), Rc::clone(&bench.disks[1]));
+        let (back, spare) = (away.attach(&bench.world), bench.disks[3].attach(&bench.world));
+        // The mirror lies on two disks; the third comes when one of them is gone.
+        let third = bench.disks[2].attach(&bench.world);
+        let judged = bench.run_in(bench.lab_with(|number| number < 2), async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", SIZE, Resiliency::Mirror { copies: 2 }).await?;
+            fill(&lab, &spaces, &space).await?;
+            let pool = spaces.pool();
+            spaces.add(third, &[]).await?;
+            let disk = pool.find_disk("disk1")?;
+            pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
+            write_on(&lab, &space).await?;
+            spaces.flush().await?;
+            // Block 4 of row 3 was not written since.
+            let rotten = harness::places_of(&rotting, (3 << 8) + 4..(3 << 8) + 5, 1);
+            assert_eq!(rotten.len(), 1);
+            rotting.rot(rotten[0] + 77, 3);
+            let new = match is_replaced {
+                true => Some(pool.add_instead_of(&disk, spare, &[]).await?),
+                false => None,
+            };
+            if new.is_none() {
+                pool.retire(&disk).await?;
+            }
+            let progress = Progress::default();
+            let end = async || match &new {
+                Some(new) => spaces.finish_replacing(&disk, new, &progress).await,
+                None => spaces.drain_disk(&disk, &progress).await,
+            };
+            for _ in 0..2 {
+                assert!(!end().await?, "what nobody else has is left");
+                let left = spaces.left_on(disk.id()).unwrap_or_default();
+                assert_eq!(left.len(), 1, "its space is named");
+            }
+            assert!(pool.is_member(&disk));
+            spaces.rejoin(back).await?;
+            spaces.resync(&progress).await?;
+            assert!(end().await?, "all is to be had");
+            if new.is_none() {
+                pool.strike(&disk).await?;
+            }
+            expect_all(&lab, &space).await?;
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("replaced: {is_replaced}: {error}"));
+    }
+}
+
+/// The map is looked at while rows are claimed and given back, and a disk joins: what is looked at is of one time.
+#[test]
+fn the_map_is_sound_while_rows_come_and_go() {
+    let bench = Bench::new(5, 4, Bytes::mib(96));
+    let spare = bench.disks[3].attach(&bench.world);
+    bench
+        .run_in(bench.lab_with(|disk| disk < 3), async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(16), Resiliency::Mirror { copies: 2 }).await?;
+            let is_over = Cell::new(false);
+            let change = async {
+                for round in 1..12 {
+                    for row in 0..16 {
+                        lab.write(&space, row << 20, 4096, round).await?;
+                    }
+                    if round == 4 {
+                        spaces.add(Rc::clone(&spare), &[]).await?;
+                    }
+                    space.discard(0, 16 << 20).await?;
+                    spaces.flush().await?;
+                }
+                is_over.set(true);
+                Ok(())
+            };
+            let look = async {
+                let mut looks = 0;
+                while !is_over.get() {
+                    let findings = spaces.check_map().await?;
+                    assert!(findings.is_empty(), "after {looks} looks: {findings:?}");
+                    looks += 1;
+                    sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
+                }
+                assert!(looks > 20, "{looks}");
+                Ok(())
+            };
+            let both: [Pin<Box<dyn Future<Output = Outcome> + '_>>; 2] = [Box::pin(change), Box::pin(look)];
+            join_all(both).await.into_iter().collect::<Outcome>()?;
             lab.check_and_close(spaces).await
         })
         .unwrap();

@@ -1,0 +1,175 @@
+//! Disks take the place of others: what one has moves to another, whole.
+//!
+//! Left to others: filling slabs (`resync`), disks that leave without another in their place (`removal`), who is a member
+//! (crate `pool`).
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_block_io::BlockDevice;
+use dolmen_pool::{Disk, Purpose};
+use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES, SpaceId};
+
+use crate::error::SpaceError;
+use crate::homes::is_filled_anew;
+use crate::row::Slabs;
+use crate::space::Space;
+use crate::spaces::{Progress, Spaces};
+
+impl Spaces {
+    /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
+    /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
+    /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn move_slabs(
+        &self,
+        from: DiskSlot,
+        to: DiskSlot,
+        progress: &Progress,
+    ) -> Result<bool, SpaceError> {
+        let target = || self.pool().disk(from).and_then(|disk| disk.member().successor);
+        let wanted = target();
+        let goes_on = || wanted.is_none() || target() == wanted;
+        // Whoever chose the disk before it was retired has put that on record then.
+        drop(self.pool().change(Purpose::Release).await);
+        let rows = self.rows_on(from).await?;
+        let mut filled_anew = BTreeSet::new();
+        for (space, index) in rows.iter().take_while(|_| goes_on()) {
+            if let Some(row) = space.undecided_row(*index).await? {
+                self.shared.gate().await?;
+                space.add_slab(&row, (from, to), |_| true).await?;
+                if is_filled_anew(self.pool(), &row, from) {
+                    filled_anew.insert((space.id(), *index));
+                }
+            }
+        }
+        let resynced = self.resync_while(progress, goes_on).await?;
+        let mut left = BTreeSet::new();
+        for (space, index) in rows.iter().take_while(|_| goes_on()) {
+            let Some(row) = space.undecided_row(*index).await? else { continue };
+            // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
+            let is_whole = resynced.lost_blocks == 0 && filled_anew.contains(&(space.id(), *index));
+            let may_go = is_whole || space.can_do_without_absent(*index).await?;
+            if !may_go || !space.drop_slab(&row, from).await? {
+                left.insert(space.id());
+            }
+        }
+        if !goes_on() {
+            return Ok(false);
+        }
+        let all = left.is_empty();
+        if let Some(disk) = self.pool().disk(from) {
+            self.note_left(&disk, left);
+        }
+        Ok(all)
+    }
+
+    /// Notes the spaces that have slabs left on a disk that is to leave.
+    pub(crate) fn note_left(&self, disk: &Disk, left: BTreeSet<SpaceId>) {
+        self.left.borrow_mut().insert(disk.id(), left);
+    }
+
+    /// The spaces that had slabs left on a disk when it was last tried to move all of them away; nothing before the first
+    /// try. A disk that is being replaced gets no new ones.
+    #[must_use]
+    pub fn left_on(&self, disk: DiskId) -> Option<Vec<Rc<Space>>> {
+        let left = self.left.borrow();
+        let spaces = self.spaces.borrow();
+        Some(left.get(&disk)?.iter().filter_map(|id| spaces.get(id).cloned()).collect())
+    }
+
+    /// Calls a replacement off: `old` takes data again, and `new` is replaced by it. [`finish_replacing`](Self::finish_replacing)
+    /// of `new` by `old` moves back what was moved, and strikes `new`.
+    ///
+    /// # Errors
+    /// As [`Pool::turn_back`].
+    pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
+        self.pool().turn_back(old, new).await?;
+        // What is known of either was found on the way in the other direction.
+        let mut left = self.left.borrow_mut();
+        left.remove(&old.id());
+        left.remove(&new.id());
+        Ok(())
+    }
+
+    /// Bytes that a move from one disk to another has to claim there.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn bytes_to_move(&self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
+        let mut grains = 0;
+        for space in self.all() {
+            space
+                .for_each_record(|_, record| {
+                    let lacks = |slabs: &&Slabs| !slabs.iter().any(|slab| slab.disk == to);
+                    let slabs = record.columns.iter().filter(lacks).flatten();
+                    let runs = slabs.filter(|slab| slab.disk == from).flat_map(|slab| &slab.runs);
+                    grains += runs.map(|run| run.count).sum::<u64>();
+                })
+                .await?;
+        }
+        Ok(Bytes(grains * GRAIN_BYTES))
+    }
+
+    /// Rows with a slab on a disk.
+    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let mut rows = Vec::new();
+        for space in self.all() {
+            let mut found = Vec::new();
+            space
+                .for_each_record(|index, record| {
+                    if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
+                        found.push(index);
+                    }
+                })
+                .await?;
+            rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
+        }
+        Ok(rows)
+    }
+
+    /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
+    /// disk is struck from the members once it holds none.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the pool goes on with what it had.
+    pub async fn replace(
+        &self,
+        old: &Rc<Disk>,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+        progress: &Progress,
+    ) -> Result<Rc<Disk>, SpaceError> {
+        let new = self.pool().add_instead_of(old, device, overwrite).await?;
+        self.finish_replacing(old, &new, progress).await?;
+        Ok(new)
+    }
+
+    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`] tells which there are). Whether it is
+    /// there: while disks are absent that have the only copy of something, the old disk stays.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the pool goes on with what it had.
+    pub async fn finish_replacing(
+        &self,
+        old: &Rc<Disk>,
+        new: &Rc<Disk>,
+        progress: &Progress,
+    ) -> Result<bool, SpaceError> {
+        if !new.is_present() {
+            return Ok(false);
+        }
+        if !self.pool().is_member(old) {
+            // Ended already; its number may be another one's by now.
+            return Ok(true);
+        }
+        let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
+        if moved {
+            self.pool().strike(old).await?;
+        }
+        self.pool().tend_voters().await?;
+        Ok(moved)
+    }
+}
