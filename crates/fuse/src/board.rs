@@ -1,13 +1,15 @@
-//! Results on their way from whoever carried a request out to the thread of a ring: a place for each tag, no lock.
+//! Results on their way from whoever carried a request out to the thread of a ring: a place for each tag, no lock; and the
+//! way into the kernel.
 //!
 //! Invariant: a result is stored before its tag's bit is set, and read after the bit was taken; a sleeper has said that
 //! it sleeps before it looked at the bits for the last time. So no result is lost, and none waits for a wake-up that
 //! does not come.
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::{fmt, io};
 
+use io_uring::{IoUring, cqueue, squeue};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
@@ -106,6 +108,38 @@ impl<const WORDS: usize> Board<WORDS> {
     /// Makes the event unreadable until the next wake-up.
     pub fn drain(&self) {
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+    }
+}
+
+/// Whether to wait for the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until there is one answer at least.
+    ForOne,
+}
+
+/// Gives the kernel the commands that are in a ring. Where a signal came, or answers have to be taken first, nothing is wrong: the
+/// next round of whoever reads the board mends it.
+///
+/// # Errors
+/// What the kernel says of the ring otherwise.
+pub fn enter<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
+    ring: &IoUring<S, C>,
+    wait: Wait,
+) -> io::Result<()> {
+    let entered = match wait {
+        Wait::No => ring.submit(),
+        Wait::ForOne => ring.submit_and_wait(1),
+    };
+    match entered {
+        Err(error)
+            if ![libc::EINTR, libc::EBUSY, libc::EAGAIN].contains(&error.raw_os_error().unwrap_or(0)) =>
+        {
+            Err(error)
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -70,7 +70,7 @@ mod slots;
 mod start;
 mod wire;
 
-pub use board::Board;
+pub use board::{Board, Wait, enter};
 pub use entries::ENTRIES_MAX;
 pub use files::{
     AttachError, Attached, CloseError, DetachError, Files, KeeperHealth, Survival, Unanswered, Wanted,

@@ -17,6 +17,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use zerocopy::IntoBytes;
 
+use crate::board::{Wait, enter};
 use crate::entries::{ENTRIES_MAX, Entries, PARTS};
 use crate::mount::{self, MountError};
 use crate::session::{AbortOnPanic, Shared};
@@ -164,12 +165,6 @@ struct Talk<'a> {
     armed: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    No,
-    ForOne,
-}
-
 impl Talk<'_> {
     fn push(&mut self, entry: &squeue::Entry128) {
         // SAFETY: what a command points to are the parts of an entry, in memory that outlives the ring, as do the files of
@@ -193,7 +188,7 @@ impl Talk<'_> {
             let entry = with_length(command.build(), PARTS).user_data(u64::from(tag));
             self.push(&entry);
         }
-        self.enter(Wait::No)?;
+        enter(&self.ring, Wait::No)?;
         let refused = self.reap();
         if self.dead_count == 0 {
             return Ok(());
@@ -217,7 +212,7 @@ impl Talk<'_> {
                 self.armed = true;
             }
             let sleeps = self.entries.board.lie_down(|| false);
-            let entered = self.enter(if sleeps { Wait::ForOne } else { Wait::No });
+            let entered = enter(&self.ring, if sleeps { Wait::ForOne } else { Wait::No });
             self.entries.board.get_up();
             entered?;
         }
@@ -257,23 +252,6 @@ impl Talk<'_> {
             }
         }
         refused
-    }
-
-    fn enter(&mut self, wait: Wait) -> io::Result<()> {
-        let entered = match wait {
-            Wait::No => self.ring.submit(),
-            Wait::ForOne => self.ring.submit_and_wait(1),
-        };
-        match entered {
-            Ok(_) => Ok(()),
-            // A signal came, or answers must be taken first: the next round mends it.
-            Err(error)
-                if [libc::EINTR, libc::EBUSY, libc::EAGAIN].contains(&error.raw_os_error().unwrap_or(0)) =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use dolmen_block_io::Durability;
-use dolmen_fuse::{Access, Board, Fault, SpaceKey};
+use dolmen_fuse::{Access, Board, Fault, SpaceKey, Wait, enter};
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::CapabilitySet;
@@ -344,7 +344,7 @@ impl Talk<'_> {
         for tag in 0..DEPTH {
             self.command(channel::FETCH, tag, 0);
         }
-        self.enter(Wait::No)?;
+        enter(&self.ring, Wait::No)?;
         let mut refused = Ok(());
         for _ in 0..DEPTH {
             let Some(done) = self.ring.completion().next() else { break };
@@ -371,7 +371,7 @@ impl Talk<'_> {
             }
             let shared = self.shared;
             let sleeps = shared.board.lie_down(|| shared.is_let_go() && !shared.has_outstanding());
-            let entered = self.enter(if sleeps { Wait::ForOne } else { Wait::No });
+            let entered = enter(&self.ring, if sleeps { Wait::ForOne } else { Wait::No });
             shared.board.get_up();
             if let Err(error) = entered {
                 tracing::error!(space = %shared.served.space, %error, "the ring of an attached space failed; its I/O stands still until the daemon is restarted");
@@ -379,7 +379,7 @@ impl Talk<'_> {
             }
         }
         // What was committed last is with the kernel before the ring is closed.
-        if let Err(error) = self.enter(Wait::No) {
+        if let Err(error) = enter(&self.ring, Wait::No) {
             tracing::debug!(%error, "the last answers were not handed over; the next daemon is asked again");
         }
     }
@@ -419,23 +419,6 @@ impl Talk<'_> {
         ends && !shared.has_outstanding() && shared.board.is_empty()
     }
 
-    fn enter(&mut self, wait: Wait) -> io::Result<()> {
-        let entered = match wait {
-            Wait::No => self.ring.submit(),
-            Wait::ForOne => self.ring.submit_and_wait(1),
-        };
-        match entered {
-            Ok(_) => Ok(()),
-            // A signal came, or answers must be taken first: the next round mends it.
-            Err(error)
-                if [libc::EINTR, libc::EBUSY, libc::EAGAIN].contains(&error.raw_os_error().unwrap_or(0)) =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Gives a request to the host, or answers it here if it makes no sense.
     fn dispatch(&mut self, tag: u16) {
         // What comes after the device was let go stays with the kernel, which gives it to the next daemon.
@@ -451,12 +434,6 @@ impl Talk<'_> {
             Err(errno) => ticket.finish(-errno),
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    No,
-    ForOne,
 }
 
 /// What a descriptor asks for: operation, first byte, length. The error number that answers it, if it may not be.
