@@ -84,7 +84,7 @@ impl Spaces {
     /// of `new` by `old` moves back what was moved, and strikes `new`.
     ///
     /// # Errors
-    /// As [`Pool::turn_back`].
+    /// As [`Pool::turn_back`](dolmen_pool::Pool::turn_back).
     pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
         self.pool().turn_back(old, new).await?;
         // What is known of either was found on the way in the other direction.
@@ -147,7 +147,7 @@ impl Spaces {
         Ok(new)
     }
 
-    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`] tells which there are). Whether it is
+    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`](dolmen_pool::Pool::replacements) tells which there are). Whether it is
     /// there: while disks are absent that have the only copy of something, the old disk stays.
     ///
     /// # Errors
