@@ -147,8 +147,9 @@ impl Spaces {
         Ok(new)
     }
 
-    /// Brings a replacement to its end, from wherever it is ([`Pool::replacements`](dolmen_pool::Pool::replacements) tells which there are). Whether it is
-    /// there: while disks are absent that have the only copy of something, the old disk stays.
+    /// Brings a replacement to its end, from wherever it is
+    /// ([`Pool::replacements`](dolmen_pool::Pool::replacements) tells which there are). Whether it is there: while disks are
+    /// absent that have the only copy of something, the old disk stays.
     ///
     /// # Errors
     /// [`SpaceError`]; the pool goes on with what it had.
