@@ -10,6 +10,10 @@
 //!   stale by then, or the row is not called one with tables;
 //! - behind all else that a slab was given by a resync or a move, and flushed before a commit trusts the slab.
 //!
+//! There is one place for it, so power that fails while it is written anew may tear it. Nobody writes the header of a slab that
+//! is trusted, therefore, but for an heir that takes its row's place, and a verification that found it wrong. One that was torn
+//! so is found and healed by the next verification.
+//!
 //! So there is nothing to be looked for in slabs of rows without tables, where an earlier owner's header may stand, nor in slabs
 //! that are stale, which get one before they are trusted.
 //!
@@ -94,9 +98,14 @@ struct Headed {
 }
 
 impl Shared {
-    /// Writes the headers of all slabs of a row whose disks are here. The caller has the turn of those who write tables.
-    pub(crate) async fn write_headers(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        for headed in self.headed(row, |_| true) {
+    /// Writes the headers of those slabs of a row that are meant and whose disks are here. The caller has the turn of those who
+    /// write tables.
+    pub(crate) async fn write_headers(
+        &self,
+        row: &Rc<Row>,
+        is_meant: impl Fn(&Slab) -> bool,
+    ) -> Result<(), SpaceError> {
+        for headed in self.headed(row, is_meant) {
             if self.write_header(row, &headed).await.is_err() {
                 self.pool.exclude(headed.disk.slot(), ExcludeReason::MissedWrite).await?;
             }

@@ -402,7 +402,7 @@ impl Shared {
         let _frames = self.frames.take(frames_of_tables(row)).await;
         let mut written = TablesWritten::default();
         if !row.is_formatted() {
-            self.write_headers(row).await?;
+            self.write_headers(row, |_| true).await?;
         }
         let mut writes = Vec::new();
         for (column, index, page) in row.pages() {

@@ -559,7 +559,8 @@ impl Shared {
         for (_, row) in refilled {
             let _tables = self.table_turn.take().await;
             if !row.row.gone.get() {
-                self.write_headers(&row.row).await?;
+                let is_refilled = |slab: &Slab| row.slabs.iter().any(|refilled| refilled.slab == *slab);
+                self.write_headers(&row.row, is_refilled).await?;
             }
         }
         if !is_planted(Bug::TrustBeforeFlush) {

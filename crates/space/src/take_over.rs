@@ -273,7 +273,7 @@ impl Space {
         self.forget_heir(row);
         self.shared.count(|counters| counters.heirs_taken_over += 1);
         tracing::debug!(space = %self.name(), row = row.index, "an heir has taken the place of its row");
-        self.shared.write_headers(&new).await?;
+        self.shared.write_headers(&new, |_| true).await?;
         Ok(true)
     }
 

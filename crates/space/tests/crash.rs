@@ -156,6 +156,7 @@ fn case(life: &Life, instant: Instant, states: u64) -> Case {
         flipped: None,
         lost_later: states as usize / 3,
         torn: true,
+        torn_headers: false,
         thorough: states.is_multiple_of(3),
     }
 }
@@ -271,7 +272,10 @@ fn a_torn_block_is_old_or_new_or_listed() {
         let options = StateOptions { seed, tearing: Tearing::OneTorn, torn_alike, ..StateOptions::default() };
         for state in some_states(life, cut, &options, random) {
             let gone = if random.coin() { draw_gone(life, random) } else { BTreeSet::new() };
-            try_state(life, &state, tally, |case| case.gone.clone_from(&gone))?;
+            try_state(life, &state, tally, |case| {
+                case.gone.clone_from(&gone);
+                case.torn_headers = life.kind.resiliency.parity_columns() > 0;
+            })?;
         }
         Ok(())
     });
@@ -565,6 +569,7 @@ fn judge_the_killed(
         flipped: None,
         lost_later: random.index(DISKS),
         torn: true,
+        torn_headers: false,
         thorough: true,
     };
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
