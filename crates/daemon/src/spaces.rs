@@ -20,6 +20,9 @@ use crate::nbd::Served;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::words::clients_of;
 
+/// What is done to a space that gets smaller.
+const SHRUNK: &str = "made smaller";
+
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
     let name = parse_name(&request.name)?;
     let resiliency = match (request.resiliency, request.copies) {
@@ -198,6 +201,10 @@ impl Engine {
             change.warnings.extend(warning);
             return Ok(change);
         }
+        if after < before {
+            // Whoever came while data was looked for has been told the old size. Who comes from here on is told the new one.
+            self.check_space_unused(&pool, &space, SHRUNK)?;
+        }
         pool.spaces.resize(&space, after).await.map_err(|error| fault::space(&error))?;
         let resized = self.ways_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
@@ -208,7 +215,7 @@ impl Engine {
 
     /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
     async fn check_shrink(&self, pool: &OpenPool, space: &Rc<Space>, after: Bytes) -> Answer<()> {
-        self.check_space_unused(pool, space, "made smaller")?;
+        self.check_space_unused(pool, space, SHRUNK)?;
         let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
         let Some(used_end) = used_end else { return Ok(()) };
         let name = full_name(pool, space);

@@ -3,7 +3,7 @@
 //! Invariant: what is chosen obeys the rules of placement as far as the members allow, but that two columns of a row without
 //! parity may share a disk where all others are taken.
 //!
-//! Left to others: moving them (`removal`).
+//! Left to others: moving them (`removal`, `rebalance`).
 
 use std::collections::BTreeSet;
 
@@ -34,6 +34,11 @@ impl Homes {
         self.refused.insert(slot);
     }
 
+    /// What a disk can take.
+    pub(crate) fn room_on(&self, slot: DiskSlot) -> u64 {
+        self.offers.iter().find(|offer| offer.slot == slot).map_or(0, Offer::claimable_grains)
+    }
+
     /// What is left of the room.
     pub(crate) fn left(self) -> Vec<Offer> {
         self.offers
@@ -47,6 +52,37 @@ impl Homes {
         column: usize,
         from: DiskSlot,
     ) -> Option<DiskSlot> {
+        let grains = record.shape.slab_map(column).grains();
+        let best = self.best(pool, record, column, from)?;
+        best.free_grains -= grains;
+        Some(best.slot)
+    }
+
+    /// A disk for the slab of a column that is on `from`, if it has no slab of the row and is emptier than `from`, also when it
+    /// has taken this one. The room of both is reckoned as it is then.
+    pub(crate) fn choose_emptier(
+        &mut self,
+        pool: &Pool,
+        record: &RowRecord,
+        column: usize,
+        from: DiskSlot,
+    ) -> Option<DiskSlot> {
+        let grains = record.shape.slab_map(column).grains();
+        let has = self.offers.iter().find(|offer| offer.slot == from)?.claimable_grains();
+        let best = self.best(pool, record, column, from)?;
+        let is_beside = record.columns.iter().flatten().any(|slab| slab.disk == best.slot);
+        if is_beside || best.claimable_grains() < has + 2 * grains {
+            return None;
+        }
+        best.free_grains -= grains;
+        let to = best.slot;
+        let old = self.offers.iter_mut().filter(|offer| offer.slot == from);
+        old.for_each(|offer| offer.free_grains += grains);
+        Some(to)
+    }
+
+    /// The emptiest disk that may take the slab of a column that is on `from`.
+    fn best(&mut self, pool: &Pool, record: &RowRecord, column: usize, from: DiskSlot) -> Option<&mut Offer> {
         let grains = record.shape.slab_map(column).grains();
         let elsewhere = |slab: &&Slab| slab.disk != from;
         // What is being replaced is where it goes as well.
@@ -69,11 +105,9 @@ impl Homes {
                 && !of_column.contains(&offer.slot)
                 && !(keeps_apart && beside.contains(&offer.domain))
         };
-        let best = self.offers.iter_mut().filter(is_fit).max_by_key(|offer| {
+        self.offers.iter_mut().filter(is_fit).max_by_key(|offer| {
             (!of_row.contains(&offer.slot), offer.claimable_grains(), std::cmp::Reverse(offer.slot))
-        })?;
-        best.free_grains -= grains;
-        Some(best.slot)
+        })
     }
 }
 

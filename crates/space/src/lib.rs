@@ -14,7 +14,8 @@
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
-//! what a disk has to another, `removal` to `homes` on several (docs/design/0010); `verify` looks at all of it, and `header` at what slabs
+//! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and
+//! `rebalance` to emptier ones (docs/design/0012); `verify` looks at all of it, and `header` at what slabs
 //! say of themselves.
 //!
 //! Invariants:
@@ -55,6 +56,7 @@ mod pages;
 mod promise;
 mod reach;
 mod read;
+mod rebalance;
 mod record;
 mod recovery;
 mod removal;
@@ -85,6 +87,7 @@ pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
+pub use rebalance::RebalanceForecast;
 pub use recovery::Recovery;
 pub use removal::RemovalForecast;
 pub use resync::Resynced;

@@ -21,7 +21,7 @@ use crate::space::Space;
 use crate::spaces::{Progress, Spaces};
 
 /// Rows that are moved together: one checkpoint and one flush of all disks for each lot.
-const ROWS_TOGETHER: usize = 32;
+pub(crate) const ROWS_TOGETHER: usize = 32;
 
 /// What it takes to move everything off a disk, with what is free now.
 #[derive(Debug, Clone, Default)]
@@ -104,7 +104,11 @@ impl Spaces {
                 if !goes_on() {
                     return Ok(false);
                 }
-                left.extend(self.move_off(together, from, progress, &mut result).await?);
+                let claim = async |space: &Space, row: &Rc<Row>| {
+                    self.claim_homes(space, row, from).await?;
+                    Ok(vec![from])
+                };
+                left.extend(self.move_slabs_of(together, claim, progress, &mut result).await?);
                 progress.done.set(progress.done.get() + together.len() as u64);
             }
         }
@@ -113,26 +117,24 @@ impl Spaces {
         Ok(all && goes_on())
     }
 
-    /// Claims new slabs for rows, fills them, has them trusted and gives the old ones up; the spaces of rows that have one left.
-    async fn move_off(
+    /// Claims new slabs for rows by `claim`, which tells what disks the row is to leave, fills them, has them trusted and gives
+    /// up what is on those disks; the spaces of rows that have something left there.
+    pub(crate) async fn move_slabs_of(
         &self,
         rows: &[(Rc<Space>, u64)],
-        from: DiskSlot,
+        claim: impl AsyncFn(&Space, &Rc<Row>) -> Result<Vec<DiskSlot>, SpaceError>,
         progress: &Progress,
         result: &mut Resynced,
     ) -> Result<BTreeSet<SpaceId>, SpaceError> {
         self.shared.gate().await?;
         let _turn = self.shared.refill_turn.take().await;
         let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
-        let mut is_whole = Vec::with_capacity(rows.len());
+        let mut begun = Vec::with_capacity(rows.len());
         for (space, index) in rows {
-            let Some(row) = space.undecided_row(*index).await? else {
-                is_whole.push(true);
-                continue;
-            };
-            self.claim_homes(space, &row, from).await?;
-            let (is_anew, lost) = (is_filled_anew(self.pool(), &row, from), result.lost_blocks);
-            let before = result.blocks;
+            let Some(row) = space.undecided_row(*index).await? else { continue };
+            let leaves = claim(space, &row).await?;
+            let is_anew = leaves.iter().all(|from| is_filled_anew(self.pool(), &row, *from));
+            let (lost, before) = (result.lost_blocks, result.blocks);
             match space.refill_row(*index, result).await {
                 Ok(Some(row)) => refilled.push((Rc::clone(space), row)),
                 Ok(None) => {}
@@ -140,17 +142,20 @@ impl Spaces {
                 Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
                 Err(error) => return Err(error),
             }
-            is_whole.push(is_anew && result.lost_blocks == lost);
+            begun.push((space, *index, leaves, is_anew && result.lost_blocks == lost));
             progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
         }
         self.shared.trust_all(&refilled, result).await?;
         let mut left = BTreeSet::new();
-        for ((space, index), is_whole) in rows.iter().zip(is_whole) {
-            let Some(row) = space.undecided_row(*index).await? else { continue };
+        for (space, index, leaves, is_whole) in begun.into_iter().filter(|(.., leaves, _)| !leaves.is_empty())
+        {
+            let Some(row) = space.undecided_row(index).await? else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
-            let may_go = is_whole || space.can_do_without_absent(*index).await?;
-            if !may_go || !space.drop_slab(&row, from).await? {
-                left.insert(space.id());
+            let may_go = is_whole || space.can_do_without_absent(index).await?;
+            for from in leaves {
+                if !may_go || !space.drop_slab(&row, from).await? {
+                    left.insert(space.id());
+                }
             }
         }
         Ok(left)
