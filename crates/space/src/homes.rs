@@ -29,6 +29,14 @@ impl Homes {
         Self { offers: pool.offers(Purpose::Claim), refused: BTreeSet::new(), domains }
     }
 
+    /// The same with disks that may join the pool.
+    pub(crate) fn with(pool: &Pool, more: &[Offer]) -> Self {
+        let mut homes = Self::of(pool);
+        homes.domains.extend(more.iter().map(|offer| offer.domain));
+        homes.offers.extend_from_slice(more);
+        homes
+    }
+
     /// A disk cannot take what was to go there.
     pub(crate) fn refuse(&mut self, slot: DiskSlot) {
         self.refused.insert(slot);

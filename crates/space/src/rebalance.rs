@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_disk::MemberState;
+use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{Bytes, DiskSlot, Epoch, GRAIN_BYTES};
 
@@ -55,12 +56,12 @@ struct Uneven {
 }
 
 impl Spaces {
-    /// What it would take to even out what is on the disks.
+    /// What it would take to even out what is on the disks, and on those that may join them.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
-    pub async fn forecast_rebalance(&self) -> Result<RebalanceForecast, SpaceError> {
-        Ok(self.uneven().await?.forecast)
+    pub async fn forecast_rebalance(&self, more: &[Offer]) -> Result<RebalanceForecast, SpaceError> {
+        Ok(self.uneven(more).await?.forecast)
     }
 
     /// Moves slabs from full disks to emptier ones until they are even, or `goes_on` says no. Redundancy is never lower on the
@@ -77,7 +78,7 @@ impl Spaces {
         self.finish_lines().await?;
         let mut result = Resynced::default();
         loop {
-            let uneven = self.uneven().await?;
+            let uneven = self.uneven(&[]).await?;
             let before = uneven.forecast;
             self.thin_out(&uneven.crowded).await?;
             if before.is_even() {
@@ -94,15 +95,15 @@ impl Spaces {
                 progress.done.set(progress.done.get() + together.len() as u64);
             }
             // What could not be moved is not tried again and again; clients who claim rows meanwhile are no reason to go on.
-            if self.uneven().await?.forecast.rows_left() >= before.rows_left() {
+            if self.uneven(&[]).await?.forecast.rows_left() >= before.rows_left() {
                 return Ok(false);
             }
         }
     }
 
     /// Looks at all rows that clients see, reckoning with what each move takes and gives.
-    async fn uneven(&self) -> Result<Uneven, SpaceError> {
-        let mut homes = Homes::of(self.pool());
+    async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
+        let mut homes = Homes::with(self.pool(), more);
         let mut found = Uneven::default();
         for space in self.list() {
             let spec = space.spec();
