@@ -30,7 +30,7 @@ impl Homes {
     }
 
     /// The same with disks that may join the pool.
-    pub(crate) fn with(pool: &Pool, more: &[Offer]) -> Self {
+    pub(crate) fn with_more(pool: &Pool, more: &[Offer]) -> Self {
         let mut homes = Self::of(pool);
         homes.domains.extend(more.iter().map(|offer| offer.domain));
         homes.offers.extend_from_slice(more);
@@ -101,8 +101,10 @@ impl Homes {
             0 => record.columns.get(column)?.iter().filter(elsewhere).flat_map(both).collect(),
             _ => of_row.clone(),
         };
+        let joining = |slot| self.offers.iter().find(|offer| offer.slot == slot).map(|offer| offer.domain);
+        let domain_of = |slot| pool.domain_of(pool.destination(slot)).or_else(|| joining(slot));
         let domains_of = |slots: &BTreeSet<DiskSlot>| -> BTreeSet<DomainId> {
-            slots.iter().filter_map(|slot| pool.domain_of(pool.destination(*slot))).collect()
+            slots.iter().filter_map(|slot| domain_of(*slot)).collect()
         };
         let beside = domains_of(&of_column);
         let keeps_apart = self.domains.len() > beside.len();

@@ -7,6 +7,7 @@
 //!
 //! Left to others: where slabs go (`homes`), a move itself (`removal`), filling them (`resync`).
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -24,15 +25,18 @@ use crate::space::Space;
 use crate::spaces::{Progress, Spaces};
 use crate::spec::Resiliency;
 
+/// Looks at all rows, at most: each moves one slab of a row.
+const PASSES_MAX: u32 = 64;
+
 /// What a rebalance has to do, with what is free now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RebalanceForecast {
-    /// Rows of which something moves.
+    /// Rows of which a slab moves; another one may follow.
     pub rows: u64,
     /// Bytes that are claimed on emptier disks, and given up on fuller ones.
     pub moved: Bytes,
     /// Rows with a slab too many.
-    pub crowded: u64,
+    pub surplus: u64,
 }
 
 impl RebalanceForecast {
@@ -43,7 +47,7 @@ impl RebalanceForecast {
     }
 
     fn rows_left(&self) -> u64 {
-        self.rows + self.crowded
+        self.rows + self.surplus
     }
 }
 
@@ -52,7 +56,7 @@ impl RebalanceForecast {
 struct Uneven {
     forecast: RebalanceForecast,
     to_move: Vec<(Rc<Space>, u64)>,
-    crowded: Vec<(Rc<Space>, u64)>,
+    surplus: Vec<(Rc<Space>, u64)>,
 }
 
 impl Spaces {
@@ -64,9 +68,9 @@ impl Spaces {
         Ok(self.uneven(more).await?.forecast)
     }
 
-    /// Moves slabs from full disks to emptier ones until they are even, or `goes_on` says no. Redundancy is never lower on the
-    /// way; killed, it goes on when called again. Whether all is even then, as far as the rules of placement and disks that are
-    /// away allow.
+    /// Moves slabs from full disks to emptier ones until they are even, or it is called off by `goes_on`. Redundancy is never
+    /// lower on the way; killed, it goes on when called again. Whether all is even then, as far as the rules of placement and
+    /// disks that are away allow.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -77,92 +81,104 @@ impl Spaces {
     ) -> Result<bool, SpaceError> {
         self.finish_lines().await?;
         let mut result = Resynced::default();
-        loop {
-            let uneven = self.uneven(&[]).await?;
-            let before = uneven.forecast;
-            self.thin_out(&uneven.crowded).await?;
-            if before.is_even() {
+        let mut before = self.uneven(&[]).await?;
+        for _ in 0..PASSES_MAX {
+            if before.forecast.is_even() {
                 return Ok(true);
             }
-            progress.total.set(progress.done.get() + before.rows);
-            for together in uneven.to_move.chunks(ROWS_TOGETHER) {
+            progress.total.set(progress.done.get() + before.forecast.rows);
+            let dropped = self.drop_surplus(&before.surplus).await?;
+            for together in before.to_move.chunks(ROWS_TOGETHER) {
                 if !goes_on() {
                     return Ok(false);
                 }
-                let claim = async |space: &Space, row: &Rc<Row>| self.claim_emptier(space, row).await;
+                // What a move takes and gives is reckoned for those behind it, although old slabs go with the last of them.
+                let homes = RefCell::new(Homes::of(self.pool()));
+                let claim = async |space: &Space, row: &Rc<Row>| self.claim_emptier(space, row, &homes).await;
                 self.move_slabs_of(together, claim, progress, &mut result).await?;
-                self.thin_out(together).await?;
+                self.drop_surplus(together).await?;
                 progress.done.set(progress.done.get() + together.len() as u64);
             }
+            let after = self.uneven(&[]).await?;
             // What could not be moved is not tried again and again; clients who claim rows meanwhile are no reason to go on.
-            if self.uneven(&[]).await?.forecast.rows_left() >= before.rows_left() {
+            if dropped == 0 && after.forecast.rows_left() >= before.forecast.rows_left() {
                 return Ok(false);
             }
+            before = after;
         }
+        Ok(false)
     }
 
     /// Looks at all rows that clients see, reckoning with what each move takes and gives.
     async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
-        let mut homes = Homes::with(self.pool(), more);
+        let mut homes = Homes::with_more(self.pool(), more);
         let mut found = Uneven::default();
         for space in self.list() {
             let spec = space.spec();
             let copies = usize::from(spec.resiliency.copies());
-            let (mut to_move, mut crowded) = (Vec::new(), Vec::new());
+            let (mut to_move, mut surplus) = (Vec::new(), Vec::new());
             let mut moved = 0;
             space
                 .for_each_record(|index, record| {
-                    if !slab_too_many(self.pool(), &homes, record, copies).is_empty() {
-                        crowded.push(index);
+                    if surplus_of(self.pool(), &homes, record, copies).is_some() {
+                        surplus.push(index);
                         return;
                     }
-                    let moves = moves_of(self.pool(), &mut homes, record, &spec.resiliency);
-                    if !moves.is_empty() {
+                    if let Some(one) = move_of(self.pool(), &mut homes, record, &spec.resiliency) {
                         to_move.push(index);
-                        let grains = moves.iter().map(|one| record.shape.slab_map(one.column).grains());
-                        moved += grains.sum::<u64>();
+                        moved += record.shape.slab_map(one.column).grains();
                     }
                 })
                 .await?;
             found.forecast.rows += to_move.len() as u64;
-            found.forecast.crowded += crowded.len() as u64;
+            found.forecast.surplus += surplus.len() as u64;
             found.forecast.moved.0 += moved * GRAIN_BYTES;
             found.to_move.extend(to_move.into_iter().map(|index| (Rc::clone(&space), index)));
-            found.crowded.extend(crowded.into_iter().map(|index| (Rc::clone(&space), index)));
+            found.surplus.extend(surplus.into_iter().map(|index| (Rc::clone(&space), index)));
         }
         Ok(found)
     }
 
-    /// Claims slabs on emptier disks for a row; the disks that it leaves.
-    async fn claim_emptier(&self, space: &Space, row: &Rc<Row>) -> Result<Vec<DiskSlot>, SpaceError> {
-        let pool = self.pool();
-        let mut homes = Homes::of(pool);
-        let mut leaves = Vec::new();
-        for Move { column, from, to } in moves_of(pool, &mut homes, &row.record(), &space.spec().resiliency) {
-            match space.add_slab(row, (from, to), |other| other == column).await {
-                Ok(true) => leaves.push(from),
-                Ok(false) => {}
-                // Its free grains lie in too many pieces, or somebody else was there first.
-                Err(SpaceError::Pool(_)) => pool.check_writable()?,
-                Err(error) => return Err(error),
-            }
+    /// Claims a slab on an emptier disk for a row; the disk that it leaves.
+    async fn claim_emptier(
+        &self,
+        space: &Space,
+        row: &Rc<Row>,
+        homes: &RefCell<Homes>,
+    ) -> Result<Vec<DiskSlot>, SpaceError> {
+        let (pool, resiliency) = (self.pool(), space.spec().resiliency);
+        let wanted = move_of(pool, &mut homes.borrow_mut(), &row.record(), &resiliency);
+        let Some(Move { column, from, to }) = wanted else { return Ok(Vec::new()) };
+        match space.add_slab(row, (from, to), |other| other == column).await {
+            Ok(true) => return Ok(vec![from]),
+            Ok(false) => {}
+            // Its free grains lie in too many pieces, or somebody else was there first.
+            Err(SpaceError::Pool(_)) => pool.check_writable()?,
+            Err(error) => return Err(error),
         }
-        Ok(leaves)
+        homes.borrow_mut().refuse(to);
+        Ok(Vec::new())
     }
 
-    /// Gives up what rows have too much, where all else that they have is whole and here.
-    async fn thin_out(&self, rows: &[(Rc<Space>, u64)]) -> Result<(), SpaceError> {
+    /// Gives up what rows have too much, where all else that they have is whole and here; how many slabs that were.
+    async fn drop_surplus(&self, rows: &[(Rc<Space>, u64)]) -> Result<u64, SpaceError> {
+        let mut dropped = 0;
         for (space, index) in rows {
-            let Some(row) = space.undecided_row(*index).await? else { continue };
+            // Whoever fills a slab goes on writing to it.
+            let _turn = self.shared.refill_turn.take().await;
             let copies = usize::from(space.spec().resiliency.copies());
-            let homes = Homes::of(self.pool());
-            for from in slab_too_many(self.pool(), &homes, &row.record(), copies) {
-                if space.can_do_without_absent(*index).await? {
-                    space.drop_slab(&row, from).await?;
+            loop {
+                let Some(row) = space.undecided_row(*index).await? else { break };
+                let found = surplus_of(self.pool(), &Homes::of(self.pool()), &row.record(), copies);
+                let Some(Surplus { disk, was_filled }) = found else { break };
+                let may_go = !was_filled || space.can_do_without_absent(*index).await?;
+                if !may_go || !space.drop_slab(&row, disk).await? {
+                    break;
                 }
+                dropped += 1;
             }
         }
-        Ok(())
+        Ok(dropped)
     }
 }
 
@@ -173,58 +189,69 @@ struct Move {
     to: DiskSlot,
 }
 
-/// What of a row moves; nothing of one that is not whole, or whose space lies where it lies.
-fn moves_of(pool: &Pool, homes: &mut Homes, record: &RowRecord, resiliency: &Resiliency) -> Vec<Move> {
+/// The slab of a row that moves, one at a time, so that each is chosen by what the row really has; none of a row that is not
+/// whole, or whose space lies where it lies.
+fn move_of(pool: &Pool, homes: &mut Homes, record: &RowRecord, resiliency: &Resiliency) -> Option<Move> {
     let copies = usize::from(resiliency.copies());
     let is_whole = |slabs: &Slabs| slabs.len() == copies && slabs.iter().all(|slab| is_settled(pool, slab));
     // Rows of a span fill one disk before the next, so that little is lost with a disk.
     if *resiliency == Resiliency::Span || !record.columns.iter().all(is_whole) {
-        return Vec::new();
+        return None;
     }
-    let mut after = record.clone();
-    let mut moves = Vec::new();
-    for column in 0..record.columns.len() {
-        let slabs = record.columns.get(column).into_iter().flatten();
-        for from in slabs.map(|slab| slab.disk) {
-            let Some(to) = homes.choose_emptier(pool, &after, column, from) else { continue };
-            let slabs = after.columns.get_mut(column).into_iter().flatten();
-            slabs.filter(|slab| slab.disk == from).for_each(|slab| slab.disk = to);
-            moves.push(Move { column, from, to });
-        }
-    }
-    moves
+    let columns = record.columns.iter().enumerate();
+    let mut slabs: Vec<(usize, DiskSlot)> =
+        columns.flat_map(|(column, slabs)| slabs.iter().map(move |slab| (column, slab.disk))).collect();
+    slabs.sort_by_key(|(_, disk)| homes.room_on(*disk));
+    slabs.into_iter().find_map(|(column, from)| {
+        homes.choose_emptier(pool, record, column, from).map(|to| Move { column, from, to })
+    })
 }
 
-/// Whether a slab holds everything, on a disk that is here and stays.
-fn is_settled(pool: &Pool, slab: &Slab) -> bool {
+/// Whether a slab is on a disk that is here and stays.
+fn is_here(pool: &Pool, slab: &Slab) -> bool {
     let is_active = |disk: &Rc<Disk>| disk.member().state == MemberState::Active;
-    slab.readable(pool).as_ref().is_some_and(is_active)
+    slab.present(pool).as_ref().is_some_and(is_active)
 }
 
-/// The disks whose slabs a row can do without: its columns have more than they need, all of it whole or never filled, on disks
-/// that are here and stay.
-fn slab_too_many(pool: &Pool, homes: &Homes, record: &RowRecord, copies: usize) -> BTreeSet<DiskSlot> {
-    let is_new = |slab: &Slab| slab.stale == Some(Epoch(0));
-    let of_column = |slabs: &Slabs| {
-        let (settled, others): (Vec<&Slab>, Vec<&Slab>) =
-            slabs.iter().partition(|slab| is_settled(pool, slab));
-        if slabs.len() <= copies || settled.len() < copies || !others.iter().all(|slab| is_new(slab)) {
-            return None;
-        }
-        if let Some(new) = others.first() {
-            return Some(new.disk);
-        }
-        // What the others have to be apart from each other: copies those of the column, columns with parity all of the row.
-        let apart: Vec<&Slab> = match record.shape.parity_columns() {
+/// Whether it holds everything, too.
+fn is_settled(pool: &Pool, slab: &Slab) -> bool {
+    slab.stale.is_none() && is_here(pool, slab)
+}
+
+/// A slab that a row can do without.
+struct Surplus {
+    disk: DiskSlot,
+    /// Whether it may hold anything.
+    was_filled: bool,
+}
+
+/// A slab that a row can do without: its column has more than it needs, all of it whole or never filled, on disks that are here
+/// and stay. The others are as far apart as they can be without it.
+fn surplus_of(pool: &Pool, homes: &Homes, record: &RowRecord, copies: usize) -> Option<Surplus> {
+    let was_filled = |slab: &Slab| slab.stale != Some(Epoch(0));
+    let has_surplus = |slabs: &&Slabs| {
+        slabs.len() > copies
+            && slabs.iter().filter(|slab| is_settled(pool, slab)).count() >= copies
+            && slabs.iter().all(|slab| is_here(pool, slab) && (slab.stale.is_none() || !was_filled(slab)))
+    };
+    let crowded: Vec<&Slabs> = record.columns.iter().filter(has_surplus).collect();
+    if let Some(new) = crowded.iter().flat_map(|slabs| slabs.iter()).find(|slab| !was_filled(slab)) {
+        return Some(Surplus { disk: new.disk, was_filled: false });
+    }
+    let apart_without = |slabs: &Slabs, gone: &Slab| {
+        // Copies have to be apart from those of their column, columns with parity from all of the row.
+        let all: Vec<&Slab> = match record.shape.parity_columns() {
             0 => slabs.iter().collect(),
             _ => record.columns.iter().flatten().collect(),
         };
-        let without = |slab: &&&Slab| {
-            let rest = apart.iter().filter(|other| other.disk != slab.disk);
-            let domains: BTreeSet<_> = rest.filter_map(|other| pool.domain_of(other.disk)).collect();
-            (domains.len(), std::cmp::Reverse(homes.room_on(slab.disk)))
-        };
-        settled.iter().max_by_key(without).map(|slab| slab.disk)
+        let rest = || all.iter().filter(|slab| !std::ptr::eq(**slab, gone)).map(|slab| slab.disk);
+        let disks: BTreeSet<DiskSlot> = rest().collect();
+        let domains: BTreeSet<_> = rest().filter_map(|disk| pool.domain_of(disk)).collect();
+        (disks.len(), domains.len())
     };
-    record.columns.iter().filter_map(of_column).collect()
+    let candidates = crowded.into_iter().flat_map(|slabs| slabs.iter().map(move |slab| (slabs, slab)));
+    let best = candidates.max_by_key(|(slabs, slab)| {
+        (apart_without(slabs, slab), std::cmp::Reverse(homes.room_on(slab.disk)))
+    });
+    best.map(|(_, slab)| Surplus { disk: slab.disk, was_filled: true })
 }
