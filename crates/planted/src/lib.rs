@@ -105,11 +105,17 @@ pub enum Bug {
     HeirForgetsLines,
     /// What is cached is put in place of the row, also where its heir has the line.
     HeirPassedOver,
+    /// What a disk that leaves has is given up before what takes its place is trusted.
+    GivenUpUntrusted,
+    /// What a disk that leaves has is given up although it may be the last good copy.
+    LastCopyGivenUp,
+    /// A disk is struck although something lies on it.
+    StruckWhileNamed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 52] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -159,6 +165,9 @@ impl Bug {
         Self::HeirBeforeCached,
         Self::HeirForgetsLines,
         Self::HeirPassedOver,
+        Self::GivenUpUntrusted,
+        Self::LastCopyGivenUp,
+        Self::StruckWhileNamed,
     ];
 
     /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
@@ -214,6 +223,9 @@ impl Bug {
             Self::HeirBeforeCached => "heir-before-cached",
             Self::HeirForgetsLines => "heir-forgets-lines",
             Self::HeirPassedOver => "heir-passed-over",
+            Self::GivenUpUntrusted => "given-up-untrusted",
+            Self::LastCopyGivenUp => "last-copy-given-up",
+            Self::StruckWhileNamed => "struck-while-named",
         }
     }
 }

@@ -12,6 +12,7 @@ use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, w
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
 use dolmen_journal::LogCopy;
 use dolmen_placement::DomainId;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::Replica;
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
@@ -263,7 +264,7 @@ impl Pool {
             return Err(self.not_replaced(disk, CALLED_OFF));
         }
         let known = self.free.borrow().get(&slot).map(FreeMap::total);
-        if known.is_some_and(|free| free < grain_count(disk)) {
+        if known.is_some_and(|free| free < grain_count(disk)) && !is_planted(Bug::StruckWhileNamed) {
             return Err(self.not_replaced(disk, "something lies on it still"));
         }
         self.free.borrow_mut().remove(&slot);

@@ -382,7 +382,11 @@ impl Space {
         for slabs in &mut record.columns {
             let Some(at) = slabs.iter().position(|slab| slab.disk == from) else { continue };
             // A copy that has left since it was trusted may never come back. Those that go to one disk in the end are one.
-            let others = slabs.iter().filter(|slab| slab.disk != from && slab.readable(pool).is_some());
+            let counts = |slab: &Slab| match is_planted(Bug::GivenUpUntrusted) {
+                true => slab.present(pool).is_some(),
+                false => slab.readable(pool).is_some(),
+            };
+            let others = slabs.iter().filter(|slab| slab.disk != from && counts(slab));
             let others: BTreeSet<DiskSlot> = others.map(|slab| pool.destination(slab.disk)).collect();
             if others.len() < copies {
                 left = true;

@@ -258,8 +258,13 @@ fn a_power_cut_that_takes_disks_along_loses_nothing_flushed() {
 
 /// Disks that the space survives: none to as many as it has spare copies.
 fn draw_gone(life: &Life, random: &mut Random) -> BTreeSet<usize> {
+    draw_gone_of(DISKS, life, random)
+}
+
+/// The same of more disks than the pool began with.
+fn draw_gone_of(disks: usize, life: &Life, random: &mut Random) -> BTreeSet<usize> {
     (0..life.kind.resiliency.redundancy())
-        .filter_map(|_| (random.below(8) > 0).then(|| random.index(DISKS)))
+        .filter_map(|_| (random.below(8) > 0).then(|| random.index(disks)))
         .collect()
 }
 
@@ -625,10 +630,23 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
 /// was flushed is there, also with one disk gone for as many as the space survives; nothing stays stale.
 #[test]
 fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
+    cut_while_members_change("disks come and go", Plot::Disks, DISKS);
+}
+
+/// The same while a disk leaves without another in its place, under writes, what it has going to one that was added. It is a
+/// member, or was struck and everything is elsewhere; what was cut is gone on with, also without a disk that the space can do
+/// without; and then any one disk may go.
+#[test]
+fn a_cut_while_disks_come_and_go_leaves_a_member_or_all_of_it_elsewhere() {
+    cut_while_members_change("a disk is removed", Plot::Removal, Plot::Removal.disks());
+}
+
+/// Cuts a life in which members change, with some of the disks gone.
+fn cut_while_members_change(way: &str, plot: Plot, may_go: usize) {
     let begun = Clock::now();
-    println!("disks come and go: seed {}", seed());
-    for kind in KINDS {
-        let life = Life::record(kind, Plot::Disks, seed());
+    println!("{way}: seed {}", seed());
+    for kind in kinds() {
+        let life = Life::record(kind, plot, seed());
         let mut random = Random::new(seed());
         let mut tally = Tally::default();
         let every = kind == EVERY_CUT || budget() == u64::MAX;
@@ -638,19 +656,23 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
             let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
             let states = some_states(&life, cut, &options, &mut random);
             for state in states.iter().take(if budget() == u64::MAX { usize::MAX } else { 1 }) {
-                let gone = if random.below(3) == 0 { draw_gone(&life, &mut random) } else { BTreeSet::new() };
+                let gone = if random.below(3) == 0 {
+                    draw_gone_of(may_go, &life, &mut random)
+                } else {
+                    BTreeSet::new()
+                };
                 let tried = try_state(&life, state, &mut tally, |case| {
                     case.gone.clone_from(&gone);
                     case.thorough |= !gone.is_empty();
                 });
                 if let Err(why) = tried {
-                    panic!("disks come and go, seed {}: {why}", seed());
+                    panic!("{way}, seed {}: {why}", seed());
                 }
             }
         }
         println!("  {kind}: {} states at {} cuts", tally.states, tally.cuts.len());
     }
-    println!("disks come and go: {:?}", begun.elapsed());
+    println!("{way}: {:?}", begun.elapsed());
 }
 
 /// Power is cut within checkpoints of a map without room, which are made in parts, while blocks are written; disks may be gone

@@ -96,6 +96,10 @@ pub enum Deed {
         old: usize,
         new: usize,
     },
+    /// One leaves without another in its place.
+    Remove {
+        disk: usize,
+    },
     /// A disk misses what is written from here until the deed is acknowledged.
     Weak {
         disk: usize,
@@ -384,6 +388,8 @@ pub struct Expected {
     pub joins: Vec<(usize, bool)>,
     /// Replacements: old disk, new disk, and whether it must have been made by now.
     pub replacements: Vec<(usize, usize, bool)>,
+    /// Disks that were to leave without another in their place, and whether they must have left by now.
+    pub removals: Vec<(usize, bool)>,
     pub spaces: BTreeMap<&'static str, ExpectedSpace>,
     /// For each row of [`FILLER`] that ever was, what the map may say of it.
     pub map: BTreeMap<u64, BTreeSet<Option<u8>>>,
@@ -413,6 +419,7 @@ impl Expected {
                 Deed::Export => expected.export_begun = true,
                 Deed::Join { disk } => expected.joins.push((disk, acked)),
                 Deed::Replace { old, new } => expected.replacements.push((old, new, acked)),
+                Deed::Remove { disk } => expected.removals.push((disk, acked)),
                 Deed::Weak { disk } if !acked => _ = expected.weak.insert(disk),
                 Deed::Weak { .. } | Deed::Flush | Deed::Refused | Deed::Step => {}
                 Deed::Make { size } => {
@@ -585,6 +592,9 @@ pub async fn examine(
     let moved = !case.expected.joins.is_empty() || !case.expected.replacements.is_empty();
     if (moved || case.thorough) && case.gone.is_empty() {
         settle_members(&case, &spaces).await?;
+    } else if !confirmed && !case.is_beyond_redundancy() {
+        // What is away may be waited for.
+        end_removals(&spaces).await?;
     }
     if case.thorough {
         check_clean(&case, &spaces).await?;
@@ -644,7 +654,20 @@ async fn lose_one(
     spaces.close().await.map_err(|error| format!("does not close without one disk: {error}"))
 }
 
-/// Replacements that were cut are brought to their end; then the members are the old ones or the new ones, and everything
+/// Goes on with removals that were cut; the disk that still has something, if any has.
+async fn end_removals(spaces: &Spaces) -> Result<Option<String>, String> {
+    let said = |error: &dyn std::fmt::Display| format!("a removal does not go on: {error}");
+    for disk in spaces.drains() {
+        if !spaces.drain_disk(&disk, &Progress::default()).await.map_err(|error| said(&error))? {
+            return Ok(Some(disk.name()));
+        }
+        spaces.pool().strike(&disk).await.map_err(|error| said(&error))?;
+        spaces.pool().tend_voters().await.map_err(|error| said(&error))?;
+    }
+    Ok(None)
+}
+
+/// Replacements and removals that were cut are brought to their end; then the members are the old ones or the new ones, and everything
 /// has its full redundancy on them.
 async fn settle_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
     if case.is_beyond_redundancy() {
@@ -658,6 +681,9 @@ async fn settle_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
         }
     }
     spaces.resync(&Progress::default()).await.map_err(|error| said("resync", &error))?;
+    if let Some(disk) = end_removals(spaces).await? {
+        return Err(format!("{disk} has something left although all disks are here"));
+    }
     let stale = spaces.stale_rows().await.map_err(|error| said("stale rows", &error))?;
     if !stale.is_empty() {
         return Err(format!("rows stay stale although all disks are here: {stale:?}"));
@@ -678,6 +704,18 @@ async fn settle_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
             let (old_is, new_is) = (is_member(*old), is_member(*new));
             return Err(format!("replaced by halves: disk{old} {old_is}, disk{new} {new_is}"));
         }
+    }
+    for (disk, must) in &case.expected.removals {
+        if *must && is_member(*disk) {
+            return Err(format!("disk{disk} was removed and is a member"));
+        }
+    }
+    let left = |number: &usize| case.expected.removals.iter().any(|(disk, _)| disk == number);
+    if let Some(number) = (0..crate::life::DISKS).find(|number| {
+        let is_replaced = case.expected.replacements.iter().any(|(old, ..)| old == number);
+        !is_member(*number) && !left(number) && !is_replaced
+    }) {
+        return Err(format!("disk{number} is no member although nobody removed it"));
     }
     let joined = |number: &usize| case.expected.joins.iter().any(|(disk, _)| disk == number);
     let replaced = |number: &usize| case.expected.replacements.iter().any(|(_, new, _)| new == number);

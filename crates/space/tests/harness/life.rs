@@ -75,6 +75,8 @@ pub enum Plot {
     Owners,
     /// A pool that exists: a disk is added, one is replaced, one leaves under a write and comes back.
     Disks,
+    /// A pool that exists: a disk is added, another one leaves under writes without another in its place, and one comes and goes.
+    Removal,
     /// A pool that exists: blocks are cached and put in place, under writes and checkpoints, and with a disk gone.
     Destage,
     /// A pool that exists: whole stripes are written that were never written, or seem so, under checkpoints, with a disk gone,
@@ -100,6 +102,7 @@ impl Plot {
             | Self::Heirs
             | Self::Cached
             | Self::FullMap => DISKS,
+            Self::Removal => DISKS + 1,
             Self::Disks => DISKS + 2,
         }
     }
@@ -195,6 +198,7 @@ impl Liver {
             Plot::Blocks => Box::pin(self.blocks()).await,
             Plot::Owners => Box::pin(self.owners()).await,
             Plot::Disks => Box::pin(self.disks()).await,
+            Plot::Removal => Box::pin(self.removal()).await,
             Plot::Destage => Box::pin(self.destage()).await,
             Plot::Stripes => Box::pin(self.stripes()).await,
             Plot::Heirs => Box::pin(self.heirs()).await,
@@ -327,6 +331,55 @@ impl Liver {
         scribe.flush(&spaces).await?;
         drop(a);
         spaces.close().await?;
+        Ok(())
+    }
+
+    /// A disk that was there from the beginning leaves; what it has goes to one that was added, while blocks are written and flushed.
+    async fn removal(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let (added, removed, lost) = (DISKS, 0, 1);
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 3).await?;
+        scribe.put("a", &a, 257, 2).await?;
+        scribe.put("a", &a, 514, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 0, 1).await?;
+        let index = scribe.tape.begin("", Deed::Join { disk: added });
+        spaces.add(Rc::clone(&self.devices[added]), &[]).await?;
+        scribe.tape.ack(index);
+        let index = scribe.tape.begin("", Deed::Remove { disk: removed });
+        let write_on = async {
+            for block in [1, 257, 515, 2] {
+                scribe.put("a", &a, block, 1).await?;
+            }
+            scribe.flush(&spaces).await?;
+            scribe.put("a", &a, 258, 1).await
+        };
+        scribe.step("remove a disk", together(self.remove(&spaces, removed), write_on)).await;
+        scribe.tape.ack(index);
+        scribe.step("write without it", scribe.put("a", &a, 514, 1)).await?;
+        scribe.flush(&spaces).await?;
+        if self.kind.resiliency.redundancy() > 0 {
+            self.lose_a_disk(&spaces, "a", &a, lost).await?;
+        }
+        scribe.flush(&spaces).await?;
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    /// Moves everything off a disk, and strikes it.
+    async fn remove(&self, spaces: &Spaces, removed: usize) -> Outcome {
+        let scribe = &self.scribe;
+        let disk = spaces.pool().find_disk(&name_of(removed))?;
+        let forecast = spaces.forecast_removal(disk.slot()).await?;
+        assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
+        scribe.step("retire it", spaces.pool().retire(&disk)).await?;
+        let all = scribe.step("move all off it", spaces.drain_disk(&disk, &Progress::default())).await?;
+        assert!(all, "something is left");
+        scribe.step("strike it", spaces.pool().strike(&disk)).await?;
+        scribe.step("other voters", spaces.pool().tend_voters()).await?;
         Ok(())
     }
 

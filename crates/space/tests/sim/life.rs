@@ -19,6 +19,7 @@ use dolmen_units::DiskId;
 use super::client::{client, make, read_range};
 use super::operator::{is_whole, learn_members, make_whole, missing_disks, take_in, tend, usher};
 use super::oracle::Oracle;
+use super::removal::{Removals, remover};
 use super::setup::{Setup, stream};
 use super::unrest::unrest;
 
@@ -61,6 +62,10 @@ pub struct Course {
     pub leaving: RefCell<BTreeSet<usize>>,
     /// Who was to take the place of whom.
     pub heirs: RefCell<BTreeMap<usize, usize>>,
+    /// Disks that leave without another in their place, and disks that are added.
+    pub removals: RefCell<Removals>,
+    /// Whether there are any.
+    pub removes: bool,
     /// Disks that were in no pool yet.
     pub spares: RefCell<Vec<usize>>,
     /// Disks that nobody takes in for now, although they are there.
@@ -103,6 +108,7 @@ pub enum Work {
     Resync,
     Replacement,
     Rejoin,
+    Removal,
 }
 
 /// How often each rare state was met.
@@ -127,6 +133,7 @@ pub struct Tally {
     pub returned_old: u64,
     pub rejoins: u64,
     pub replacements: u64,
+    pub removals: u64,
     pub resizes: u64,
     pub decided: u64,
     pub rewritten: u64,
@@ -218,10 +225,34 @@ pub enum Rare {
     HeirLinesCopied,
     /// The pool was opened with one.
     OpenedWithHeir,
+    /// Power failed while a disk was leaving without another in its place.
+    RemovalCut,
+    /// A removal that a daemon before had begun went on.
+    RemovalResumed,
+    /// A removal was called off while it was under way.
+    RemovalCalledOff,
+    /// A disk that was leaving so was to be replaced.
+    RemovalReplaced,
+    /// A removal was not begun, because what it would move had nowhere to go.
+    RemovalRefused,
+    /// A removal left something for later.
+    RemovalWaited,
+    /// A disk was struck so while it was away.
+    RemovedWhileAway,
+    /// A disk left so that had rows of a write cache.
+    RemovedWithCacheRows,
+    /// One that had left so was added again.
+    RemovedIsBack,
+    /// The disk that was leaving so failed, or went, while it was being emptied.
+    LeavingLeft,
+    /// Another one did.
+    LeftInRemoval,
+    /// One left and came back within one removal.
+    FlappedInRemoval,
 }
 
 impl Rare {
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 50] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -260,6 +291,18 @@ impl Rare {
         Self::HeirTookOver,
         Self::HeirLinesCopied,
         Self::OpenedWithHeir,
+        Self::RemovalCut,
+        Self::RemovalResumed,
+        Self::RemovalCalledOff,
+        Self::RemovalReplaced,
+        Self::RemovalRefused,
+        Self::RemovalWaited,
+        Self::RemovedWhileAway,
+        Self::RemovedWithCacheRows,
+        Self::RemovedIsBack,
+        Self::LeavingLeft,
+        Self::LeftInRemoval,
+        Self::FlappedInRemoval,
     ];
 }
 
@@ -274,7 +317,7 @@ impl Tally {
 
     pub fn add(&mut self, other: &Self) {
         self.rare.0.iter_mut().zip(other.rare.0).for_each(|(mine, more)| *mine += more);
-        let fields: [(&mut u64, u64); 18] = [
+        let fields: [(&mut u64, u64); 19] = [
             (&mut self.operations, other.operations),
             (&mut self.lives, other.lives),
             (&mut self.kills, other.kills),
@@ -284,6 +327,7 @@ impl Tally {
             (&mut self.returned_old, other.returned_old),
             (&mut self.rejoins, other.rejoins),
             (&mut self.replacements, other.replacements),
+            (&mut self.removals, other.removals),
             (&mut self.resizes, other.resizes),
             (&mut self.decided, other.decided),
             (&mut self.rewritten, other.rewritten),
@@ -316,6 +360,7 @@ impl Course {
     fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         let mut indices: BTreeSet<usize> = self.members.borrow().iter().copied().collect();
         indices.extend(self.wanted.borrow().iter().map(|(_, new)| *new));
+        indices.extend(self.removals.borrow().added.iter().copied());
         indices.retain(|index| !self.barred.borrow().contains(index));
         let disks = self.disks.borrow();
         let here = indices.iter().map(|index| &disks[*index]).filter(|disk| !disk.is_absent());
@@ -358,6 +403,7 @@ impl Course {
         let now = self.at_work.borrow().clone();
         let is_at = |work: Work| now.values().any(|other| *other == work);
         let (checkpoint, rejoin) = (is_at(Work::Checkpoint), is_at(Work::Rejoin));
+        let (removal, is_removed) = (is_at(Work::Removal), self.is_removed(index));
         let back_at = self.back_at.borrow().get(&index).copied();
         self.say(format!("disk {index} leaves while {now:?} are under way"));
         let is_soon = back_at.is_some_and(|at| self.world.now().0 < at.0 + 20_000_000);
@@ -366,6 +412,8 @@ impl Course {
                 (Rare::LeftInCheckpoint, checkpoint),
                 (Rare::LeftInRejoin, rejoin),
                 (Rare::LeftAgainAtOnce, is_soon),
+                (Rare::LeavingLeft, removal && is_removed),
+                (Rare::LeftInRemoval, removal && !is_removed),
             ];
             met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state));
         });
@@ -413,6 +461,7 @@ impl Course {
             (Rare::BackInCheckpoint, now.values().any(|work| *work == Work::Checkpoint)),
             (Rare::FlappedInResync, within(Work::Resync)),
             (Rare::FlappedInReplacement, within(Work::Replacement)),
+            (Rare::FlappedInRemoval, within(Work::Removal)),
             (Rare::ReplacedCameBack, self.is_leaving(index)),
         ];
         self.gone.borrow_mut().remove(&index);
@@ -750,6 +799,10 @@ async fn serve(life: &Rc<Life>) {
     if life.unrest && lives > 1 {
         life.helpers.set(life.helpers.get() + 1);
         life.seams.spawner.spawn("unrest", Box::pin(unrest(Rc::clone(life), helper(2))));
+    }
+    if life.removes && lives > 1 {
+        life.helpers.set(life.helpers.get() + 1);
+        life.seams.spawner.spawn("remover", Box::pin(remover(Rc::clone(life), helper(4))));
     }
     while life.clients.get() > 0 || life.helpers.get() > 0 {
         sleep(life.clock.as_ref(), Duration::from_millis(2)).await;

@@ -12,6 +12,7 @@ pub mod client;
 pub mod life;
 pub mod operator;
 pub mod oracle;
+pub mod removal;
 pub mod run;
 pub mod setup;
 pub mod unrest;

@@ -12,6 +12,7 @@ use dolmen_space::{Progress, SpaceError, WriteCache, WriteCacheDrain};
 use dolmen_units::Bytes;
 
 use super::life::{Life, OPERATOR, Rare, USHER, Work};
+use super::removal::tend_removals;
 
 /// Looks after disks once.
 pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
@@ -19,6 +20,8 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
     doing("replace");
     begin_replacements(life).await;
     finish_replacements(life).await;
+    doing("remove");
+    tend_removals(life).await?;
     doing("resync");
     let joined = life.joined.take();
     let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
@@ -160,14 +163,17 @@ pub fn learn_members(life: &Life) {
         let begun = life.wanted.borrow().iter().find(|(_, new)| *new == index).copied();
         life.wanted.borrow_mut().retain(|(_, new)| *new != index);
         life.leaving.borrow_mut().extend(begun.map(|(old, _)| old));
+        life.removals.borrow_mut().added.retain(|added| *added != index);
     }
     let is_struck = |index: &usize| life.ids.borrow().contains_key(index) && member(life, *index).is_none();
     let struck: Vec<usize> = life.members.borrow().iter().copied().filter(is_struck).collect();
     for index in struck {
         life.members.borrow_mut().retain(|other| *other != index);
-        life.leaving.borrow_mut().remove(&index);
+        let has_left = !life.leaving.borrow_mut().remove(&index) && life.has_left(index);
         life.gone.borrow_mut().remove(&index);
-        life.note(|tally| tally.replacements += 1);
+        if !has_left {
+            life.note(|tally| tally.replacements += 1);
+        }
     }
 }
 
@@ -181,7 +187,8 @@ pub async fn is_whole(life: &Life) -> Result<bool, String> {
         && life.gone.borrow().is_empty()
         && missing_disks(life).is_empty()
         && life.wanted.borrow().is_empty()
-        && life.leaving.borrow().is_empty())
+        && life.leaving.borrow().is_empty()
+        && !life.is_removing())
 }
 
 /// Begins the replacements that are wanted. What fails is tried again later.
@@ -244,10 +251,11 @@ pub async fn make_whole(life: &Rc<Life>) -> Result<(), String> {
         let stale = life.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
         let missing = missing_disks(life);
         return Err(format!(
-            "not whole in the end: stale {stale:?}, missing {missing:?}, wanted {:?}, leaving {:?}, replacing {:?}",
+            "not whole in the end: stale {stale:?}, missing {missing:?}, wanted {:?}, leaving {:?}, replacing {:?}, {:?}",
             life.wanted.borrow(),
             life.leaving.borrow(),
-            life.spaces.pool().replacements()
+            life.spaces.pool().replacements(),
+            life.removals.borrow()
         ));
     }
     life.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))

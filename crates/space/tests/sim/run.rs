@@ -91,6 +91,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         arbiter: MemoryArbiter::new(HostId([9; 16])),
         redundant: setup.redundant,
         unrest: setup.unrest,
+        removes: setup.removes,
         pairs: setup.pairs,
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
@@ -108,6 +109,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         wanted: RefCell::default(),
         leaving: RefCell::default(),
         heirs: RefCell::default(),
+        removals: RefCell::default(),
         spares: RefCell::new(spares),
         barred: RefCell::default(),
         replaced: RefCell::default(),
@@ -231,6 +233,7 @@ impl Run {
         course.at_work.borrow_mut().clear();
         course.left_during.borrow_mut().clear();
         course.gone.borrow_mut().clear();
+        self.mend_what_is_added();
         self.set_rates(goal);
         let ended: Rc<RefCell<Option<Result<(), String>>>> = Rc::default();
         let (into, living) = (Rc::clone(&ended), Rc::clone(&course));
@@ -260,6 +263,15 @@ impl Run {
             self.between();
         }
         Ok(())
+    }
+
+    /// A disk whose label cannot be read is not added: whoever wants to add it has it mended.
+    fn mend_what_is_added(&self) {
+        let course = &self.course;
+        for index in &course.removals.borrow().added {
+            let disk = Rc::clone(&course.disks.borrow()[*index]);
+            disk.replace_content(disk.truth());
+        }
     }
 
     fn failed(&self) -> Result<(), String> {
@@ -408,6 +420,7 @@ impl Run {
             (Rare::RejoinCut, cuts(Work::Rejoin)),
             (Rare::ResyncCut, cuts(Work::Resync)),
             (Rare::ReplacementCut, cuts(Work::Replacement)),
+            (Rare::RemovalCut, crash == Crash::PowerCut && cuts(Work::Removal)),
             (Rare::CrashAtWork, !recovering && course.is_at_work()),
             (Rare::LieExposed, exposed),
         ];

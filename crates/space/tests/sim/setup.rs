@@ -21,6 +21,8 @@ pub struct Setup {
     pub redundant: bool,
     /// Somebody stirs.
     pub unrest: bool,
+    /// Disks leave without another in their place, and are added.
+    pub removes: bool,
     /// Two disks may be away at once, and nothing else fails.
     pub pairs: bool,
     pub tearing: bool,
@@ -69,6 +71,7 @@ impl Setup {
             spares,
             redundant,
             unrest,
+            removes: stream(seed, 907).below(3) > 0,
             pairs,
             tearing,
             clients: 2 + random.index(3),
@@ -191,7 +194,7 @@ fn rates(redundant: bool, random: &mut Random) -> FaultRates {
             rates = rates.with(kind, Rate::one_in(100 << random.below(5)));
         }
     }
-    rates = rates.with(FaultKind::StaleAfterError, Rate::one_in(20)).with(FaultKind::Slow, Rate::one_in(300));
+    rates = rates.with(FaultKind::StaleAfterError, Rate::one_in(4)).with(FaultKind::Slow, Rate::one_in(300));
     let leaving =
         [FaultKind::WriteError, FaultKind::FlushError, FaultKind::Reset, FaultKind::Hung, FaultKind::NoSpace];
     for kind in leaving {
