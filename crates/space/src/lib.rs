@@ -14,9 +14,8 @@
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
-//! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and
-//! `rebalance` to emptier ones (docs/design/0012); `verify` looks at all of it, and `header` at what slabs
-//! say of themselves.
+//! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and `rebalance` to emptier ones
+//! (docs/design/0012); `verify` looks at all of it, and `header` at what slabs say of themselves.
 //!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.

@@ -11,10 +11,9 @@ use dolmen_placement::{DomainId, Offer};
 use dolmen_pool::{ExcludeReason, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
-use harness::pace::{Slow, beside, pause, text};
+use harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
 use harness::{Bench, Lab, Outcome, ROW};
 
-const ROWS: u64 = 12;
 const SIZE: Bytes = Bytes::mib(16);
 
 /// Every kind of space of which something moves, with its columns on four disks.
@@ -49,27 +48,9 @@ async fn with_a_disk_more(
     Ok((spaces, space))
 }
 
-/// What is written while slabs move.
-async fn write_on(lab: &Lab, space: &Space) -> Result<(), String> {
-    for row in 0..ROWS {
-        pause(lab, 200).await;
-        lab.write(space, (row << 20) + 4096, 4096, 2).await.map_err(text)?;
-    }
-    Ok(())
-}
-
 async fn expect_flushed(lab: &Lab, space: &Space) -> Outcome {
     for row in 0..ROWS {
         lab.expect(space, row << 20, 512 << 10, 1).await?;
-    }
-    Ok(())
-}
-
-async fn expect_all(lab: &Lab, space: &Space) -> Outcome {
-    for row in 0..ROWS {
-        lab.expect(space, row << 20, 4096, 1).await?;
-        lab.expect(space, (row << 20) + 4096, 4096, 2).await?;
-        lab.expect(space, (row << 20) + 8192, 504 << 10, 1).await?;
     }
     Ok(())
 }

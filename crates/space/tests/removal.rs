@@ -13,10 +13,9 @@ use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
-use harness::pace::{Slow, beside, pause, text};
+use harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
 use harness::{Bench, Lab, Outcome, ROW};
 
-const ROWS: u64 = 12;
 const SIZE: Bytes = Bytes::mib(16);
 
 /// Every kind of space that four or five disks carry with one to spare: columns where rows must not be as wide as there are disks.
@@ -55,24 +54,6 @@ async fn fill(lab: &Lab, spaces: &Spaces, space: &Space) -> Outcome {
         lab.write(space, row << 20, 512 << 10, 1).await?;
     }
     Ok(spaces.flush().await?)
-}
-
-/// What is written while it does.
-async fn write_on(lab: &Lab, space: &Space) -> Result<(), String> {
-    for row in 0..ROWS {
-        pause(lab, 200).await;
-        lab.write(space, (row << 20) + 4096, 4096, 2).await.map_err(text)?;
-    }
-    Ok(())
-}
-
-async fn expect_all(lab: &Lab, space: &Space) -> Outcome {
-    for row in 0..ROWS {
-        lab.expect(space, row << 20, 4096, 1).await?;
-        lab.expect(space, (row << 20) + 4096, 4096, 2).await?;
-        lab.expect(space, (row << 20) + 8192, 504 << 10, 1).await?;
-    }
-    Ok(())
 }
 
 /// As many disks are lost as the space survives, and everything is there; the pool is closed.

@@ -12,9 +12,10 @@ use dolmen_sim::{
     BitFlip, CommandKind, CrashState, Cut, DiskProfile, LatencyModel, Random, Recorder, Request,
     SimpleLatency, StateOptions,
 };
+use dolmen_space::Space;
 use dolmen_units::Bytes;
 
-use crate::harness::{Bench, Lab, file};
+use crate::harness::{Bench, Lab, Outcome, file};
 
 /// The size of disks in tests of moments.
 pub const CAPACITY: Bytes = Bytes::mib(96);
@@ -130,4 +131,26 @@ pub fn opened(state: &CrashState, bench: &Bench) -> Bench {
 
 pub async fn beside(tasks: Vec<Task<'_>>) -> Result<(), String> {
     join_all(tasks).await.into_iter().collect()
+}
+
+/// Rows that are written to while slabs move.
+pub const ROWS: u64 = 12;
+
+/// Overwrites the second block of each row, a while after each other.
+pub async fn write_on(lab: &Lab, space: &Space) -> Result<(), String> {
+    for row in 0..ROWS {
+        pause(lab, 200).await;
+        lab.write(space, (row << 20) + 4096, 4096, 2).await.map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Each row begins with 512 KiB that were written before, and with what [`write_on`] wrote over it.
+pub async fn expect_all(lab: &Lab, space: &Space) -> Outcome {
+    for row in 0..ROWS {
+        lab.expect(space, row << 20, 4096, 1).await?;
+        lab.expect(space, (row << 20) + 4096, 4096, 2).await?;
+        lab.expect(space, (row << 20) + 8192, 504 << 10, 1).await?;
+    }
+    Ok(())
 }
