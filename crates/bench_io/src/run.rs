@@ -25,7 +25,7 @@ use crate::tally::Tally;
 /// The memory that a daemon has which has one pool open.
 const CONFIG: RuntimeConfig = RuntimeConfig {
     data: ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 },
-    metadata: ArenaConfig { small_count: 8192, medium_count: 64, large_count: 10 },
+    metadata: ArenaConfig { small_count: 8192, medium_count: 192, large_count: 10 },
     driver: DriverChoice::Automatic,
     close_limit: CLOSE_LIMIT,
 };

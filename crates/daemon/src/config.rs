@@ -21,9 +21,12 @@ const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 2048, medium_count: 2
 /// Memory for metadata, beside the payloads so that neither waits for the other.
 const METADATA_ARENA: ArenaConfig = ArenaConfig {
     small_count: 8192,
-    medium_count: 64,
+    medium_count: MEDIUM,
     large_count: LARGE_FOR_ALL + LARGE_FOR_POOL * POOLS_MAX,
 };
+
+/// Middling pieces of it: parity of stripes that are being written, and slabs that are being filled, 64 KiB at a time.
+const MEDIUM: usize = 192;
 
 /// Pools that one daemon has open, at most: each holds memory for as long as it is open.
 pub(crate) const POOLS_MAX: usize = 16;

@@ -70,7 +70,8 @@ impl SimDisk {
             Action::WriteZeroes { at, length } => (CommandKind::WriteZeroes, *at, *length),
         };
         let state = self.state.borrow();
-        Request { kind, at, length, previous_end: state.previous_end, under_way: state.under_way }
+        let (previous_end, under_way) = (state.previous_end, state.under_way);
+        Request { now: self.agenda.now(), kind, at, length, previous_end, under_way }
     }
 
     fn trace_submission(&self, action: &Action, request: Request) {

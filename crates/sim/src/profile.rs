@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Geometry, Zoning};
+use dolmen_block_io::{Geometry, Moment, Zoning};
 use dolmen_units::Bytes;
 
 use crate::fault::FaultRates;
@@ -15,6 +15,8 @@ use crate::trace::CommandKind;
 /// What a latency model knows of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
+    /// When it is submitted.
+    pub now: Moment,
     /// What it is.
     pub kind: CommandKind,
     /// Where it begins, in bytes.

@@ -6,13 +6,16 @@ use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 use dolmen_erasure::{Code, Shape as CodeShape};
 use dolmen_planted::{Bug, is_planted};
+use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::{BLOCK, Shape};
+use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
 use crate::record::BlockState;
+use crate::resync::RUN_BLOCKS;
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
@@ -46,6 +49,45 @@ impl Found {
     /// Whether its content is known.
     pub(crate) fn is_known(&self) -> bool {
         matches!(self, Self::Never | Self::Good(_))
+    }
+}
+
+/// Where a run of a column is read that another one is computed from.
+struct RunSource {
+    column: usize,
+    /// Its disk, where on it, and the memory for it; none where nobody wrote any of it.
+    place: Option<(Rc<Disk>, u64, Option<Buffer>)>,
+}
+
+/// What a run of a column has, if it is as its table says.
+enum RunContent {
+    Zeros,
+    Blocks(Buffer),
+}
+
+impl RunContent {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Zeros => None,
+            Self::Blocks(buffer) => Some(buffer),
+        }
+    }
+}
+
+impl RunSource {
+    /// Reads it; `None` when any of it is not as its table says. What nobody wrote is zeros, whatever the disk has there.
+    async fn read(self, lines: &[LineStates]) -> Option<RunContent> {
+        let Some((disk, at, memory)) = self.place else { return Some(RunContent::Zeros) };
+        let (mut buffer, read) = disk.read(at, memory?).await;
+        read.ok()?;
+        for (bytes, line) in buffer.chunks_exact_mut(BLOCK).zip(lines) {
+            match line.get(self.column).copied().unwrap_or_default() {
+                BlockState::Never => bytes.fill(0),
+                state if matches_state(bytes, state) => {}
+                _ => return None,
+            }
+        }
+        Some(RunContent::Blocks(buffer))
     }
 }
 
@@ -147,6 +189,82 @@ impl Space {
             Some(state) if matches_state(into, *state) => Ok(()),
             _ => Err(error()),
         }
+    }
+
+    /// Computes blocks of a column that follow each other from the others of their lines, read in whole pieces; whether that could
+    /// be done. What of them is not as its table says is left to whoever looks block by block, and heals. Asked without the
+    /// lines' lock, it may fail because somebody writes there; what it gives is what the tables say.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when a table cannot be read.
+    pub(crate) async fn rebuild_run(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        (first, states): (u32, &[BlockState]),
+        into: &mut [u8],
+    ) -> Result<bool, SpaceError> {
+        let mut lines: SmallVec<[LineStates; RUN_BLOCKS as usize]> = SmallVec::new();
+        for line in (first..).take(states.len()) {
+            lines.push(self.shared.line_states(row, line).await?);
+        }
+        let Some(sources) = self.sources_of_run(row, column, (first, &lines)) else { return Ok(false) };
+        let given: SmallVec<[usize; 16]> = sources.iter().map(|source| source.column).collect();
+        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Ok(false) };
+        let read =
+            join_all(sources.into_iter().map(async |source| (source.column, source.read(&lines).await)));
+        let read: SmallVec<[(usize, Option<RunContent>); 16]> = read.await.into_iter().collect();
+        let content_of = |wanted: &usize| read.iter().find(|(column, _)| column == wanted)?.1.as_ref();
+        let Some(blocks) = plan.sources().iter().map(content_of).collect::<Option<SmallVec<[_; 16]>>>()
+        else {
+            return Ok(false);
+        };
+        let blocks: SmallVec<[Option<&[u8]>; 16]> = blocks.into_iter().map(RunContent::bytes).collect();
+        plan.reconstruct(&blocks, &mut [&mut *into])
+            .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+        Ok(into
+            .chunks_exact(BLOCK)
+            .zip(states)
+            .all(|(bytes, state)| matches!(state, BlockState::Valid(_)) && matches_state(bytes, *state)))
+    }
+
+    /// As many other columns as it takes to compute one, those first of which nothing has to be read; `None` where there are not
+    /// enough, or no memory for them. Of more than enough, the same for all of a row, so that heads go on where they are, and
+    /// others for the next.
+    fn sources_of_run(
+        &self,
+        row: &Row,
+        column: usize,
+        (first, lines): (u32, &[LineStates]),
+    ) -> Option<SmallVec<[RunSource; 16]>> {
+        let pool = &self.shared.pool;
+        let length = lines.len() * BLOCK;
+        let columns = row.shape.columns();
+        let turn = usize::try_from(row.index % 64).unwrap_or(0);
+        let mut sources: SmallVec<[RunSource; 16]> = SmallVec::new();
+        for other in (0..columns).map(|nth| (turn + nth) % columns).filter(|other| *other != column) {
+            let mut states = lines.iter().map(|line| line.get(other).copied().unwrap_or_default());
+            if states.clone().all(|state| state == BlockState::Never) {
+                sources.push(RunSource { column: other, place: None });
+            } else if states.all(|state| state != BlockState::Damaged) {
+                let range = Range { first, count: u32::try_from(lines.len()).ok()? };
+                let Some((disk, places)) = self.choose_copy(row, other, range) else { continue };
+                if let [(at, whole)] = places.as_slice()
+                    && *whole == length
+                {
+                    sources.push(RunSource { column: other, place: Some((disk, *at, None)) });
+                }
+            }
+        }
+        sources.sort_by_key(|source| source.place.is_some());
+        if sources.len() < row.shape.data_columns() {
+            return None;
+        }
+        sources.truncate(row.shape.data_columns());
+        for (_, _, memory) in sources.iter_mut().filter_map(|source| source.place.as_mut()) {
+            *memory = Some(pool.seams().metadata.try_take(length)?);
+        }
+        Some(sources)
     }
 
     /// A block of a column in place: from its own slabs, or else from the others of its line; its own are healed then. The

@@ -15,7 +15,7 @@ use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::mapping::Content;
 use crate::record::{BlockState, Place};
-use crate::resync::hull;
+use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::Row;
 use crate::shared::{Incident, IncidentKind, place_in_page};
 use crate::space::Space;
@@ -74,6 +74,13 @@ struct Run {
     states: SmallVec<[BlockState; 64]>,
 }
 
+impl Run {
+    /// What the table says of its blocks from one of them on, each with its place among them.
+    fn states_from(&self, first: u32) -> impl Iterator<Item = (u32, BlockState)> {
+        (0..).zip(self.states.iter().copied()).skip(first as usize)
+    }
+}
+
 impl Space {
     /// Reads `length` bytes from byte `at` on, at most [`READ_BYTES_MAX`].
     ///
@@ -81,6 +88,7 @@ impl Space {
     /// [`SpaceError`]; a block that no copy can give fails the whole read.
     pub async fn read(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         self.check_range(at, length as u64)?;
+        let _request = self.shared.pace.begin(self.shared.pool.seams().clock.as_ref());
         let mut segments = Segments::new();
         let mut done = 0;
         while done < length {
@@ -276,29 +284,31 @@ impl Space {
                 UnreadableReason::Absent,
             ));
         };
-        let mut block = run.first;
-        let mut states = run.states.iter();
+        let mut done = 0;
         for (at, length) in pieces {
             let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
             if buffer.len() > length {
                 *memory = Some(buffer.split_off(length));
             }
             let (mut buffer, result) = disk.read(at, buffer).await;
-            for bytes in buffer.chunks_exact_mut(BLOCK) {
-                let state = states.next().copied().unwrap_or_default();
-                let good =
-                    result.is_ok() && (matches_state(bytes, state) || is_planted(Bug::ChecksumNotChecked));
-                if !good {
-                    self.read_block_again(row, block, bytes).await?;
+            if result.is_err_and(is_silence) {
+                self.read_again(row, &run, done, &mut buffer).await?;
+            } else {
+                for ((place, state), bytes) in run.states_from(done).zip(buffer.chunks_exact_mut(BLOCK)) {
+                    let good = result.is_ok()
+                        && (matches_state(bytes, state) || is_planted(Bug::ChecksumNotChecked));
+                    if !good {
+                        self.read_block_again(row, run.first + place, bytes).await?;
+                    }
                 }
-                block += 1;
             }
+            done += u32::try_from(length / BLOCK).unwrap_or(u32::MAX);
             push(into, Segment::Data(buffer.freeze()));
         }
         Ok(())
     }
 
-    /// Reads blocks none of whose own slabs is here, one by one.
+    /// Reads blocks none of whose own slabs is here.
     async fn read_run_again(
         &self,
         row: &Rc<Row>,
@@ -311,11 +321,49 @@ impl Space {
         if buffer.len() > length {
             *memory = Some(buffer.split_off(length));
         }
-        for (block, bytes) in (run.first..).zip(buffer.chunks_exact_mut(BLOCK)) {
-            self.read_block_again(row, block, bytes).await?;
-        }
+        self.read_again(row, run, 0, &mut buffer).await?;
         push(into, Segment::Data(buffer.freeze()));
         Ok(())
+    }
+
+    /// Reads blocks of a run, from the one at `done` on, that their own slabs do not give: with parity computed in whole pieces
+    /// from the others of their lines, and one by one where that fails.
+    async fn read_again(
+        &self,
+        row: &Rc<Row>,
+        run: &Run,
+        done: u32,
+        into: &mut [u8],
+    ) -> Result<(), SpaceError> {
+        let mut done = done;
+        for bytes in into.chunks_mut(RUN_BLOCKS as usize * BLOCK) {
+            let states: SmallVec<[BlockState; RUN_BLOCKS as usize]> =
+                run.states_from(done).take(bytes.len() / BLOCK).map(|(_, state)| state).collect();
+            if !self.read_piece_rebuilt(run, (run.range.first + done, &states), bytes).await? {
+                for (block, bytes) in (run.first + done..).zip(bytes.chunks_exact_mut(BLOCK)) {
+                    self.read_block_again(row, block, bytes).await?;
+                }
+            }
+            done += u32::try_from(states.len()).unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
+    /// Computes a piece of a run from the other columns; whether that could be done. Without a lock: what is computed is what
+    /// the table said when the read began, or nothing.
+    async fn read_piece_rebuilt(
+        &self,
+        run: &Run,
+        piece: (u32, &[BlockState]),
+        into: &mut [u8],
+    ) -> Result<bool, SpaceError> {
+        if !run.row.has_parity() {
+            return Ok(false);
+        }
+        match self.rebuild_run(&run.row, run.column, piece, into).await {
+            Err(SpaceError::Unreadable { .. }) => Ok(false),
+            other => other,
+        }
     }
 
     /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that

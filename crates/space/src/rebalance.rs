@@ -18,7 +18,7 @@ use dolmen_units::{Bytes, DiskSlot, Epoch, GRAIN_BYTES};
 
 use crate::error::SpaceError;
 use crate::homes::Homes;
-use crate::removal::ROWS_TOGETHER;
+use crate::refill::next_lot;
 use crate::resync::Resynced;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 use crate::space::Space;
@@ -88,10 +88,12 @@ impl Spaces {
             }
             progress.total.set(progress.done.get() + before.forecast.rows);
             let dropped = self.drop_surplus(&before.surplus).await?;
-            for together in before.to_move.chunks(ROWS_TOGETHER) {
+            let mut waiting = before.to_move.as_slice();
+            while !waiting.is_empty() {
                 if !goes_on() {
                     return Ok(false);
                 }
+                let together = next_lot(&mut waiting).await?;
                 // What a move takes and gives is reckoned for those behind it, although old slabs go with the last of them.
                 let homes = RefCell::new(Homes::of(self.pool()));
                 let claim = async |space: &Space, row: &Rc<Row>| self.claim_emptier(space, row, &homes).await;

@@ -12,17 +12,15 @@ use std::rc::Rc;
 use dolmen_placement::Offer;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::{Homes, columns_to_move, is_filled_anew};
+use crate::refill::{neediest_first, next_lot};
 use crate::resync::{Refilled, Resynced};
 use crate::row::Row;
 use crate::space::Space;
 use crate::spaces::{Progress, Spaces};
-
-/// Rows that are moved together: one checkpoint and one flush of all disks for each lot.
-pub(crate) const ROWS_TOGETHER: usize = 32;
 
 /// What it takes to move everything off a disk, with what is free now.
 #[derive(Debug, Clone, Default)]
@@ -101,10 +99,13 @@ impl Spaces {
                 break;
             }
             progress.total.set(progress.done.get() + rows.len() as u64);
-            for together in rows.chunks(ROWS_TOGETHER) {
+            let rows = neediest_first(rows).await?;
+            let mut waiting = rows.as_slice();
+            while !waiting.is_empty() {
                 if !goes_on() {
                     return Ok(false);
                 }
+                let together = next_lot(&mut waiting).await?;
                 let claim = async |space: &Space, row: &Rc<Row>| {
                     self.claim_homes(space, row, from).await?;
                     Ok(vec![from])
@@ -129,29 +130,28 @@ impl Spaces {
     ) -> Result<BTreeSet<SpaceId>, SpaceError> {
         self.shared.gate().await?;
         let _turn = self.shared.refill_turn.take().await;
-        let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
         let mut begun = Vec::with_capacity(rows.len());
         for (space, index) in rows {
             let Some(row) = space.undecided_row(*index).await? else { continue };
             let leaves = claim(space, &row).await?;
             let is_anew = leaves.iter().all(|from| is_filled_anew(self.pool(), &row, *from));
-            let (lost, before) = (result.lost_blocks, result.blocks);
-            match space.refill_row(*index, result).await {
-                Ok(Some(row)) => refilled.push((Rc::clone(space), row)),
-                Ok(None) => {}
-                // Others are not kept waiting by a row whose disks are away.
-                Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
-                Err(error) => return Err(error),
-            }
-            begun.push((space, *index, leaves, is_anew && result.lost_blocks == lost));
-            progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
+            begun.push(((Rc::clone(space), *index), leaves, is_anew));
+        }
+        let lot: Vec<(Rc<Space>, u64)> = begun.iter().map(|(row, ..)| row.clone()).collect();
+        let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
+        for (done, ((space, _), _, is_whole)) in
+            self.refill_lot(&lot, progress, result).await?.into_iter().zip(&mut begun)
+        {
+            *is_whole &= done.result.lost_blocks == 0;
+            refilled.extend(done.refilled.map(|row| (Rc::clone(space), row)));
         }
         let is_early = is_planted(Bug::GivenUpUntrusted);
         if !is_early {
             self.shared.trust_all(&refilled, result).await?;
         }
         let mut left = BTreeSet::new();
-        for (space, index, leaves, is_whole) in begun.into_iter().filter(|(.., leaves, _)| !leaves.is_empty())
+        for ((space, index), leaves, is_whole) in
+            begun.into_iter().filter(|(_, leaves, _)| !leaves.is_empty())
         {
             let Some(row) = space.undecided_row(index).await? else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.

@@ -7,28 +7,20 @@ use dolmen_block_io::{DeviceError, Durability};
 use dolmen_disk::MemberState;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch};
+use dolmen_store::Key;
+use dolmen_units::{DiskSlot, Epoch};
 
-use crate::error::{SpaceError, UnreadableReason};
+use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::read::matches_state;
 use crate::record::BlockState;
 use crate::recovery::Covered;
-use crate::row::{Row, SLABS_MAX, Slab};
-use crate::shared::{IncidentKind, Shared, place_in_page};
+use crate::row::{Row, RowRecord, SLABS_MAX, Slab};
+use crate::shared::{ROWS_BYTES_MAX, Shared, place_in_page};
 use crate::space::Space;
 
 /// Blocks that are copied or verified at once: a frame of 64 KiB.
 pub(crate) const RUN_BLOCKS: u32 = 16;
-
-/// Blocks that one resync gives up because the disks with the only copies cannot read them, at most.
-const GIVEN_UP_MAX: u64 = 4096;
-/// Blocks of a slab that are given up at once because the only copy of them cannot be read, at most: sectors have gone bad.
-/// Where there are more, the disk or the way to it has a fault that may pass, and the slab waits.
-const UNREADABLE_MAX: usize = 256;
-/// The same in blocks of the slab: one of so many.
-const UNREADABLE_SHARE: usize = 16;
 
 /// What a resync did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,85 +42,37 @@ pub struct Resynced {
 /// A row some of whose stale slabs have everything but their tables.
 pub(crate) struct Refilled {
     pub(crate) row: Rc<Row>,
-    slabs: Vec<RefilledSlab>,
+    pub(crate) slabs: Vec<RefilledSlab>,
 }
 
-struct RefilledSlab {
-    column: usize,
-    slab: Slab,
+pub(crate) struct RefilledSlab {
+    pub(crate) column: usize,
+    pub(crate) slab: Slab,
     /// Which seating of its disk got it all: one that left and came back may have lost it.
-    seating: u64,
+    pub(crate) seating: u64,
+}
+
+impl Resynced {
+    /// Adds what a part of it did.
+    pub(crate) fn add(&mut self, part: &Self) {
+        let Self { slabs, blocks, lost_blocks, unreadable, waiting, crowded } = *part;
+        self.slabs += slabs;
+        self.blocks += blocks;
+        self.lost_blocks += lost_blocks;
+        self.unreadable += unreadable;
+        self.waiting += waiting;
+        self.crowded += crowded;
+    }
 }
 
 impl Space {
-    /// Gives every stale slab of a row whose disk is here what it misses; those that hold everything afterwards, once
-    /// their tables are written too.
-    ///
-    /// # Errors
-    /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
-    pub(crate) async fn refill_row(
-        &self,
-        index: u64,
-        result: &mut Resynced,
-    ) -> Result<Option<Refilled>, SpaceError> {
-        let Some(row) = self.row(index).await? else { return Ok(None) };
-        if self.has_unfinished(&row) {
-            // What its lines are is known when they are in place.
-            result.waiting += 1;
-            return Ok(None);
-        }
-        let mut stale = Vec::new();
-        row.for_each_slab(|column, slab| {
-            if slab.stale.is_some() {
-                stale.push((column, slab.clone()));
-            }
-        });
-        let mut slabs = Vec::new();
-        for (column, slab) in stale {
-            let pool = &self.shared.pool;
-            let has_source = self.shared.is_in_reach(&row, column);
-            let Some(disk) = slab.present(pool).filter(|_| has_source) else {
-                result.waiting += 1;
-                continue;
-            };
-            let seating = disk.seating();
-            match self.fill_slab(&row, column, &slab, result).await {
-                Ok(true) => slabs.push(RefilledSlab { column, slab, seating }),
-                Ok(false) => result.waiting += 1,
-                Err(SpaceError::NoSpaceBelow { .. }) => {
-                    result.waiting += 1;
-                    result.crowded += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
-    }
-
-    /// Whether lines of a row may be half in place.
-    fn has_unfinished(&self, row: &Row) -> bool {
-        let cache = self.cache.borrow();
-        cache
-            .as_ref()
-            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row)))
-    }
-
-    /// Gives one slab what it misses; whether that could be done now.
-    async fn fill_slab(
+    /// Takes the room for the tables of a slab that was claimed while its disk was absent; whether there is any.
+    pub(crate) async fn make_table_room(
         &self,
         row: &Rc<Row>,
         column: usize,
         slab: &Slab,
-        result: &mut Resynced,
     ) -> Result<bool, SpaceError> {
-        if slab.stale == Some(Epoch(0)) && !self.make_table_room(row, column, slab).await? {
-            return Ok(false);
-        }
-        Refill { space: self, row, column, slab, result, unreadable: Vec::new() }.all().await
-    }
-
-    /// Takes the room for the tables of a slab that was claimed while its disk was absent; whether there is any.
-    async fn make_table_room(&self, row: &Rc<Row>, column: usize, slab: &Slab) -> Result<bool, SpaceError> {
         // What a write-back has put there goes, and comes again before the slab is trusted.
         let _turn = self.shared.table_turn.take().await;
         if row.gone.get() {
@@ -144,7 +88,12 @@ impl Space {
 
     /// Gives the slab the tables that it has a copy of, as they are on the others. The next generation goes to the other slot, so that both
     /// slots are sound when the slab is trusted; else, alone, it would not be believed.
-    async fn pair_slots(&self, row: &Rc<Row>, column: usize, slab: &Slab) -> Result<(), SpaceError> {
+    pub(crate) async fn pair_slots(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        slab: &Slab,
+    ) -> Result<(), SpaceError> {
         let places = row.tables_on(column).flat_map(|(column, place)| {
             (0..row.map(column).pages()).map(move |index| (column, place, index))
         });
@@ -168,7 +117,7 @@ impl Space {
 
     /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one
     /// block of each announces that: recovery then knows that a slot may be half-written.
-    async fn announce_pages(&self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
+    pub(crate) async fn announce_pages(&self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
         self.shared.gate().await?;
         for (column, _) in row.tables_on(holder) {
             let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
@@ -200,37 +149,6 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks that all hold data, from one trusted copy that verifies; `None` when there is none, or a block holds none.
-    async fn read_verified(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        run: Range,
-    ) -> Result<Option<dolmen_buffer::Shared>, SpaceError> {
-        let states = self.states(row, column, run).await?;
-        if !states.iter().all(|state| matches!(state, BlockState::Valid(_))) {
-            return Ok(None);
-        }
-        let pool = &self.shared.pool;
-        let length = run.count as usize * BLOCK;
-        let sources: Vec<Slab> = row.with_slabs(column, <[Slab]>::to_vec);
-        for source in sources {
-            let (Some(disk), Some(buffer)) = (source.readable(pool), pool.seams().metadata.try_take(length))
-            else {
-                continue;
-            };
-            let pieces = source.pieces(u64::from(run.first) * BLOCK_BYTES, length);
-            let Some(piece) = pieces.first().filter(|_| pieces.len() == 1) else { continue };
-            let (buffer, read) = disk.read(piece.at, buffer).await;
-            let good =
-                buffer.chunks_exact(BLOCK).zip(&states).all(|(bytes, state)| matches_state(bytes, *state));
-            if read.is_ok() && good {
-                return Ok(Some(buffer.freeze()));
-            }
-        }
-        Ok(None)
-    }
-
     /// What the table says of blocks that follow each other.
     pub(crate) async fn states(
         &self,
@@ -247,7 +165,7 @@ impl Space {
     }
 
     /// Writes to one slab, if its disk is here; a disk that fails otherwise than for lack of room leaves.
-    async fn write_to_slab(
+    pub(crate) async fn write_to_slab(
         &self,
         slab: &Slab,
         at: u64,
@@ -265,13 +183,9 @@ impl Space {
         Ok(())
     }
 
-    /// Commits that refilled slabs hold everything. Their tables were written and flushed before.
-    async fn trust(&self, refilled: &Refilled, result: &mut Resynced) -> Result<(), SpaceError> {
+    /// The row when its refilled slabs are trusted.
+    fn trusted(&self, refilled: &Refilled, result: &mut Resynced) -> RowRecord {
         let row = &refilled.row;
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        if row.gone.get() {
-            return Ok(());
-        }
         let mut record = row.record();
         for done in &refilled.slabs {
             // A slab whose disk left on the way, or that missed something else, is another one by now; and what it was given of
@@ -288,17 +202,7 @@ impl Space {
                 result.slabs += 1;
             }
         }
-        change.put(keys::row(row.space, row.index), record.encode());
-        for RefilledSlab { slab: done, .. } in &refilled.slabs {
-            if !record.is_stale_on(done.disk) {
-                change.delete(keys::stale(done.disk, row.space, row.index));
-            }
-        }
-        // Taken over before it is durable, and behind the look at the disks: a disk that leaves meanwhile is seen to lack what is
-        // written from then on, and marked behind this. Taken over afterwards, nobody would have marked it in between.
-        row.adopt(record);
-        change.commit().await?;
-        Ok(())
+        record
     }
 
     /// Gives those columns that are meant and have a slab on `from` another one, stale, on `to`.
@@ -408,138 +312,6 @@ impl Space {
     }
 }
 
-/// A slab that is being given what it misses.
-struct Refill<'a> {
-    space: &'a Space,
-    row: &'a Rc<Row>,
-    column: usize,
-    slab: &'a Slab,
-    result: &'a mut Resynced,
-    /// Blocks that are given up, by their place in the row, if there are not too many.
-    unreadable: Vec<u32>,
-}
-
-impl Refill<'_> {
-    async fn all(mut self) -> Result<bool, SpaceError> {
-        let shared = &self.space.shared;
-        // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
-        shared.tickets.wait_below(shared.tickets.next()).await;
-        if !self.lines_end().await {
-            return Ok(false);
-        }
-        let since = self.slab.stale.unwrap_or_default();
-        let mut run = Range { first: 0, count: 0 };
-        for block in 0..self.row.shape.column_blocks(self.column) {
-            let (index, entry) = place_in_page(block);
-            let page = shared.page(self.row, self.column, index).await?;
-            let stamp = page.stamp(entry);
-            // A flush may have recorded the block again, meanwhile, under an epoch that is new since this began.
-            let now = shared.pool.epoch().number;
-            let skipped =
-                is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
-            let missed =
-                matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped;
-            if !missed || run.count == RUN_BLOCKS {
-                self.run(run).await?;
-                run = Range { first: block, count: 0 };
-            }
-            if missed {
-                run = if run.count == 0 { Range { first: block, count: 1 } } else { run };
-                run.count = block - run.first + 1;
-            }
-        }
-        self.run(run).await?;
-        if self.space.has_unfinished(self.row) {
-            // What was read beside them may be of no line that there is.
-            return Ok(false);
-        }
-        self.result.lost_blocks += self.unreadable.len() as u64;
-        self.result.unreadable += self.unreadable.len() as u64;
-        if self.column < self.row.shape.data_columns() {
-            self.unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
-        }
-        self.space.pair_slots(self.row, self.column, self.slab).await?;
-        self.space.announce_pages(self.row, self.column).await?;
-        Ok(true)
-    }
-
-    /// Waits until lines that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
-    /// Whether none of the row was left half in place.
-    async fn lines_end(&self) -> bool {
-        let cache = self.space.cache.borrow().clone();
-        if let Some(cache) = cache {
-            drop(cache.turn.take().await);
-        }
-        !self.space.has_unfinished(self.row)
-    }
-
-    /// Copies blocks that follow each other, under their lock, from one verified copy; block by block where that fails.
-    async fn run(&mut self, run: Range) -> Result<(), SpaceError> {
-        if run.count == 0 {
-            return Ok(());
-        }
-        let Self { space, row, column, .. } = *self;
-        let _guard = row.locks.lock(hull(row, column, run)).await;
-        if row.gone.get() {
-            return Ok(());
-        }
-        let whole = space.read_verified(row, column, run).await?;
-        let Some(content) = whole else {
-            for block in run.first..run.first + run.count {
-                self.block(block).await?;
-            }
-            return Ok(());
-        };
-        self.give(run, content).await
-    }
-
-    /// Copies one block from whichever copy verifies. The caller holds its lock.
-    async fn block(&mut self, block: u32) -> Result<(), SpaceError> {
-        let Self { space, row, column, .. } = *self;
-        let row_block = row.shape.row_block(column, block);
-        if space.is_superseded(row, row_block) {
-            return Ok(());
-        }
-        let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
-        let read = match row.has_parity() {
-            true => space.read_in_place(row, column, block, &mut buffer).await,
-            false => space.read_copied_block(row, row_block, &mut buffer).await,
-        };
-        match read {
-            Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,
-            // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
-            Err(SpaceError::Unreadable {
-                why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
-                ..
-            }) => {
-                // With what the row's heir has nothing is lost.
-                self.result.lost_blocks += u64::from(space.is_at_home(row, block).await?);
-                Ok(())
-            }
-            Err(SpaceError::Unreadable {
-                why: UnreadableReason::Device(DeviceError::Medium { .. }), ..
-            }) if self.may_give_up() => {
-                self.unreadable.push(row_block);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn may_give_up(&self) -> bool {
-        let blocks = self.row.shape.column_blocks(self.column) as usize;
-        self.unreadable.len() < (blocks / UNREADABLE_SHARE).clamp(1, UNREADABLE_MAX)
-            && self.result.unreadable < GIVEN_UP_MAX
-    }
-
-    async fn give(&mut self, run: Range, content: dolmen_buffer::Shared) -> Result<(), SpaceError> {
-        self.space.write_to_slab(self.slab, u64::from(run.first) * BLOCK_BYTES, content).await?;
-        self.result.blocks += u64::from(run.count);
-        self.space.shared.count(|counters| counters.resynced_blocks += u64::from(run.count));
-        Ok(())
-    }
-}
-
 /// The smallest range of a row that holds blocks of a column that follow each other; with parity, whatever shares it with them.
 pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
     if row.shape.parity_columns() > 0 {
@@ -563,16 +335,51 @@ impl Shared {
         for (_, row) in refilled {
             let _tables = self.table_turn.take().await;
             if !row.row.gone.get() {
+                // New slabs got theirs with what they hold.
                 let is_refilled = |slab: &Slab| row.slabs.iter().any(|refilled| refilled.slab == *slab);
-                self.write_headers(&row.row, is_refilled).await?;
+                self.write_headers(&row.row, |slab| !slab.has_nothing() && is_refilled(slab)).await?;
             }
         }
         if !is_planted(Bug::TrustBeforeFlush) {
             self.pool.flush_disks().await?;
         }
-        for (space, row) in refilled {
-            space.trust(row, result).await?;
+        let mut left = refilled.iter().peekable();
+        while left.peek().is_some() {
+            self.trust_some(&mut left, result).await?;
         }
+        Ok(())
+    }
+
+    /// Commits of as many rows as one change takes that their refilled slabs hold everything. Their tables were written and
+    /// flushed before.
+    async fn trust_some<'a>(
+        &self,
+        refilled: &mut impl Iterator<Item = &'a (Rc<Space>, Refilled)>,
+        result: &mut Resynced,
+    ) -> Result<(), SpaceError> {
+        let mut change = self.pool.change(Purpose::Release).await;
+        let mut bytes = 0;
+        while bytes < ROWS_BYTES_MAX
+            && let Some((space, done)) = refilled.next()
+        {
+            let row = &done.row;
+            if row.gone.get() {
+                continue;
+            }
+            let record = space.trusted(done, result);
+            let value = record.encode();
+            bytes += value.len() + (1 + done.slabs.len()) * size_of::<Key>();
+            change.put(keys::row(row.space, row.index), value);
+            for RefilledSlab { slab, .. } in &done.slabs {
+                if !record.is_stale_on(slab.disk) {
+                    change.delete(keys::stale(slab.disk, row.space, row.index));
+                }
+            }
+            // Taken over before it is durable, and behind the look at the disks: a disk that leaves meanwhile is seen to lack what
+            // is written from then on, and marked behind this. Taken over afterwards, nobody would have marked it in between.
+            row.adopt(record);
+        }
+        change.commit().await?;
         Ok(())
     }
 

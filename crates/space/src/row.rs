@@ -63,6 +63,11 @@ impl Slab {
         pieces
     }
 
+    /// Whether it was claimed and never filled.
+    pub(crate) fn has_nothing(&self) -> bool {
+        self.stale == Some(Epoch(0))
+    }
+
     /// Whether it holds everything and its disk is here.
     pub(crate) fn readable(&self, pool: &Pool) -> Option<Rc<Disk>> {
         if self.stale.is_some() {

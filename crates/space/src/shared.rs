@@ -17,6 +17,7 @@ use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::locks::Range;
+use crate::pace::Pace;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
 use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, Unfound, note_all_unfound, recover_row};
@@ -198,8 +199,12 @@ pub(crate) struct Shared {
     pub(crate) looks: Share,
     /// The same for lines with parity that are put in place: on the way, blocks may have to be decided.
     pub(crate) lines: Share,
+    /// How hard jobs work while clients do.
+    pub(crate) pace: Pace,
     /// A part of the medium frames, for parity of fresh stripes.
     pub(crate) stripes: Share,
+    /// Another part of them, for runs that are copied to slabs.
+    pub(crate) refills: Share,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
@@ -268,7 +273,9 @@ impl Shared {
             frames: Share::of(frames / 2),
             looks: Share::of(frames / 4),
             lines: Share::of(frames / 8),
+            pace: Pace::default(),
             stripes: Share::of(medium / 2),
+            refills: Share::of(medium / 4),
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),

@@ -11,7 +11,7 @@ use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{Member, MemberState};
 use dolmen_placement::{Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
+use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
 use crate::cache::{Cache, cache_id, is_hidden, is_of_heirs, owner_of_heirs};
 use crate::cache_size::{WriteCache, cache_spec};
@@ -20,15 +20,15 @@ use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
+use crate::pace::Effort;
 use crate::recovery::{Recovery, recover};
+use crate::refill::{neediest_first, next_lot};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
 use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
 
-/// Rows whose tables are written in one go while slabs are refilled.
-const REFILL_ROWS: usize = 32;
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
 const ROWS_DECIDED_TOGETHER: usize = 256;
 /// Rows that are looked up together when a disk is not believed any more.
@@ -101,6 +101,18 @@ impl Spaces {
         }
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
         Ok(this)
+    }
+
+    /// How the jobs of the pool share its disks with clients from now on: until it is said otherwise, they take all that they
+    /// can get.
+    pub fn set_effort(&self, effort: Effort) {
+        self.shared.pace.set(effort);
+    }
+
+    /// What [`set_effort`](Self::set_effort) said last.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.shared.pace.effort()
     }
 
     /// The pool.
@@ -654,29 +666,21 @@ impl Spaces {
             space.claims_end().await;
         }
         self.finish_lines().await?;
-        let rows = self.stale_rows().await?;
+        let of_space = |(id, index): (SpaceId, u64)| Some((self.spaces.borrow().get(&id).cloned()?, index));
+        let rows: Vec<(Rc<Space>, u64)> = self.stale_rows().await?.into_iter().filter_map(of_space).collect();
+        let rows = neediest_first(rows).await?;
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();
-        for batch in rows.chunks(REFILL_ROWS) {
-            if !goes_on() {
-                break;
-            }
+        let mut waiting = rows.as_slice();
+        while !waiting.is_empty() && goes_on() {
+            let lot = next_lot(&mut waiting).await?;
             let _turn = self.shared.refill_turn.take().await;
-            let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
-            for (id, index) in batch {
-                let Some(space) = self.spaces.borrow().get(id).cloned() else { continue };
-                let before = result.blocks;
-                match space.refill_row(*index, &mut result).await {
-                    Ok(Some(row)) => refilled.push((space, row)),
-                    Ok(None) => {}
-                    // Others are not kept waiting by a row whose disks are away.
-                    Err(SpaceError::Unreadable { .. }) => result.waiting += 1,
-                    Err(error) => return Err(error),
-                }
-                progress.bytes.set(progress.bytes.get() + (result.blocks - before) * BLOCK_BYTES);
-            }
+            let done = self.refill_lot(lot, progress, &mut result).await?;
+            let refilled = lot.iter().zip(done);
+            let refilled: Vec<(Rc<Space>, Refilled)> =
+                refilled.filter_map(|((space, _), row)| Some((Rc::clone(space), row.refilled?))).collect();
             self.shared.trust_all(&refilled, &mut result).await?;
-            progress.done.set(progress.done.get() + batch.len() as u64);
+            progress.done.set(progress.done.get() + lot.len() as u64);
         }
         Ok(result)
     }

@@ -280,11 +280,14 @@ impl Space {
             }
             Err(error) => return Err(error),
         };
+        let clock = &self.shared.pool.seams().clock;
         for column in 0..row.shape.columns() {
             let blocks = row.shape.column_blocks(column);
             for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
                 let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
+                let began = clock.now();
                 self.verify_run(&row, column, run, &mut verdict).await?;
+                self.shared.pace.rest(clock.as_ref(), began).await;
             }
             for index in 0..row.map(column).pages() {
                 self.shared.verify_page(&row, column, index).await?;

@@ -101,12 +101,15 @@ impl Space {
     /// [`SpaceError`]; each block of the range then has its old or its new content.
     pub async fn write(&self, at: u64, data: &Bytes_, durability: Durability) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
+        let request = self.shared.pace.begin(self.shared.pool.seams().clock.as_ref());
         if self.is_thin() && is_zero(data) {
             // What is forgotten reads the same and takes no room: file systems fill their journals and tables so.
             self.write_zeroes(at, data.len() as u64).await?;
         } else {
             self.store(at, data).await?;
         }
+        // How long a flush takes says little of how busy disks are, and much of how much was written.
+        drop(request);
         if durability == Durability::Durable {
             self.flush().await?;
         }

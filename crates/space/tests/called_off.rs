@@ -47,7 +47,7 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                 };
                 let called_off = RefCell::new(None);
                 let call_off = async {
-                    pause(&lab, 250 * offset).await;
+                    pause(&lab, 25 * offset).await;
                     *called_off.borrow_mut() = Some(spaces.call_off(&old, &new).await.is_ok());
                     Ok(())
                 };

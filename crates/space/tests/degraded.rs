@@ -2,9 +2,11 @@
 
 mod harness;
 
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_sim::FaultKind;
+use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::{Bench, check};
@@ -155,4 +157,76 @@ fn what_finds_no_room_below_waits_and_its_disk_stays() {
     bench
         .stands_alone(0, &[(0, 256 * 1024, 1), (512 * 1024, 64 * 1024, 2), (4 << 20, 64 * 1024, 3)])
         .unwrap();
+}
+
+/// Notes where a disk was written in long pieces.
+#[derive(Clone, Default)]
+struct Noted(Rc<RefCell<Vec<u64>>>);
+
+impl LatencyModel for Noted {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        if request.kind == CommandKind::Write && request.length > 4096 {
+            self.0.borrow_mut().push(request.at);
+        }
+        SimpleLatency::FAST.latency(request, random)
+    }
+}
+
+/// What has one copy left is restored before what has two, whichever was made first.
+#[test]
+fn what_has_the_least_redundancy_left_is_restored_first() {
+    let noted = Noted::default();
+    // Disks with heads, of which each takes part in one row at a time.
+    let profile = |noted: &Noted| {
+        let mut profile = DiskProfile { latency: Rc::new(noted.clone()), ..harness::file(Bytes::mib(96)) };
+        profile.geometry.rotational = true;
+        profile
+    };
+    let bench = Rc::new(Bench::with_profile(3, 3, || profile(&noted)));
+    let (outside, seen) = (Rc::clone(&bench), noted.clone());
+    let run = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let three = lab.space(&spaces, "three", Bytes::mib(8), Resiliency::Mirror { copies: 3 }).await?;
+        let two = lab.space(&spaces, "two", Bytes::mib(8), Resiliency::Mirror { copies: 2 }).await?;
+        for row in 0..6 {
+            lab.write(&three, row << 20, 512 << 10, 3).await?;
+            lab.write(&two, row << 20, 512 << 10, 2).await?;
+        }
+        spaces.flush().await?;
+        let lost = spaces.pool().find_disk("disk0")?;
+        outside.disks[0].vanish();
+        for space in [&three, &two] {
+            lab.write(space, 0, 4096, 9).await?;
+        }
+        spaces.flush().await?;
+        let spare = outside.world.add_disk("spare", profile(&seen));
+        let new = spaces.pool().add_instead_of(&lost, spare.attach(&outside.world), &[]).await?;
+        seen.0.borrow_mut().clear();
+        assert!(spaces.finish_replacing(&lost, &new, &Progress::default()).await?);
+        let blocks = || (0..6u64).flat_map(|row| row << 8..(row << 8) + 128);
+        let of_two = harness::places_of(&spare, 0..6 << 8, 2);
+        let of_three = harness::places_of(&spare, 0..6 << 8, 3);
+        assert!(
+            of_two.len() > 300 && of_three.len() > 600,
+            "{} and {} of {}",
+            of_two.len(),
+            of_three.len(),
+            blocks().count()
+        );
+        let order: Vec<bool> = seen
+            .0
+            .borrow()
+            .iter()
+            .filter_map(|at| match (of_two.contains(at), of_three.contains(at)) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            })
+            .collect();
+        let first_of_three = order.iter().position(|of_two| !of_two).unwrap_or(order.len());
+        assert!(order[first_of_three..].iter().all(|of_two| !of_two), "{order:?}");
+        drop((three, two));
+        lab.check_and_close(spaces).await
+    });
+    run.unwrap();
 }

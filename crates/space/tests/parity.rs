@@ -380,3 +380,36 @@ fn what_finds_no_room_below_stays_cached() {
     }
     assert!(waiting.get() >= 2, "{} disks were in the way", waiting.get());
 }
+
+/// What was on a disk that is away is computed from the others, read in pieces as long as those that were written, and not block
+/// by block.
+#[test]
+fn what_is_away_is_computed_from_large_pieces() {
+    const SIZE: u64 = 8 << 20;
+    const PIECE: u64 = 64 << 10;
+    for (parity, disks) in KINDS {
+        let bench = Rc::new(Bench::new(1, disks, Bytes::mib(192)));
+        let outside = Rc::clone(&bench);
+        let run = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes(SIZE), Resiliency::Parity { parity }).await?;
+            for at in (0..SIZE).step_by(1 << 20) {
+                lab.write(&space, at, 1 << 20, 1).await?;
+            }
+            spaces.flush().await?;
+            spaces.destage().await?;
+            outside.disks[0].vanish();
+            let reads = || lab.devices.iter().map(|device| device.counters().reads).sum::<u64>();
+            let before = reads();
+            for at in (0..SIZE).step_by(1 << 20) {
+                lab.expect(&space, at, 1 << 20, 1).await?;
+            }
+            let of_each = (reads() - before) as f64 / (SIZE / PIECE) as f64;
+            // One in so many pieces is computed from all others; the rest are read once.
+            assert!(of_each <= 2.5, "{of_each} reads for each piece of {disks} disks, parity {parity}");
+            drop(space);
+            Ok(spaces.close().await?)
+        });
+        run.unwrap();
+    }
+}

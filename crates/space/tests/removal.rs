@@ -153,7 +153,7 @@ fn a_removal_that_power_cuts_short_goes_on() {
                     }
                 };
                 lab.seams.spawner.spawn("drain", Box::pin(drain));
-                pause(&lab, 3 + 20 * offset * offset).await;
+                pause(&lab, 3 + 8 * offset * offset).await;
                 std::mem::forget(spaces);
                 Ok(())
             })

@@ -1,12 +1,13 @@
 //! Disks that take their time, and what is done beside them.
 
 use std::cell::Cell;
+use std::error::Error;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::{Moment, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::{
     BitFlip, CommandKind, CrashState, Cut, DiskProfile, LatencyModel, Random, Recorder, Request,
@@ -22,6 +23,9 @@ pub const CAPACITY: Bytes = Bytes::mib(96);
 
 /// Something that is done beside something else.
 pub type Task<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+
+/// One of two things that are done beside each other.
+pub type Both<'a> = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>> + 'a>>;
 
 /// How long a disk takes; zero is as fast as any.
 pub struct Slow {
@@ -79,6 +83,69 @@ impl LatencyModel for Dial {
             _ => self.write.get(),
         };
         if millis > 0 { Duration::from_millis(millis) } else { SimpleLatency::FAST.latency(request, random) }
+    }
+}
+
+/// A disk whose commands go one after another, each at its place. One that does not follow the one before it costs a seek, or the
+/// time in which what lies between passes below the head, if that is less; behind the head that is so for writes that the disk's
+/// cache takes and puts in order.
+pub struct Modelled {
+    pub bytes_per_s: u64,
+    seek: Duration,
+    flush: Duration,
+    /// Before anything begins, beside what else is under way.
+    fixed: Duration,
+    free_at: Cell<Moment>,
+    head: Cell<u64>,
+}
+
+impl Modelled {
+    /// About as a hard disk.
+    pub fn spinning() -> Self {
+        let turn = Duration::from_millis(8);
+        Self::new(200_000_000, [turn, turn, Duration::ZERO])
+    }
+
+    /// About as a solid-state disk.
+    pub fn solid() -> Self {
+        Self::new(2_000_000_000, [Duration::ZERO, Duration::from_micros(500), Duration::from_micros(60)])
+    }
+
+    fn new(bytes_per_s: u64, [seek, flush, fixed]: [Duration; 3]) -> Self {
+        Self { bytes_per_s, seek, flush, fixed, free_at: Cell::default(), head: Cell::default() }
+    }
+
+    /// A whole disk, of which no room has to be taken.
+    pub fn profile(self, capacity: Bytes) -> DiskProfile {
+        let mut profile = DiskProfile::new(capacity);
+        (profile.geometry.thin, profile.geometry.rotational) = (false, self.seek > Duration::ZERO);
+        DiskProfile { latency: Rc::new(self), ..profile }
+    }
+
+    fn passing(&self, bytes: u64) -> Duration {
+        Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.bytes_per_s)
+    }
+
+    fn reaching(&self, request: &Request) -> Duration {
+        let is_sorted = request.at >= self.head.get() || request.kind == CommandKind::Write;
+        let gap = self.passing(request.at.abs_diff(self.head.get()));
+        if is_sorted { gap.min(self.seek) } else { self.seek }
+    }
+}
+
+impl LatencyModel for Modelled {
+    fn latency(&self, request: Request, _: &mut Random) -> Duration {
+        let takes = match request.kind {
+            CommandKind::Flush => self.flush,
+            CommandKind::Discard | CommandKind::WriteZeroes => Duration::ZERO,
+            CommandKind::Read | CommandKind::Write | CommandKind::DurableWrite => {
+                let reaching = self.reaching(&request);
+                self.head.set(request.at + request.length);
+                reaching + self.passing(request.length)
+            }
+        };
+        self.free_at.set(self.free_at.get().max(request.now) + takes);
+        self.free_at.get().since(request.now) + self.fixed
     }
 }
 

@@ -1,0 +1,209 @@
+//! How hard jobs work while clients do (docs/design/0014).
+//!
+//! Whoever copies or verifies for a job rests after each run, in proportion to the time that the run took. How long is found out
+//! by what clients get: requests that take longer than the job's limit double the rests, others shorten them. Nobody rests while
+//! no client wants anything.
+//!
+//! Invariant: nobody rests with a lock on blocks, or with memory that others wait for.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use dolmen_block_io::{Clock, Moment, sleep};
+
+/// How much of the disks' time a job takes at most while clients use the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Priority {
+    /// An eighth.
+    Low,
+    /// Half.
+    Normal,
+    /// All that it can get.
+    #[default]
+    High,
+}
+
+impl Priority {
+    /// The shortest rest, as a multiple of the time for which was worked.
+    fn least_rest(self) -> f64 {
+        match self {
+            Self::Low => 7.0,
+            Self::Normal => 1.0,
+            Self::High => 0.0,
+        }
+    }
+}
+
+/// How a job shares the disks with clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// How much it takes at most while they want anything.
+    pub priority: Priority,
+    /// How long one in twenty of their reads and writes may take. What takes longer for other reasons slows the job down too, as
+    /// far as to a sixty-fourth.
+    pub latency_limit: Option<Duration>,
+}
+
+/// For how long clients are looked at, at least, before rests are made longer or shorter; and at most, where they ask for little.
+const WINDOW: Duration = Duration::from_millis(100);
+const WINDOW_MAX: Duration = Duration::from_millis(500);
+/// Requests that say enough.
+const SAMPLE: u32 = 40;
+/// After so long without a request, clients want nothing.
+const IDLE: Duration = Duration::from_millis(500);
+/// Of requests, one in so many may take longer than the limit.
+const SLOW_ONE_IN: u32 = 20;
+/// The longest rest, as a multiple of the time for which was worked; and as a time.
+const REST_MAX: f64 = 63.0;
+const REST_TIME_MAX: Duration = Duration::from_secs(1);
+/// The shortest one that is kept to because of the limit.
+const REST_MIN: f64 = 0.25;
+/// What becomes of a rest when all went well.
+const SHORTER: f64 = 0.85;
+
+/// What clients got lately, and what that leaves to jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    effort: Cell<Effort>,
+    /// Requests of clients that are under way.
+    under_way: Cell<u32>,
+    last: Cell<Option<Moment>>,
+    window_began: Cell<Moment>,
+    ended: Cell<u32>,
+    slow: Cell<u32>,
+    rest: Cell<f64>,
+}
+
+/// A request of a client, from its beginning to its end.
+pub(crate) struct Request<'a> {
+    pace: &'a Pace,
+    clock: &'a dyn Clock,
+    began: Moment,
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        let pace = self.pace;
+        pace.under_way.set(pace.under_way.get().saturating_sub(1));
+        pace.last.set(Some(now));
+        pace.note(now.since(self.began), now);
+    }
+}
+
+impl Pace {
+    /// Gives the jobs of the pool another effort.
+    pub(crate) fn set(&self, effort: Effort) {
+        self.effort.set(effort);
+        self.rest.set(0.0);
+    }
+
+    pub(crate) fn effort(&self) -> Effort {
+        self.effort.get()
+    }
+
+    /// A request of a client begins; it has ended when this is dropped.
+    pub(crate) fn begin<'a>(&'a self, clock: &'a dyn Clock) -> Request<'a> {
+        let began = clock.now();
+        self.under_way.set(self.under_way.get() + 1);
+        Request { pace: self, clock, began }
+    }
+
+    fn note(&self, took: Duration, now: Moment) {
+        let Some(limit) = self.effort.get().latency_limit else { return };
+        self.ended.set(self.ended.get() + 1);
+        self.slow.set(self.slow.get() + u32::from(took > limit));
+        let window = now.since(self.window_began.get());
+        if window < WINDOW || (window < WINDOW_MAX && self.ended.get() < SAMPLE) {
+            return;
+        }
+        let is_slow = self.slow.get().saturating_mul(SLOW_ONE_IN) > self.ended.get();
+        self.rest.set(match is_slow {
+            true => (self.rest.get() * 2.0).clamp(REST_MIN, REST_MAX),
+            false => Some(self.rest.get() * SHORTER).filter(|rest| *rest >= REST_MIN).unwrap_or(0.0),
+        });
+        self.window_began.set(now);
+        self.ended.set(0);
+        self.slow.set(0);
+    }
+
+    fn are_clients_there(&self, now: Moment) -> bool {
+        self.under_way.get() > 0 || self.last.get().is_some_and(|last| now.since(last) < IDLE)
+    }
+
+    /// How long to rest after having worked for so long.
+    fn rest_after(&self, worked: Duration, now: Moment) -> Duration {
+        if !self.are_clients_there(now) {
+            return Duration::ZERO;
+        }
+        let rest = self.rest.get().max(self.effort.get().priority.least_rest());
+        worked.mul_f64(rest).min(REST_TIME_MAX)
+    }
+
+    /// Rests after having worked since a moment, as long as is due.
+    pub(crate) async fn rest(&self, clock: &dyn Clock, since: Moment) {
+        let now = clock.now();
+        let due = self.rest_after(now.since(since), now);
+        if due > Duration::ZERO {
+            sleep(clock, due).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    fn with_limit(millis: u64) -> Pace {
+        let pace = Pace::default();
+        pace.set(Effort { priority: Priority::High, latency_limit: Some(Duration::from_millis(millis)) });
+        pace
+    }
+
+    /// A client that makes a request after another, each of which takes so long; the time afterwards.
+    fn requests(pace: &Pace, from: Moment, took: Duration, count: u32) -> Moment {
+        (0..count).fold(from, |now, _| {
+            let now = now + took;
+            pace.last.set(Some(now));
+            pace.note(took, now);
+            now
+        })
+    }
+
+    #[test]
+    fn rests_grow_while_clients_wait_too_long_and_end_when_they_do_not() {
+        let (pace, worked) = (with_limit(10), Duration::from_millis(4));
+        let fast = requests(&pace, Moment(0), Duration::from_millis(5), 100);
+        assert_eq!(pace.rest_after(worked, fast), Duration::ZERO);
+        let slow = requests(&pace, fast, Duration::from_millis(20), 400);
+        let rest = pace.rest_after(worked, slow);
+        assert!(rest >= worked * 60, "{rest:?} after eight seconds of slow requests");
+        let fast = requests(&pace, slow, Duration::from_millis(5), 3000);
+        assert_eq!(pace.rest_after(worked, fast), Duration::ZERO);
+    }
+
+    #[test]
+    fn one_slow_request_in_twenty_is_no_reason_to_rest() {
+        let (pace, mut now) = (with_limit(10), Moment(0));
+        for _ in 0..200 {
+            now = requests(&pace, now, Duration::from_millis(12), 1);
+            now = requests(&pace, now, Duration::from_millis(5), 20);
+        }
+        assert!(pace.rest.get() < 1.0, "{}", pace.rest.get());
+    }
+
+    #[test]
+    fn nobody_rests_while_no_client_wants_anything() {
+        let pace = Pace::default();
+        pace.set(Effort { priority: Priority::Low, latency_limit: None });
+        let worked = Duration::from_millis(4);
+        assert_eq!(pace.rest_after(worked, Moment(0)), Duration::ZERO);
+        let busy = requests(&pace, Moment(0), Duration::from_millis(1), 1);
+        assert_eq!(pace.rest_after(worked, busy), worked * 7);
+        assert_eq!(pace.rest_after(worked, Moment(busy.0 + 501 * MILLI)), Duration::ZERO);
+        pace.under_way.set(1);
+        assert_eq!(pace.rest_after(worked, Moment(busy.0 + 501 * MILLI)), worked * 7, "one that hangs");
+    }
+}

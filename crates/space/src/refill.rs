@@ -1,0 +1,642 @@
+//! Slabs get what they miss, as fast as disks can give and take it that nobody else wants (docs/design/0013).
+//!
+//! Invariants:
+//! - Nothing is copied but what is as its table says; what nobody can give is named and never made up.
+//! - Memory for a run is promised before the run is locked, so nobody waits for memory who keeps others from giving theirs back.
+//! - A disk with heads takes part in one row of a lot at a time: they read and write in order, and several disks work beside each
+//!   other.
+//!
+//! Left to others: which rows and when (`resync`, `removal`, `rebalance`), that slabs are trusted afterwards (`resync`), how hard
+//! all of it works beside clients (`pace`).
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_block_io::DeviceError;
+use dolmen_block_io::sync::{Notify, Turn, join_all};
+use dolmen_disk::MemberState;
+use dolmen_planted::{Bug, is_planted};
+use dolmen_pool::{Disk, Pool};
+use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, GRAIN_BYTES};
+use smallvec::SmallVec;
+
+use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::BLOCK;
+use crate::locks::Range;
+use crate::read::matches_state;
+use crate::record::BlockState;
+use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced, hull};
+use crate::row::{Row, Slab};
+use crate::shared::{IncidentKind, place_in_page};
+use crate::space::Space;
+use crate::spaces::{Progress, Spaces};
+
+/// Rows of a lot that are filled beside each other, at most: no more than that many pairs of disks.
+const ROWS_AT_A_TIME: usize = 16;
+/// Rows of which a disk without heads takes part in the filling at a time: one begins while another one ends.
+const ROWS_OF_A_DISK: usize = 3;
+/// Runs of a slab that are under way beside each other: enough that neither the disk that gives nor the one that takes waits.
+const RUNS_AT_A_TIME: usize = 8;
+/// Blocks that one resync gives up because the disks with the only copies cannot read them, at most.
+const GIVEN_UP_MAX: u64 = 4096;
+/// Blocks of a slab that are given up at once because the only copy of them cannot be read, at most: sectors have gone bad.
+/// Where there are more, the disk or the way to it has a fault that may pass, and the slab waits.
+const UNREADABLE_MAX: usize = 256;
+/// The same in blocks of the slab: one of so many.
+const UNREADABLE_SHARE: usize = 16;
+
+/// Rows whose slabs are filled and trusted in one go, one after another: at least so many, and at most.
+const LOT_ROWS: std::ops::RangeInclusive<usize> = 8..=128;
+/// What may have to be copied for a lot with more than the least, for each disk that is here: nothing of it is trusted before all
+/// is there, and others who would fill slabs wait for it.
+const LOT_BYTES_OF_DISK: u64 = 256 << 20;
+
+/// Takes the next rows that are filled together off a longer list.
+///
+/// # Errors
+/// [`SpaceError`] when the map cannot be read.
+pub(crate) async fn next_lot<'a>(
+    rows: &mut &'a [(Rc<Space>, u64)],
+) -> Result<&'a [(Rc<Space>, u64)], SpaceError> {
+    let (mut count, mut bytes) = (0, 0);
+    let pool = rows.first().map(|(space, _)| Rc::clone(&space.shared.pool));
+    let disks = pool.map_or(0, |pool| pool.disks().iter().filter(|disk| disk.is_present()).count() as u64);
+    for (space, index) in rows.iter().take(*LOT_ROWS.end()) {
+        let row = space.undecided_row(*index).await?;
+        bytes += row.map_or(0, |row| row.map(0).grains() * GRAIN_BYTES);
+        if count >= *LOT_ROWS.start() && bytes > LOT_BYTES_OF_DISK * disks {
+            break;
+        }
+        count += 1;
+    }
+    let (lot, rest) = rows.split_at(count);
+    *rows = rest;
+    Ok(lot)
+}
+
+/// Rows with the least redundancy left first: the next disk that fails takes of them what cannot be restored. In their order
+/// otherwise.
+///
+/// # Errors
+/// [`SpaceError`] when the map cannot be read.
+pub(crate) async fn neediest_first(rows: Vec<(Rc<Space>, u64)>) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+    let mut with_need = Vec::with_capacity(rows.len());
+    for (space, index) in rows {
+        let row = space.undecided_row(index).await?;
+        let left = row.map_or(0, |row| redundancy_left(&space.shared.pool, &row));
+        with_need.push((left, (space, index)));
+    }
+    with_need.sort_by_key(|(left, _)| *left);
+    Ok(with_need.into_iter().map(|(_, row)| row).collect())
+}
+
+/// How many of the disks that have something of a row and are here may fail so that all of it can still be had.
+fn redundancy_left(pool: &Pool, row: &Row) -> usize {
+    let readable = |column| {
+        row.with_slabs(column, |slabs| slabs.iter().filter(|slab| slab.readable(pool).is_some()).count())
+    };
+    let columns = 0..row.shape.columns();
+    match row.has_parity() {
+        true => {
+            columns.filter(|column| readable(*column) > 0).count().saturating_sub(row.shape.data_columns())
+        }
+        false => columns.map(readable).min().unwrap_or(0).saturating_sub(1),
+    }
+}
+
+/// What came of a row of a lot.
+pub(crate) struct RowOfLot {
+    /// Its place among the rows of the lot.
+    pub(crate) at: usize,
+    pub(crate) refilled: Option<Refilled>,
+    pub(crate) result: Resynced,
+}
+
+/// A row of a lot that waits for its disks.
+struct Waiting {
+    at: usize,
+    disks: BTreeSet<DiskSlot>,
+    redundancy_left: usize,
+}
+
+/// The rows of a lot that wait for their disks.
+struct Schedule {
+    waiting: RefCell<Vec<Waiting>>,
+    /// In how many rows disks take part that take part in any.
+    busy: RefCell<BTreeMap<DiskSlot, usize>>,
+    /// Disks with heads.
+    rotating: BTreeSet<DiskSlot>,
+    bell: Notify,
+}
+
+/// A row whose turn it is; its disks are free again when this is dropped.
+struct RowTurn<'a> {
+    schedule: &'a Schedule,
+    at: usize,
+    disks: BTreeSet<DiskSlot>,
+}
+
+impl Schedule {
+    fn new(pool: &Pool, waiting: Vec<Waiting>) -> Self {
+        let disks = pool.disks();
+        let rotating =
+            disks.iter().filter(|disk| disk.geometry().is_some_and(|geometry| geometry.rotational));
+        let rotating = rotating.map(|disk| disk.slot()).collect();
+        let (waiting, busy) = (RefCell::new(waiting), RefCell::default());
+        Self { waiting, busy, rotating, bell: Notify::new() }
+    }
+
+    /// A row all of whose disks can take part in another one; nothing when there is none left.
+    async fn next(&self) -> Option<RowTurn<'_>> {
+        self.bell
+            .wait_for(|| {
+                let mut waiting = self.waiting.borrow_mut();
+                if waiting.is_empty() {
+                    return Some(None);
+                }
+                let fits = |row: &&Waiting| row.disks.iter().all(|disk| self.has_room(*disk));
+                // Of those with equally little redundancy the one whose disks others wait for most, so that few are left for one
+                // disk in the end.
+                let wanted = |row: &Waiting| {
+                    waiting.iter().map(|other| other.disks.intersection(&row.disks).count()).sum::<usize>()
+                };
+                let order = |row: &&Waiting| (Reverse(row.redundancy_left), wanted(row), Reverse(row.at));
+                let best = waiting.iter().filter(fits).max_by_key(order)?.at;
+                let first = waiting.iter().position(|row| row.at == best)?;
+                let Waiting { at, disks, .. } = waiting.remove(first);
+                let mut busy = self.busy.borrow_mut();
+                disks.iter().for_each(|disk| *busy.entry(*disk).or_default() += 1);
+                Some(Some(RowTurn { schedule: self, at, disks }))
+            })
+            .await
+    }
+
+    fn has_room(&self, disk: DiskSlot) -> bool {
+        let most = if self.rotating.contains(&disk) { 1 } else { ROWS_OF_A_DISK };
+        self.busy.borrow().get(&disk).is_none_or(|rows| *rows < most)
+    }
+
+    /// No row is begun any more.
+    fn end(&self) {
+        self.waiting.borrow_mut().clear();
+        self.bell.notify_all();
+    }
+}
+
+impl Drop for RowTurn<'_> {
+    fn drop(&mut self) {
+        let mut busy = self.schedule.busy.borrow_mut();
+        for disk in &self.disks {
+            busy.entry(*disk).and_modify(|rows| *rows = rows.saturating_sub(1));
+        }
+        drop(busy);
+        self.schedule.bell.notify_all();
+    }
+}
+
+impl Spaces {
+    /// Gives the stale slabs of rows what they miss, those of different disks beside each other; in the order of the rows. What it
+    /// did is added to `result`. The caller has the turn of refilling.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
+    pub(crate) async fn refill_lot(
+        &self,
+        rows: &[(Rc<Space>, u64)],
+        progress: &Progress,
+        result: &mut Resynced,
+    ) -> Result<Vec<RowOfLot>, SpaceError> {
+        let mut waiting = Vec::with_capacity(rows.len());
+        for (at, (space, index)) in rows.iter().enumerate() {
+            let (mut disks, mut left) = (BTreeSet::new(), 0);
+            if let Some(row) = space.undecided_row(*index).await? {
+                (disks, left) = (disks_at_work(self.pool(), &row), redundancy_left(self.pool(), &row));
+            }
+            waiting.push(Waiting { at, disks, redundancy_left: left });
+        }
+        let schedule = Schedule::new(self.pool(), waiting);
+        let given_up = Cell::new(result.unreadable);
+        let done = RefCell::new(Vec::with_capacity(rows.len()));
+        let work = async |_: usize| {
+            while let Some(turn) = schedule.next().await {
+                let Some((space, index)) = rows.get(turn.at) else { continue };
+                let mut of_row = RowOfLot { at: turn.at, refilled: None, result: Resynced::default() };
+                let filling = Filling { given_up: &given_up, progress };
+                match space.fill_row(*index, filling, &mut of_row.result).await {
+                    Ok(refilled) => of_row.refilled = refilled,
+                    // Others are not kept waiting by a row whose disks are away.
+                    Err(SpaceError::Unreadable { .. }) => of_row.result.waiting += 1,
+                    Err(error) => {
+                        // What the others have begun comes to its end, and no more.
+                        schedule.end();
+                        return Err(error);
+                    }
+                }
+                done.borrow_mut().push(of_row);
+            }
+            Ok(())
+        };
+        let ended = join_all((0..ROWS_AT_A_TIME.min(rows.len())).map(work)).await;
+        ended.into_iter().collect::<Result<(), SpaceError>>()?;
+        let mut done: Vec<RowOfLot> = done.into_inner();
+        done.sort_by_key(|row| row.at);
+        // Behind all of them, so that heads do not go to the log and back for each.
+        for (row, (space, _)) in
+            done.iter().filter_map(|row| Some((row.refilled.as_ref()?, rows.get(row.at)?)))
+        {
+            space.announce(row).await?;
+        }
+        done.iter().for_each(|row| result.add(&row.result));
+        Ok(done)
+    }
+}
+
+/// What those who fill slabs share.
+#[derive(Clone, Copy)]
+struct Filling<'a> {
+    /// Blocks that were given up because no disk can read them.
+    given_up: &'a Cell<u64>,
+    progress: &'a Progress,
+}
+
+impl Space {
+    /// Gives every stale slab of one row whose disk is here what it misses; those that hold everything afterwards, once their
+    /// tables are written too.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
+    pub(crate) async fn refill_row(
+        &self,
+        index: u64,
+        result: &mut Resynced,
+    ) -> Result<Option<Refilled>, SpaceError> {
+        let (given_up, progress) = (Cell::new(0), Progress::default());
+        let filling = Filling { given_up: &given_up, progress: &progress };
+        let filled = self.fill_row(index, filling, result).await?;
+        if let Some(row) = &filled {
+            self.announce(row).await?;
+        }
+        Ok(filled)
+    }
+
+    /// The same, but for the log: what is returned is to be [announced](Self::announce).
+    async fn fill_row(
+        &self,
+        index: u64,
+        filling: Filling<'_>,
+        result: &mut Resynced,
+    ) -> Result<Option<Refilled>, SpaceError> {
+        let Some(row) = self.row(index).await? else { return Ok(None) };
+        if self.has_unfinished(&row) {
+            // What its lines are is known when they are in place.
+            result.waiting += 1;
+            return Ok(None);
+        }
+        let mut stale = Vec::new();
+        row.for_each_slab(|column, slab| {
+            if slab.stale.is_some() {
+                stale.push((column, slab.clone()));
+            }
+        });
+        let mut slabs = Vec::new();
+        for (column, slab) in stale {
+            let pool = &self.shared.pool;
+            let has_source = self.shared.is_in_reach(&row, column);
+            let Some(disk) = slab.present(pool).filter(|_| has_source) else {
+                result.waiting += 1;
+                continue;
+            };
+            let seating = disk.seating();
+            match self.fill_slab((&row, column, &slab), filling, result).await {
+                Ok(true) => slabs.push(RefilledSlab { column, slab, seating }),
+                Ok(false) => result.waiting += 1,
+                Err(SpaceError::NoSpaceBelow { .. }) => {
+                    result.waiting += 1;
+                    result.crowded += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((!slabs.is_empty()).then_some(Refilled { row, slabs }))
+    }
+
+    /// Says in the log that the tables of slabs that were filled are about to be written.
+    async fn announce(&self, filled: &Refilled) -> Result<(), SpaceError> {
+        for slab in &filled.slabs {
+            self.announce_pages(&filled.row, slab.column).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether lines of a row may be half in place.
+    pub(crate) fn has_unfinished(&self, row: &Row) -> bool {
+        let cache = self.cache.borrow();
+        cache
+            .as_ref()
+            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row)))
+    }
+
+    /// Gives one slab what it misses; whether that could be done now.
+    async fn fill_slab(
+        &self,
+        (row, column, slab): (&Rc<Row>, usize, &Slab),
+        filling: Filling<'_>,
+        result: &mut Resynced,
+    ) -> Result<bool, SpaceError> {
+        let refill = Refill {
+            space: self,
+            row,
+            column,
+            slab,
+            filling,
+            next: Cell::new(0),
+            scan: Turn::default(),
+            is_over: Cell::new(false),
+            result: Cell::new(Resynced::default()),
+            unreadable: RefCell::default(),
+        };
+        let filled = refill.all().await;
+        result.add(&refill.result.get());
+        filled
+    }
+
+    /// Blocks that all hold data, from one trusted copy that verifies; `None` when there is none, or a block holds none.
+    async fn read_verified(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        run: Range,
+    ) -> Result<Option<dolmen_buffer::Shared>, SpaceError> {
+        let states = self.states(row, column, run).await?;
+        if !states.iter().all(|state| matches!(state, BlockState::Valid(_))) {
+            return Ok(None);
+        }
+        let pool = &self.shared.pool;
+        let length = run.count as usize * BLOCK;
+        for (disk, source) in row.with_slabs(column, |slabs| sources_among(pool, slabs)) {
+            let Some(buffer) = pool.seams().metadata.try_take(length) else { continue };
+            let pieces = source.pieces(u64::from(run.first) * BLOCK_BYTES, length);
+            let Some(piece) = pieces.first().filter(|_| pieces.len() == 1) else { continue };
+            let (buffer, read) = disk.read(piece.at, buffer).await;
+            let good =
+                buffer.chunks_exact(BLOCK).zip(&states).all(|(bytes, state)| matches_state(bytes, *state));
+            if read.is_ok() && good {
+                return Ok(Some(buffer.freeze()));
+            }
+        }
+        if !row.has_parity() {
+            return Ok(None);
+        }
+        let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
+        Ok(self.rebuild_run(row, column, (run.first, &states), &mut buffer).await?.then(|| buffer.freeze()))
+    }
+}
+
+/// A slab that is being given what it misses.
+struct Refill<'a> {
+    space: &'a Space,
+    row: &'a Rc<Row>,
+    column: usize,
+    slab: &'a Slab,
+    filling: Filling<'a>,
+    /// The first block that nobody has looked at, and the turn of whoever looks on.
+    next: Cell<u32>,
+    scan: Turn,
+    /// One of its runs has failed: no more are begun.
+    is_over: Cell<bool>,
+    result: Cell<Resynced>,
+    /// Blocks that are given up, by their place in the row, if there are not too many.
+    unreadable: RefCell<Vec<u32>>,
+}
+
+impl Refill<'_> {
+    async fn all(&self) -> Result<bool, SpaceError> {
+        let shared = &self.space.shared;
+        // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
+        shared.tickets.wait_below(shared.tickets.next()).await;
+        if !self.lines_end().await {
+            return Ok(false);
+        }
+        self.look_up_tables().await?;
+        let filled = join_all((0..RUNS_AT_A_TIME).map(|_| self.runs())).await;
+        filled.into_iter().collect::<Result<(), SpaceError>>()?;
+        if self.space.has_unfinished(self.row) {
+            // What was read beside them may be of no line that there is.
+            return Ok(false);
+        }
+        let unreadable = self.unreadable.borrow().clone();
+        self.count(|result| {
+            result.lost_blocks += unreadable.len() as u64;
+            result.unreadable += unreadable.len() as u64;
+        });
+        if self.column < self.row.shape.data_columns() {
+            unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
+        }
+        // Tables lie behind their blocks, and heads are there now.
+        let (row, column, slab) = (self.row, self.column, self.slab);
+        let is_new = slab.has_nothing();
+        if is_new && !self.space.make_table_room(row, column, slab).await? {
+            return Ok(false);
+        }
+        self.space.pair_slots(row, column, slab).await?;
+        if is_new {
+            let _tables = shared.table_turn.take().await;
+            if !row.gone.get() {
+                shared.write_headers(row, |other| other == slab).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the tables that copying needs, so that heads do not go to them and back on the way.
+    async fn look_up_tables(&self) -> Result<(), SpaceError> {
+        let row = self.row;
+        let columns = (0..row.shape.columns()).filter(|column| row.has_parity() || *column == self.column);
+        for column in columns {
+            for index in 0..row.map(column).pages() {
+                self.space.shared.page(row, column, index).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Resynced)) {
+        let mut result = self.result.get();
+        change(&mut result);
+        self.result.set(result);
+    }
+
+    /// Waits until lines that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
+    /// Whether none of the row was left half in place.
+    async fn lines_end(&self) -> bool {
+        let cache = self.space.cache.borrow().clone();
+        if let Some(cache) = cache {
+            drop(cache.turn.take().await);
+        }
+        !self.space.has_unfinished(self.row)
+    }
+
+    /// Copies one run after another until none is left, beside others who do the same.
+    async fn runs(&self) -> Result<(), SpaceError> {
+        while !self.is_over.get() {
+            let clock = &self.space.shared.pool.seams().clock;
+            let run = match self.next_run().await {
+                Ok(Some(run)) => {
+                    let began = clock.now();
+                    let done = self.run(run).await;
+                    self.space.shared.pace.rest(clock.as_ref(), began).await;
+                    done
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = run {
+                self.is_over.set(true);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next blocks that follow each other and that the slab misses.
+    async fn next_run(&self) -> Result<Option<Range>, SpaceError> {
+        let _turn = self.scan.take().await;
+        let blocks = self.row.shape.column_blocks(self.column);
+        let mut run: Option<Range> = None;
+        while self.next.get() < blocks {
+            let block = self.next.get();
+            let is_missed = self.is_missed(block).await?;
+            match &mut run {
+                Some(run) if !is_missed || run.count == RUN_BLOCKS => return Ok(Some(*run)),
+                Some(run) => run.count += 1,
+                None if is_missed => run = Some(Range { first: block, count: 1 }),
+                None => {}
+            }
+            self.next.set(block + 1);
+        }
+        Ok(run)
+    }
+
+    /// Whether a block was written since the slab is out of date.
+    async fn is_missed(&self, block: u32) -> Result<bool, SpaceError> {
+        let shared = &self.space.shared;
+        let (index, entry) = place_in_page(block);
+        let page = shared.page(self.row, self.column, index).await?;
+        let stamp = page.stamp(entry);
+        // A flush may have recorded the block again, meanwhile, under an epoch that is new since this began.
+        let now = shared.pool.epoch().number;
+        let since = self.slab.stale.unwrap_or_default();
+        let skipped =
+            is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
+        Ok(matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped)
+    }
+
+    /// Copies blocks that follow each other, under their lock, in one piece if they verify so; block by block where that fails.
+    async fn run(&self, run: Range) -> Result<(), SpaceError> {
+        let Self { space, row, column, .. } = *self;
+        let _memory = space.shared.refills.take(frames_of_run(row)).await;
+        let _guard = row.locks.lock(hull(row, column, run)).await;
+        if row.gone.get() {
+            return Ok(());
+        }
+        let whole = space.read_verified(row, column, run).await?;
+        let Some(content) = whole else {
+            for block in run.first..run.first + run.count {
+                self.block(block).await?;
+            }
+            return Ok(());
+        };
+        self.give(run, content).await
+    }
+
+    /// Copies one block from whichever copy verifies. The caller holds its lock.
+    async fn block(&self, block: u32) -> Result<(), SpaceError> {
+        let Self { space, row, column, .. } = *self;
+        let row_block = row.shape.row_block(column, block);
+        if space.is_superseded(row, row_block) {
+            return Ok(());
+        }
+        let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
+        let read = match row.has_parity() {
+            true => space.read_in_place(row, column, block, &mut buffer).await,
+            false => space.read_copied_block(row, row_block, &mut buffer).await,
+        };
+        match read {
+            Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,
+            // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
+            Err(SpaceError::Unreadable {
+                why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
+                ..
+            }) => {
+                // With what the row's heir has nothing is lost.
+                let is_lost = space.is_at_home(row, block).await?;
+                self.count(|result| result.lost_blocks += u64::from(is_lost));
+                Ok(())
+            }
+            Err(SpaceError::Unreadable {
+                why: UnreadableReason::Device(DeviceError::Medium { .. }), ..
+            }) if self.may_give_up() => {
+                self.unreadable.borrow_mut().push(row_block);
+                self.filling.given_up.set(self.filling.given_up.get() + 1);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn may_give_up(&self) -> bool {
+        let blocks = self.row.shape.column_blocks(self.column) as usize;
+        self.unreadable.borrow().len() < (blocks / UNREADABLE_SHARE).clamp(1, UNREADABLE_MAX)
+            && self.filling.given_up.get() < GIVEN_UP_MAX
+    }
+
+    async fn give(&self, run: Range, content: dolmen_buffer::Shared) -> Result<(), SpaceError> {
+        self.space.write_to_slab(self.slab, u64::from(run.first) * BLOCK_BYTES, content).await?;
+        self.count(|result| result.blocks += u64::from(run.count));
+        let bytes = &self.filling.progress.bytes;
+        bytes.set(bytes.get() + u64::from(run.count) * BLOCK_BYTES);
+        self.space.shared.count(|counters| counters.resynced_blocks += u64::from(run.count));
+        Ok(())
+    }
+}
+
+/// The slabs of a column that hold everything and are here; last those on disks that are about to leave, from which all the others
+/// are copied.
+fn sources_among(pool: &Pool, slabs: &[Slab]) -> SmallVec<[(Rc<Disk>, Slab); 2]> {
+    let readable = slabs.iter().filter_map(|slab| Some((slab.readable(pool)?, slab.clone())));
+    let mut sources: SmallVec<[(Rc<Disk>, Slab); 2]> = readable.collect();
+    sources.sort_by_key(|(disk, _)| disk.member().state != MemberState::Active);
+    sources
+}
+
+/// The disks that give and take while a row is filled, if all goes as it should.
+fn disks_at_work(pool: &Pool, row: &Row) -> BTreeSet<DiskSlot> {
+    let mut disks = BTreeSet::new();
+    let source_of = |column| {
+        row.with_slabs(column, |slabs| sources_among(pool, slabs).first().map(|(disk, _)| disk.slot()))
+    };
+    for column in 0..row.shape.columns() {
+        let takes = |slab: &&Slab| slab.stale.is_some() && slab.present(pool).is_some();
+        let taking: SmallVec<[DiskSlot; 2]> =
+            row.with_slabs(column, |slabs| slabs.iter().filter(takes).map(|slab| slab.disk).collect());
+        if taking.is_empty() {
+            continue;
+        }
+        disks.extend(taking);
+        match source_of(column) {
+            Some(source) => disks.extend([source]),
+            None => disks.extend((0..row.shape.columns()).filter_map(source_of)),
+        }
+    }
+    disks
+}
+
+/// Frames that one run of a row takes while it is copied: the run itself, and with parity those that it is computed from.
+fn frames_of_run(row: &Row) -> u64 {
+    match row.has_parity() {
+        true => row.shape.data_columns() as u64 + 1,
+        false => 1,
+    }
+}
