@@ -52,6 +52,7 @@ mod locks;
 mod mapping;
 mod mention;
 mod pages;
+mod progress;
 mod promise;
 mod reach;
 mod read;
@@ -85,6 +86,7 @@ pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
+pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use rebalance::RebalanceForecast;
 pub use recovery::Recovery;
@@ -92,7 +94,7 @@ pub use removal::RemovalForecast;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};
-pub use spaces::{Progress, Spaces, new_member, parse_resiliency};
+pub use spaces::{Spaces, new_member, parse_resiliency};
 pub use spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,

@@ -16,10 +16,11 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::{Homes, columns_to_move, is_filled_anew};
+use crate::progress::Progress;
 use crate::resync::{Refilled, Resynced};
 use crate::row::Row;
 use crate::space::Space;
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 
 /// Rows that are moved together: one checkpoint and one flush of all disks for each lot.
 pub(crate) const ROWS_TOGETHER: usize = 32;
@@ -77,7 +78,7 @@ impl Spaces {
 
     /// Moves everything off a disk that was retired without a successor, to the others. Redundancy is never lower on the way;
     /// killed, it goes on when called again. Whether nothing is left; it ends early, with something left, when the disk is
-    /// to stay after all or is to be replaced.
+    /// to stay after all or is to be replaced, and when it is stopped. Held and stopped between lots of rows.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -102,7 +103,7 @@ impl Spaces {
             }
             progress.total.set(progress.done.get() + rows.len() as u64);
             for together in rows.chunks(ROWS_TOGETHER) {
-                if !goes_on() {
+                if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
                     return Ok(false);
                 }
                 let claim = async |space: &Space, row: &Rc<Row>| {

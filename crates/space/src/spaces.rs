@@ -1,6 +1,6 @@
 //! The spaces of an open pool: made, found, changed, repaired, deleted.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -20,6 +20,7 @@ use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
+use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
@@ -38,17 +39,6 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
 
-/// How far a job has come. Shared with whoever shows it.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Rows to look at.
-    pub total: Cell<u64>,
-    /// Rows done.
-    pub done: Cell<u64>,
-    /// Bytes copied or verified.
-    pub bytes: Cell<u64>,
-}
-
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
@@ -57,7 +47,6 @@ pub struct Spaces {
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
     cache_turn: Turn,
     recovery: Recovery,
-    closing: Cell<bool>,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
     pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
 }
@@ -90,10 +79,10 @@ impl Spaces {
         load_heirs(&shared, &spaces).await?;
         let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
-        let (spaces, closing, left) = (Rc::new(RefCell::new(spaces)), Cell::new(false), RefCell::default());
+        let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
         *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
         let (caches, cache_turn) = (RefCell::new(caches), Turn::default());
-        let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, closing, left });
+        let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, left });
         if this.shared.may_write() {
             pool.start_voter_tender();
             this.finish_lines().await?;
@@ -635,7 +624,7 @@ impl Spaces {
         Ok(false)
     }
 
-    /// Brings every stale slab whose disk is here up to date.
+    /// Brings every stale slab whose disk is here up to date; held and stopped between batches of rows.
     ///
     /// # Errors
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
@@ -643,7 +632,7 @@ impl Spaces {
         self.resync_while(progress, || true).await
     }
 
-    /// Brings slabs up to date for as long as `goes_on` says so; it is asked before each batch of rows.
+    /// Brings slabs up to date for as long as `goes_on` and the progress say so; both are asked before each batch of rows.
     pub(crate) async fn resync_while(
         &self,
         progress: &Progress,
@@ -658,7 +647,7 @@ impl Spaces {
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();
         for batch in rows.chunks(REFILL_ROWS) {
-            if !goes_on() {
+            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
                 break;
             }
             let _turn = self.shared.refill_turn.take().await;
@@ -760,7 +749,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; the next opening recovers then, as after a crash.
     pub async fn close(&self) -> Result<(), SpaceError> {
-        self.closing.set(true);
+        self.shared.closing.begin();
         self.heirs_end().await;
         if self.pool().state() == PoolState::Writable {
             self.flush().await?;
@@ -773,7 +762,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn export(&self) -> Result<(), SpaceError> {
-        self.closing.set(true);
+        self.shared.closing.begin();
         self.heirs_end().await;
         self.flush().await?;
         Ok(self.pool().export().await?)
@@ -824,7 +813,9 @@ async fn start_caches(
 /// Keeps memory in bounds.
 async fn tend(weak: Weak<Spaces>) {
     loop {
-        let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.closing.get()) else { return };
+        let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.shared.closing.is_closing()) else {
+            return;
+        };
         let clock = Rc::clone(&spaces.pool().seams().clock);
         if spaces.shared.has_many_pages() {
             spaces.all().iter().for_each(|space| space.trim_pages());
