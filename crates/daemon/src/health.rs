@@ -257,12 +257,12 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
         health = health.max(Health::Warning);
         why.push(format!("{} had {}", disk.name(), errors_text(&errors)));
     }
-    if let Ok(stale) = open.spaces.stale_rows().await
-        && !stale.is_empty()
+    if let Ok(short) = open.spaces.short_rows().await
+        && short > 0
     {
         health = health.max(Health::Warning);
-        let are = if stale.len() == 1 { "is not on all its" } else { "are not on all their" };
-        why.push(format!("{} of pool {name} {are} disks yet", counted(stale.len(), "row", "rows")));
+        let are = if short == 1 { "is not on all its" } else { "are not on all their" };
+        why.push(format!("{} of pool {name} {are} disks yet", counted(short, "row", "rows")));
     }
     if let Some(few) = few_voters(open) {
         health = health.max(Health::Warning);

@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
+use crate::row::Slabs;
 use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
@@ -608,6 +609,31 @@ impl Spaces {
         rows.sort_unstable();
         rows.dedup();
         Ok(rows)
+    }
+
+    /// Rows that do not have all of their copies, or columns, whole: those of which a slab lacks something and no other one of
+    /// its column is in its place. A slab that is being filled beside the one that it comes for makes a row no shorter.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn short_rows(&self) -> Result<u64, SpaceError> {
+        let stale = self.stale_rows().await?;
+        let mut short = 0;
+        for space in self.all() {
+            let copies = usize::from(space.spec().resiliency.copies());
+            let is_whole = |slabs: &Slabs| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
+            let first = stale.partition_point(|(id, _)| *id < space.id());
+            if stale.get(first).is_none_or(|(id, _)| *id != space.id()) {
+                continue;
+            }
+            space
+                .for_each_record(|index, record| {
+                    let lacks = stale.binary_search(&(space.id(), index)).is_ok();
+                    short += u64::from(lacks && !record.columns.iter().all(is_whole));
+                })
+                .await?;
+        }
+        Ok(short)
     }
 
     /// Whether a slab on a disk that is here lacks something that it missed. A resync ends that, unless what it lacks is out
