@@ -241,4 +241,17 @@ mod tests {
         })
         .await
     }
+
+    #[test]
+    fn of_two_that_are_ready_the_first_is_taken_and_the_other_is_not_asked() {
+        let executor = Executor::new();
+        executor
+            .block_on(async {
+                let both = either(std::future::ready(1), poll_fn(|_| -> Poll<()> { panic!("asked") })).await;
+                assert_eq!(both, Either::First(1));
+                let second = either(std::future::pending::<()>(), std::future::ready(2)).await;
+                assert_eq!(second, Either::Second(2));
+            })
+            .unwrap();
+    }
 }

@@ -12,6 +12,7 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::jobs::Entry;
 use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
@@ -306,6 +307,12 @@ fn doing(job: &Job) -> String {
     format!("{verb} {} (job {}, {state})", job.subject, job.id)
 }
 
+/// How a job that stands goes on.
+fn to_resume(entry: &Entry) -> Option<String> {
+    let is_paused = entry.state() == JobState::Paused;
+    is_paused.then(|| format!("`dolmen job resume {}`: {} is paused", entry.id, entry.what()))
+}
+
 /// What to do about disks that are here and had errors.
 fn for_disks_with_errors(open: &OpenPool) -> Vec<String> {
     let (name, mut todo) = (open.name(), Vec::new());
@@ -437,9 +444,10 @@ impl Engine {
         let mut going_on: Vec<String> = self.doing.borrow().clone();
         let mut to_do = Vec::new();
         for open in self.open_pools() {
-            let jobs = self.jobs.of_pool(&open.name(), now);
+            let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
             to_do.extend(todo(&open, &jobs));
+            to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
             pools.push(self.view_pool(&open).await?);
             spaces.extend(self.view_spaces(&open).await?);
         }
