@@ -228,7 +228,7 @@ impl Engine {
                 format!("{what} pauses as soon as the rows that are under way are done")
             }
             JobState::Done | JobState::CalledOff | JobState::Failed => {
-                format!("{what} ended before it could be paused")
+                return Ok(self.unchanged(&entry, format!("{what} ended before it could be paused")));
             }
         };
         let mut change = self.said(&entry, plan, message);

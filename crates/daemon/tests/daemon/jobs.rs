@@ -348,6 +348,42 @@ fn a_replacement_is_paused_over_a_kill_resumed_and_stopped() {
     expect(&world);
 }
 
+/// Scenario: a replacement waits for an absent disk with the only copy of something. It is one job over a kill; paused, it is not
+/// tried when the disk comes back, and resumed, it ends.
+#[test]
+fn a_job_that_is_put_off_keeps_its_number_and_can_be_paused() {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let simple = json!({"name": "s", "size_bytes": 16 << 20, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.nbd().write(0, &pattern(3, 4 << 20));
+    world.kill();
+    let away = world.folder.path().join("away");
+    fs::rename(world.disk("d1"), &away).unwrap();
+    world.start();
+    let new = world.make_disk("new", 300 << 20);
+    let id = world.post("/v1/pools/tank/disks/1/replace", &json!({"with": new}))["job"]["id"].clone();
+    let put_off = |world: &World| {
+        let is_put_off = |job: &Value| job["state"] == "waiting" && job["result"].is_string();
+        eventually("the job is put off", || Some(job(world, &id)).filter(is_put_off))
+    };
+    put_off(&world);
+    world.kill();
+    world.start();
+    put_off(&world);
+    assert_eq!(numbers(&world), [id.as_u64().unwrap()], "it is one job");
+    assert_eq!(change(&world, &id, "pause")["job"]["state"], "paused");
+    fs::rename(&away, world.disk("d1")).unwrap();
+    world.post("/v1/pools/tank/disks/1/online", &json!({"path": world.disk("d1")}));
+    idle(&world);
+    assert_eq!(job(&world, &id)["state"], "paused");
+    change(&world, &id, "resume");
+    let done = ended(&world, &id);
+    assert_eq!((&done["state"], &done["ended_s"].is_u64()), (&json!("done"), &true), "{done}");
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    assert!(world.nbd().read(0, 4 << 20) == pattern(3, 4 << 20));
+}
+
 /// Scenario: a disk was away and comes back; what it missed is paused, over a kill. It cannot be stopped, nothing else begins it,
 /// and it is done under its number.
 #[test]
