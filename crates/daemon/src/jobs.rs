@@ -456,7 +456,7 @@ impl Jobs {
         for entry in self.all().iter().filter(|entry| entry.state.get() == JobState::Running) {
             entry.sample(now);
         }
-        if self.is_changed.get() || self.is_failing.get() {
+        if self.is_changed.get() {
             self.keep().await;
         }
     }
@@ -567,6 +567,14 @@ impl Jobs {
     pub(crate) async fn record(&self) -> io::Result<()> {
         self.forget_oldest();
         self.is_changed.set(false);
+        let result = self.write().await;
+        if result.is_err() {
+            self.is_changed.set(true);
+        }
+        result
+    }
+
+    async fn write(&self) -> io::Result<()> {
         let last = self.last.get();
         if last > self.last_on_record.get() {
             self.files.write_number(last).await?;

@@ -472,6 +472,35 @@ fn a_record_that_cannot_be_used_is_kept_aside_and_numbers_go_on() {
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
 
+/// Scenario: nothing can be written to the daemon's folder for a while. Jobs are begun all the same, who pauses one is told, and all
+/// of it goes on record when it can.
+#[test]
+fn a_record_that_cannot_be_written_refuses_nothing_and_is_written_later() {
+    let mut world = full(&["d0", "d1"]);
+    let in_the_way = ["jobs.json.new", "job-number.new"].map(|name| record(&world, name));
+    in_the_way.iter().for_each(|path| fs::create_dir(path).unwrap());
+    let id = scrub(&mut world);
+    change(&world, &id, "resume");
+    assert_eq!(ended(&world, &id)["state"], "done");
+    world.post("/v1/pools/tank/scrub", &json!({}));
+    let last = world.get("/v1/jobs")["jobs"].as_array().unwrap().last().unwrap()["id"].clone();
+    let (status, answer) = world.try_ask("POST", &format!("/v1/jobs/{last}/pause"), b"{}").unwrap();
+    // It may have ended already.
+    let was_paused = status == 200 && answer["is_changed"] == true;
+    assert!(!was_paused || answer["warnings"].to_string().contains("not on record"), "{answer}");
+    in_the_way.iter().for_each(|path| fs::remove_dir(path).unwrap());
+    let is_on_record = || {
+        let text = fs::read_to_string(record(&world, "jobs.json")).unwrap_or_default();
+        let number = fs::read_to_string(record(&world, "job-number")).unwrap_or_default();
+        (text.contains(&format!("\"last\":{last},")) && number.trim() == last.to_string()).then_some(())
+    };
+    eventually("it is on record", is_on_record);
+    let before = numbers(&world);
+    world.kill();
+    world.start();
+    assert_eq!(numbers(&world), before);
+}
+
 /// Scenario: pools with a paused job are exported and destroyed; and one is forgotten behind the daemon's back. Their jobs are called
 /// off and say why, and a pool that comes back has new ones.
 #[test]
