@@ -492,7 +492,7 @@ fn a_record_that_cannot_be_written_refuses_nothing_and_is_written_later() {
     let is_on_record = || {
         let text = fs::read_to_string(record(&world, "jobs.json")).unwrap_or_default();
         let number = fs::read_to_string(record(&world, "job-number")).unwrap_or_default();
-        (text.contains(&format!("\"last\":{last},")) && number.trim() == last.to_string()).then_some(())
+        (text.contains(&format!("\"last\":{last},")) && number == format!("{last}\n")).then_some(())
     };
     eventually("it is on record", is_on_record);
     let before = numbers(&world);
