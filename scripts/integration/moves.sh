@@ -111,7 +111,6 @@ make_pool() {
 # shellcheck disable=SC2119,SC2120 # its options are optional
 import() { dolmen pool import "$@" "$disks"/*; }
 is_clean() { cli_check "$disks"/* >"$logs/check.log" 2>&1 || { cat "$logs/check.log" >&2; return 1; }; }
-job_ends() { dolmen jobs "$(dolmen -o json jobs | number_of id)" --wait; }
 
 # --- two at the same time ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ pub enum ExitCode {
     Refused = 73,
     /// Input or output failed.
     Io = 74,
-    /// Not now: busy, put off until a disk is back, or no daemon is running.
+    /// Not now: busy, put off until a disk is back, paused, called off, or no daemon is running.
     Busy = 75,
     /// Permission denied.
     Permission = 77,
@@ -69,7 +69,9 @@ impl ExitCode {
             Self::Internal => "a defect of the program",
             Self::Refused => "refused: it would destroy something, or wants a confirmation",
             Self::Io => "input or output failed",
-            Self::Busy => "not now: busy, put off until a disk is back, or no daemon is running",
+            Self::Busy => {
+                "not now: busy, put off until a disk is back, paused, called off, or no daemon is running"
+            }
             Self::Permission => "permission denied",
             Self::Config => "a configuration that cannot be used",
         }

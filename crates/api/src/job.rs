@@ -27,8 +27,12 @@ pub enum JobState {
     Waiting,
     /// It runs.
     Running,
+    /// It was paused, and stands until it is resumed.
+    Paused,
     /// It has done what it was to do.
     Done,
+    /// It was stopped, or is wanted no more, and has ended; what it did stays done, unless `result` says otherwise.
+    CalledOff,
     /// It has ended with an error; what it did stays done.
     Failed,
 }
@@ -45,7 +49,7 @@ pub struct Eta {
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// Its number; grows, and begins anew with the daemon.
+    /// Its number. Numbers grow, also over restarts of the daemon, and none is given twice.
     pub id: u64,
     /// The pool that it works on.
     pub pool: String,
@@ -55,6 +59,12 @@ pub struct Job {
     pub subject: String,
     /// How far it is.
     pub state: JobState,
+    /// Whether it was asked to pause, and what is under way is not done yet.
+    #[serde(default)]
+    pub is_pausing: bool,
+    /// Whether it was asked to end, and what is under way is not done yet.
+    #[serde(default)]
+    pub is_stopping: bool,
     /// Rows to look at.
     pub rows_total: u64,
     /// Rows done.
@@ -66,15 +76,21 @@ pub struct Job {
     pub done_bytes: u64,
     /// Bytes a second, lately.
     pub rate_bytes_per_s: u64,
-    /// How long it has been running.
+    /// How long it has been running, without what it was paused or put off.
     pub elapsed_s: u64,
+    /// When it began, in seconds since 1970 by the clock of the system; absent before.
+    #[serde(default)]
+    pub began_s: Option<u64>,
+    /// When it ended, in the same way; absent before.
+    #[serde(default)]
+    pub ended_s: Option<u64>,
     /// How long it may still take; absent when that cannot be told.
     #[serde(default)]
     pub eta: Option<Eta>,
-    /// What came of it, when it has ended or is put off.
+    /// What came of it, when it has ended or is put off; what became of it, when it goes on behind a restart.
     #[serde(default)]
     pub result: Option<String>,
-    /// What the rest of it waits for, such as an absent disk, when all that can be done now is done.
+    /// What the rest of it waits for, such as an absent disk, when all that can be done now is done, or its pool is not open.
     #[serde(default)]
     pub waits_for: Option<String>,
 }
@@ -86,6 +102,9 @@ pub struct Jobs {
     pub schema: u32,
     /// By number.
     pub jobs: Vec<Job>,
+    /// When this was said, in seconds since 1970 by the clock of the system.
+    #[serde(default)]
+    pub now_s: u64,
 }
 
 /// One job.
@@ -95,4 +114,7 @@ pub struct JobDocument {
     pub schema: u32,
     /// The job.
     pub job: Job,
+    /// When this was said, in seconds since 1970 by the clock of the system.
+    #[serde(default)]
+    pub now_s: u64,
 }

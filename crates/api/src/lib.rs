@@ -31,6 +31,7 @@
 //! | `POST /v1/pools/{pool}/spaces/{space}/serve` | [`ServeSpace`] | [`Change`] |
 //! | `GET /v1/devices`, `/v1/spaces`, `/v1/attachments`, `/v1/exports` | | [`Devices`], [`Spaces`], [`Attachments`], [`Exports`] |
 //! | `GET /v1/jobs`, `/v1/jobs/{id}` | | [`Jobs`], [`JobDocument`] |
+//! | `POST /v1/jobs/{id}/pause`, `…/resume`, `…/stop` | [`Simple`] | [`Change`] |
 //! | `GET /v1/counters` | | [`Counters`] |
 //! | `POST /v1/shutdown` | [`Shutdown`] | [`Change`] |
 //!

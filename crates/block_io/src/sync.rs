@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Poll, Waker};
 
 /// A bell: wakes whoever waits at the time it is rung.
@@ -81,6 +81,27 @@ pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = 
     })
     .await;
     slots.into_iter().filter_map(|(_, value)| value).collect()
+}
+
+/// Which of two futures was ready first, with its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Either<A, B> {
+    /// The first one, also where both were.
+    First(A),
+    /// The second one.
+    Second(B),
+}
+
+/// Waits for the first of two futures, within one task; the other one is dropped.
+pub async fn either<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> Either<A, B> {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    poll_fn(|cx| {
+        if let Poll::Ready(value) = a.as_mut().poll(cx) {
+            return Poll::Ready(Either::First(value));
+        }
+        b.as_mut().poll(cx).map(Either::Second)
+    })
+    .await
 }
 
 /// Counted permits, given out in the order they were asked for.
@@ -219,5 +240,18 @@ mod tests {
             Poll::Pending => Poll::Ready(None),
         })
         .await
+    }
+
+    #[test]
+    fn of_two_that_are_ready_the_first_is_taken_and_the_other_is_not_asked() {
+        let executor = Executor::new();
+        executor
+            .block_on(async {
+                let both = either(std::future::ready(1), poll_fn(|_| -> Poll<()> { panic!("asked") })).await;
+                assert_eq!(both, Either::First(1));
+                let second = either(std::future::pending::<()>(), std::future::ready(2)).await;
+                assert_eq!(second, Either::Second(2));
+            })
+            .unwrap();
     }
 }

@@ -78,6 +78,9 @@ pub(crate) enum Command {
     Df(PoolFilter),
     /// List jobs, or watch one
     Jobs(JobsArguments),
+    /// Pause, resume and stop jobs
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Read and verify everything that a pool holds, and heal what can be healed
     Scrub(ScrubArguments),
     /// Check a pool on its disks, without the daemon and without changing anything
@@ -121,6 +124,27 @@ pub(crate) enum PoolCommand {
     Set(PoolSet),
     /// End the warnings about errors of its disks, until there are more, and about damage that is mended; `disk list` keeps what was counted
     Acknowledge(PoolChange),
+}
+
+/// `dolmen job …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// Hold a job until it is resumed, also over restarts; other jobs of its pool go on
+    Pause(JobChange),
+    /// Let a job that was paused go on
+    Resume(JobChange),
+    /// End a job before it is done; a replacement and a removal as --cancel of their commands does
+    Stop(JobChange),
+}
+
+/// A job to be changed
+#[derive(Debug, Args)]
+pub(crate) struct JobChange {
+    /// The number of the job, as `dolmen jobs` shows it
+    pub job: u64,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
 }
 
 /// `dolmen disk …`

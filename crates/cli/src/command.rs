@@ -11,9 +11,10 @@ use dolmen_api::{
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
-    AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobsArguments, PoolAdd,
-    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRemove, PoolSet, ProvisioningWord,
-    ResiliencyWord, ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments, WayWord,
+    AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobsArguments,
+    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRemove, PoolSet,
+    ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
+    WayWord,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -44,6 +45,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         }
         Command::Df(filter) => df(session, &filter)?,
         Command::Jobs(arguments) => jobs(session, &arguments)?,
+        Command::Job(command) => job(session, &command)?,
         Command::Scrub(arguments) => scrub(session, &arguments)?,
         Command::Stop(arguments) => stop(session, &arguments)?,
         Command::Version => return version(session),
@@ -405,7 +407,7 @@ fn jobs(session: &mut Session<'_, '_>, arguments: &JobsArguments) -> Result<(), 
         Some(job) if arguments.wait => watch(session, job, None)?,
         Some(job) => {
             let document: Document<JobDocument> = session.client.get(&format!("/jobs/{job}"))?;
-            session.show(&document, |document, out| show_job(&document.job, out));
+            session.show(&document, show_job);
         }
         None => {
             let document: Document<Jobs> = session.client.get("/jobs")?;
@@ -413,6 +415,16 @@ fn jobs(session: &mut Session<'_, '_>, arguments: &JobsArguments) -> Result<(), 
         }
     }
     Ok(())
+}
+
+fn job(session: &mut Session<'_, '_>, command: &JobCommand) -> Result<(), CliError> {
+    let (change, verb) = match command {
+        JobCommand::Pause(change) => (change, "pause"),
+        JobCommand::Resume(change) => (change, "resume"),
+        JobCommand::Stop(change) => (change, "stop"),
+    };
+    let path = format!("/jobs/{}/{verb}", change.job);
+    session.change(&path, &Simple::default(), change.dry.intent()).map(drop)
 }
 
 fn scrub(session: &mut Session<'_, '_>, arguments: &ScrubArguments) -> Result<(), CliError> {

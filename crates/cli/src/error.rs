@@ -86,6 +86,28 @@ pub(crate) enum CliError {
         /// What it says.
         result: String,
     },
+    /// A job was paused while it was watched, or before.
+    #[error("job {id} ({what}) of pool {pool} is paused")]
+    JobPaused {
+        /// Its number.
+        id: u64,
+        /// What it was doing.
+        what: String,
+        /// On which pool.
+        pool: String,
+    },
+    /// A job was ended before it was done.
+    #[error("job {id} ({what}) of pool {pool} was called off: {result}")]
+    JobCalledOff {
+        /// Its number.
+        id: u64,
+        /// What it was doing.
+        what: String,
+        /// On which pool.
+        pool: String,
+        /// What it says.
+        result: String,
+    },
     /// The daemon was gone while a job was watched.
     #[error("lost sight of job {id} of pool {pool}")]
     JobUnseen {
@@ -168,7 +190,7 @@ impl CliError {
             Self::Unfamiliar { exit, .. } => *exit,
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
-            Self::JobPutOff { .. } => ExitCode::Busy,
+            Self::JobPutOff { .. } | Self::JobPaused { .. } | Self::JobCalledOff { .. } => ExitCode::Busy,
             Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
             Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
@@ -191,10 +213,13 @@ impl CliError {
             Self::Http(error) => http_hint(error).map(str::to_owned),
             Self::Daemon { body } => body.hint.clone(),
             Self::Unfamiliar { hint, .. } => hint.clone(),
-            Self::Skew { .. } | Self::DryRunChanged { .. } => {
-                Some("use the command that was installed with the daemon, or restart the daemon after an upgrade".to_owned())
+            Self::Skew { .. } | Self::DryRunChanged { .. } => Some(
+                "use the command that was installed with the daemon, or restart the daemon after an upgrade"
+                    .to_owned(),
+            ),
+            Self::Answer { .. } => {
+                Some("see what the daemon logs; `dolmen version` shows both versions".to_owned())
             }
-            Self::Answer { .. } => Some("see what the daemon logs; `dolmen version` shows both versions".to_owned()),
             Self::Clear(error) => crate::clear::hint(error),
             Self::Plan(error) => error.hint(),
             Self::Bench(error) => error.hint(),
@@ -203,12 +228,15 @@ impl CliError {
             Self::JobFailed { .. } | Self::JobPutOff { .. } => {
                 Some("`dolmen` tells how the pool is now and what to do".to_owned())
             }
-            Self::JobUnseen { .. } => {
-                Some("the job needs nobody to watch it; `dolmen jobs` lists what runs, and what was cut short goes on when it is asked for again".to_owned())
-            }
-            Self::Open(OpenError::Locked { .. }) => {
-                Some("export the pool, or stop the daemon that has it open; `dolmen scrub` checks an open pool".to_owned())
-            }
+            Self::JobPaused { id, .. } => Some(format!("`dolmen job resume {id}` goes on with it")),
+            Self::JobCalledOff { id, .. } => Some(format!("`dolmen jobs {id}` shows how far it came")),
+            Self::JobUnseen { id, .. } => Some(format!(
+                "the job needs nobody to watch it, and goes on with the next daemon; `dolmen jobs {id}` shows how far it is"
+            )),
+            Self::Open(OpenError::Locked { .. }) => Some(
+                "export the pool, or stop the daemon that has it open; `dolmen scrub` checks an open pool"
+                    .to_owned(),
+            ),
             // These say what to do in their own words.
             Self::Path { .. }
             | Self::Write { .. }

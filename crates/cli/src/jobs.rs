@@ -49,6 +49,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
         ("DONE", Align::Right),
         ("RATE", Align::Right),
         ("STILL TAKES", Align::Left),
+        ("ENDED", Align::Left),
         ("RESULT", Align::Left),
     ]);
     for job in &jobs.jobs {
@@ -60,6 +61,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
             percent(job.rows_done, job.rows_total).into(),
             rate(job).into(),
             job.eta.map(eta).unwrap_or_default().into(),
+            job.ended_s.map(|at| ago(jobs.now_s, at)).unwrap_or_default().into(),
             job.result.clone().unwrap_or_default().into(),
         ]);
     }
@@ -68,9 +70,16 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
 }
 
 /// Shows one job.
-pub(crate) fn show_job(job: &Job, out: &mut Out<'_>) {
+pub(crate) fn show_job(document: &JobDocument, out: &mut Out<'_>) {
+    let JobDocument { job, now_s, .. } = document;
     out.line(format_args!("job {} of pool {}: {}", job.id, job.pool, what(job)));
     out.line(progress(job));
+    let began = job.began_s.map(|at| format!("began {}", ago(*now_s, at)));
+    let ended = job.ended_s.map(|at| format!("ended {}", ago(*now_s, at)));
+    let times: Vec<String> = began.into_iter().chain(ended).collect();
+    if !times.is_empty() {
+        out.line(times.join(", "));
+    }
     if let Some(result) = &job.result {
         out.line(result);
     }
@@ -98,6 +107,7 @@ pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) 
             let result = job.result.clone().unwrap_or_else(|| format!("it waits for {waits_for}"));
             return Err(CliError::JobPutOff { id, what: what(job), pool: job.pool.clone(), result });
         }
+        let result = || job.result.clone().unwrap_or_else(|| "it does not say why".to_owned());
         match job.state {
             JobState::Waiting | JobState::Running => session.pace.wait(),
             JobState::Done => {
@@ -107,10 +117,19 @@ pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) 
                 });
                 return Ok(());
             }
+            JobState::Paused => {
+                teller.end_line(session.out);
+                return Err(CliError::JobPaused { id, what: what(job), pool: job.pool.clone() });
+            }
+            JobState::CalledOff => {
+                teller.end_line(session.out);
+                let (what, pool, result) = (what(job), job.pool.clone(), result());
+                return Err(CliError::JobCalledOff { id, what, pool, result });
+            }
             JobState::Failed => {
                 teller.end_line(session.out);
-                let result = job.result.clone().unwrap_or_else(|| "it does not say why".to_owned());
-                return Err(CliError::JobFailed { id, what: what(job), pool: job.pool.clone(), result });
+                let (what, pool, result) = (what(job), job.pool.clone(), result());
+                return Err(CliError::JobFailed { id, what, pool, result });
             }
         }
     }
@@ -164,8 +183,12 @@ fn state_cell(job: &Job) -> Cell {
     match job.state {
         JobState::Waiting if job.waits_for.is_some() => Cell::toned("put off", Tone::Caution),
         JobState::Waiting => "waiting".into(),
+        JobState::Running if job.is_stopping => Cell::toned("stopping", Tone::Caution),
+        JobState::Running if job.is_pausing => Cell::toned("pausing", Tone::Caution),
         JobState::Running => "running".into(),
+        JobState::Paused => Cell::toned("paused", Tone::Caution),
         JobState::Done => Cell::toned("done", Tone::Good),
+        JobState::CalledOff => Cell::toned("called off", Tone::Caution),
         JobState::Failed => Cell::toned("failed", Tone::Bad),
     }
 }
@@ -196,8 +219,17 @@ pub(crate) fn progress(job: &Job) -> String {
             if let Some(range) = job.eta {
                 line.push_str(&format!(", still takes {}", eta(range)));
             }
+            match (job.is_stopping, job.is_pausing) {
+                (true, _) => line.push_str(", ends when what is under way is done"),
+                (false, true) => line.push_str(", pauses when what is under way is done"),
+                (false, false) => {}
+            }
+        }
+        (JobState::Paused, None) => {
+            line.push_str(&format!(", paused: `dolmen job resume {}` goes on with it", job.id));
         }
         (JobState::Done, None) => line.push_str(&format!(", done in {}", duration(job.elapsed_s))),
+        (JobState::CalledOff, None) => line.push_str(", called off"),
         (JobState::Failed, None) => line.push_str(", failed"),
     }
     line
@@ -205,6 +237,11 @@ pub(crate) fn progress(job: &Job) -> String {
 
 fn rate(job: &Job) -> String {
     if job.rate_bytes_per_s == 0 { String::new() } else { format!("{}/s", Bytes(job.rate_bytes_per_s)) }
+}
+
+/// How long ago something was; clocks may have been set since.
+fn ago(now_s: u64, at_s: u64) -> String {
+    format!("{} ago", duration(now_s.saturating_sub(at_s)))
 }
 
 /// A range of time, as short as it can be said.

@@ -70,7 +70,7 @@ pub(crate) fn pool_state_cell(state: PoolState) -> Cell {
 pub(crate) fn disk_state_cell(state: DiskState) -> Cell {
     match state {
         DiskState::Present => "present".into(),
-        DiskState::Retired => Cell::toned("retired", Tone::Caution),
+        DiskState::Retired => Cell::toned("leaving", Tone::Caution),
         DiskState::Absent => Cell::toned("absent", Tone::Bad),
     }
 }

@@ -165,6 +165,15 @@ asked!(
     get_counters, "/v1/counters", Counters, counters);
 
 change!(
+    /// Has a job stand until it is resumed.
+    post_job_pause, "/v1/jobs/{id}/pause", Simple, pause_job, "id" id);
+change!(
+    /// Lets a job that was paused go on.
+    post_job_resume, "/v1/jobs/{id}/resume", Simple, resume_job, "id" id);
+change!(
+    /// Ends a job before it is done.
+    post_job_stop, "/v1/jobs/{id}/stop", Simple, stop_job, "id" id);
+change!(
     /// Makes a pool.
     post_pool, "/v1/pools", CreatePool, create_pool);
 change!(
@@ -351,6 +360,9 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_exports))
         .routes(routes!(get_jobs))
         .routes(routes!(get_job))
+        .routes(routes!(post_job_pause))
+        .routes(routes!(post_job_resume))
+        .routes(routes!(post_job_stop))
         .routes(routes!(get_counters))
         .routes(routes!(post_shutdown))
 }

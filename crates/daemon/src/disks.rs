@@ -17,7 +17,8 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::jobs::Outcome;
+use crate::job_record::Aim;
+use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 use crate::words::counted;
@@ -53,8 +54,8 @@ impl Engine {
         };
         let begun = pool.spaces.pool().replacements().into_iter().find(part_of);
         if let Some((one, other)) = begun {
-            let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-            if one.slot() == old.slot() && !jobs.iter().any(|job| job.kind == JobKind::Replace) {
+            let is_taken = self.jobs.is_taken(pool.id(), JobKind::Replace, None);
+            if one.slot() == old.slot() && !is_taken {
                 if !Self::find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
                     let message = format!(
                         "{} is being replaced by {} already, not by {}; nothing was changed",
@@ -70,7 +71,7 @@ impl Engine {
                     return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(hint));
                 }
                 // Its job ended because of something that may be over.
-                return Ok(self.go_on_with(&pool, one, other, request.dry_run));
+                return Ok(self.go_on_with(&pool, one, other, request.dry_run).await);
             }
             let message = format!("{} is part of a replacement already; nothing was changed", old.name());
             return Err(ErrorBody::new(ErrorCode::Busy, message)
@@ -201,14 +202,16 @@ impl Engine {
             return Ok(planned(plan, format!("{subject} would be called off")));
         }
         pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
-        // The job of the replacement sees that it is wanted no more, and ends before this one begins.
+        // The job of the replacement ends before this one begins.
+        let why = format!("{} is not replaced by {} any more", old.name(), new.name());
+        self.jobs.stop(pool.id(), JobKind::Replace, Aim::Disk(new.id()), &why);
         let mut change = made(plan, format!("{subject} is called off"));
-        change.job = Some(self.start_replacing(&pool, new, old));
+        change.job = Some(self.start_replacing(&pool, new, old).await);
         Ok(change)
     }
 
     /// Begins the job of a replacement once more.
-    fn go_on_with(
+    async fn go_on_with(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
         old: Rc<Disk>,
@@ -224,7 +227,7 @@ impl Engine {
             return planned(plan, message);
         }
         let mut change = made(plan, message);
-        change.job = Some(self.start_replacing(pool, old, new));
+        change.job = Some(self.start_replacing(pool, old, new).await);
         change
     }
 
@@ -241,35 +244,39 @@ impl Engine {
         let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
         self.remember(pool).await;
-        Ok(Some(self.start_replacing(pool, Rc::clone(old), new)))
+        Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
     }
 
-    /// Goes on with replacements that were begun before the pool was opened, or that had to wait for a disk.
-    pub(crate) fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        let waiting = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-        if waiting.iter().any(|job| job.kind == JobKind::Replace) {
-            return;
-        }
+    /// Goes on with replacements that were begun before the pool was opened, or that had to wait for a disk. Whether one was
+    /// begun that can move something: it brings up to date whatever is here.
+    pub(crate) async fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
+        let mut is_begun = false;
         for (old, new) in pool.spaces.pool().replacements() {
-            self.start_replacing(pool, old, new);
+            if !self.jobs.is_taken(pool.id(), JobKind::Replace, Some(Aim::Disk(new.id()))) {
+                is_begun |= new.is_present();
+                self.start_replacing(pool, old, new).await;
+            }
         }
+        is_begun
     }
 
     /// The job that moves everything and strikes the old disk.
-    fn start_replacing(
+    async fn start_replacing(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
         old: Rc<Disk>,
         new: Rc<Disk>,
     ) -> dolmen_api::Job {
-        let subject = (format!("{} by {}", old.name(), new.name()), Some(new.id()));
+        let subject = format!("{} by {}", old.name(), new.name());
+        let start = Start { kind: JobKind::Replace, subject, aim: Aim::Disk(new.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, JobKind::Replace, subject, move |course| async move {
+        self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(engine.bytes_on(&owner, &old));
             let result = engine.move_all(&owner, &old, &new, &course.progress).await;
             engine.remember(&owner).await;
             result
         })
+        .await
     }
 
     async fn move_all(
@@ -283,9 +290,11 @@ impl Engine {
         let name = old.name();
         let is_wanted = || {
             let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
-            pool.replacements().iter().any(is_so)
+            // It may have been called off, and begun again, by another job, before this one noticed.
+            !progress.is_to_stop() && pool.replacements().iter().any(is_so)
         };
-        let called_off = || Ok(Outcome::Done(format!("{name} is not replaced by {} any more", new.name())));
+        let called_off =
+            || Ok(Outcome::CalledOff(format!("{name} is not replaced by {} any more", new.name())));
         if !is_wanted() {
             return called_off();
         }
@@ -391,8 +400,8 @@ impl Engine {
         pool.spaces.rejoin(device).await.map_err(|error| fault::space(&error))?;
         self.remember(&pool).await;
         let job = self.resync_if_needed(&pool).await;
-        self.go_on_replacing(&pool);
-        self.go_on_draining(&pool);
+        self.go_on_replacing(&pool).await;
+        self.go_on_draining(&pool).await;
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
         change.pool = Some(self.view_pool(&pool).await?);

@@ -26,6 +26,7 @@ use crate::door::carrier::Arrival;
 use crate::doors::Doors;
 use crate::fault;
 use crate::history::{Histories, History};
+use crate::job_record::JobFiles;
 use crate::jobs::Jobs;
 use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
@@ -91,7 +92,7 @@ pub(crate) struct Engine {
     pub(crate) histories: Histories,
     pub(crate) pools: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: Rc<Jobs>,
     pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
     pub(crate) doors: Doors,
@@ -119,7 +120,8 @@ impl Engine {
             nbd: NbdServer::new(&seams, config.nbd_socket()),
             began: seams.clock.now(),
             ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
-            histories: Histories::new(config.history_folder(), scribe),
+            histories: Histories::new(config.history_folder(), Rc::clone(&scribe)),
+            jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), scribe))),
             arbiter: Rc::new(arbiter),
             ways,
             doors,
@@ -128,7 +130,6 @@ impl Engine {
             config,
             pools: RefCell::default(),
             closed: RefCell::default(),
-            jobs: Jobs::default(),
             members: Members::default(),
             changes: Turn::default(),
             doing: RefCell::default(),
@@ -158,7 +159,7 @@ impl Engine {
         let clock = Rc::clone(&self.seams.clock);
         let ticker = async move {
             while let Some(engine) = ticking.upgrade() {
-                engine.jobs.sample(clock.now());
+                engine.jobs.tick(clock.now()).await;
                 drop(engine);
                 sleep(clock.as_ref(), TICK).await;
             }

@@ -132,6 +132,7 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Unreadable { name, .. }
         | SpaceError::Unwritable { name, .. }
         | SpaceError::Unflushed { name } => (ErrorCode::Io, Some(name.to_string())),
+        SpaceError::CalledOff { name } => (ErrorCode::Busy, Some(name.to_string())),
         SpaceError::NoSpaceBelow { name } | SpaceError::CacheFull { name } => {
             (ErrorCode::NoSpace, Some(name.to_string()))
         }

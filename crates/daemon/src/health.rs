@@ -12,6 +12,7 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::jobs::Entry;
 use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
@@ -257,12 +258,12 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
         health = health.max(Health::Warning);
         why.push(format!("{} had {}", disk.name(), errors_text(&errors)));
     }
-    if let Ok(stale) = open.spaces.stale_rows().await
-        && !stale.is_empty()
+    if let Ok(short) = open.spaces.short_rows().await
+        && short > 0
     {
         health = health.max(Health::Warning);
-        let are = if stale.len() == 1 { "is not on all its" } else { "are not on all their" };
-        why.push(format!("{} of pool {name} {are} disks yet", counted(stale.len(), "row", "rows")));
+        let are = if short == 1 { "is not on all its" } else { "are not on all their" };
+        why.push(format!("{} of pool {name} {are} disks yet", counted(short, "row", "rows")));
     }
     if let Some(few) = few_voters(open) {
         health = health.max(Health::Warning);
@@ -304,6 +305,12 @@ fn doing(job: &Job) -> String {
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let state = if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
     format!("{verb} {} (job {}, {state})", job.subject, job.id)
+}
+
+/// How a job that stands goes on.
+fn to_resume(entry: &Entry) -> Option<String> {
+    let is_paused = entry.state() == JobState::Paused;
+    is_paused.then(|| format!("`dolmen job resume {}`: {} is paused", entry.id, entry.what()))
 }
 
 /// What to do about disks that are here and had errors.
@@ -437,9 +444,10 @@ impl Engine {
         let mut going_on: Vec<String> = self.doing.borrow().clone();
         let mut to_do = Vec::new();
         for open in self.open_pools() {
-            let jobs = self.jobs.of_pool(&open.name(), now);
+            let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
             to_do.extend(todo(&open, &jobs));
+            to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
             pools.push(self.view_pool(&open).await?);
             spaces.extend(self.view_spaces(&open).await?);
         }

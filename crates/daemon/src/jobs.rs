@@ -1,50 +1,44 @@
-//! Jobs: long work that goes on behind the answer to its request.
+//! Jobs: long work that goes on behind the answer to its request, under a number that is its own for ever
+//! (docs/design/0011).
+//!
+//! Invariants:
+//! - Nobody is told of a job before its number is on record, or the log says that it cannot be.
+//! - A job has the turn of its pool while it works. One that is held and stands has given it up.
+//!
+//! Left to others: the files (`job_record`), how fast a job is (`pace`), what people and restarts do with jobs (`job_control`),
+//! the work itself.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_api::{ErrorBody, ErrorCode, Eta, Job, JobDocument, JobKind, JobState, SCHEMA};
-use dolmen_block_io::Moment;
-use dolmen_pool::Disk;
-use dolmen_space::Progress;
-use dolmen_units::DiskId;
+use dolmen_api::{ErrorBody, ErrorCode, Job, JobKind, JobState};
+use dolmen_block_io::sync::{Either, Notify, Permit, either};
+use dolmen_block_io::{Clock, Moment};
+use dolmen_units::PoolId;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::words::counted;
+use crate::job_record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
+use crate::pace::{Course, Pace};
 
 /// Jobs that ended and are still remembered, at most.
-const ENDED_MAX: usize = 64;
-/// Jobs that run or wait, at most.
+pub(crate) const ENDED_MAX: usize = 64;
+/// Jobs of a pool that have not ended, at most, of those that somebody asks for.
 pub(crate) const RUNNING_MAX: usize = 64;
-
-/// How fast a job has been.
-#[derive(Debug, Clone, Copy, Default)]
-struct Pace {
-    at: Option<Moment>,
-    rows: u64,
-    bytes: u64,
-    /// Bytes a second, lately.
-    rate: u64,
-    /// Thousandths of a row a second: the slowest and the fastest stretch.
-    slowest: Option<u64>,
-    fastest: Option<u64>,
-}
-
-/// How far a job is, and how far it may have to go.
-#[derive(Default)]
-pub(crate) struct Course {
-    pub(crate) progress: Progress,
-    /// Bytes that it copies or verifies, at most. Known when it begins, and the same until it ends.
-    pub(crate) bytes_max: Cell<u64>,
-}
+/// The same of all pools.
+pub(crate) const UNFINISHED_MAX: usize = 256;
 
 /// What a job has come to.
 pub(crate) enum Outcome {
     /// It is done; what it did, in words.
     Done(String),
+    /// It is wanted no more, and has ended; what that means, in words.
+    CalledOff(String),
     /// It has done what can be done now. The job stays, and goes on when its work is begun again.
     Put {
         /// What it did, and what is left.
@@ -54,271 +48,601 @@ pub(crate) enum Outcome {
     },
 }
 
-struct Entry {
-    id: u64,
-    pool: String,
-    kind: JobKind,
+/// A job that is to begin, or to go on.
+pub(crate) struct Start {
+    pub(crate) kind: JobKind,
+    pub(crate) subject: String,
+    pub(crate) aim: Aim,
+    /// The job that goes on, where it is known; a replacement, a removal and a resync are found by what they are about.
+    pub(crate) again: Option<Rc<Entry>>,
+}
+
+/// When a job was at work.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    /// Seconds since 1970.
+    began_s: Option<u64>,
+    ended_s: Option<u64>,
+    /// How long it has worked, without what goes on since `since`.
+    ran: Duration,
+    since: Option<Moment>,
+}
+
+impl Times {
+    fn elapsed(&self, now: Moment) -> Duration {
+        self.ran + self.since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    fn rests(self, now: Moment) -> Self {
+        Self { ran: self.elapsed(now), since: None, ..self }
+    }
+}
+
+/// A job.
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) pool: PoolId,
+    pub(crate) pool_name: String,
+    pub(crate) kind: JobKind,
     subject: String,
-    /// The disk that a replacement fills, or that is removed: what is put off is found again by it.
-    target: Option<DiskId>,
+    pub(crate) aim: Aim,
     state: Cell<JobState>,
-    /// Set while it is put off; it waits then, and takes no turn.
+    /// Whether a person wants it to stand.
+    is_paused: Cell<bool>,
+    /// Whether somebody works on it, or waits to.
+    is_in_hand: Cell<bool>,
+    has_turn: Cell<bool>,
+    /// Whether its pool is being closed: it ends, and goes on with whoever opens the pool next.
+    is_let_go: Cell<bool>,
+    /// Whether people are told of it.
+    is_on_record: Cell<bool>,
+    /// Set while it is put off, or its pool is not open; it waits then, and takes no turn.
     waits_for: RefCell<Option<String>>,
     course: Rc<Course>,
     pace: Cell<Pace>,
-    started: Cell<Option<Moment>>,
-    ended: Cell<Option<Moment>>,
+    times: Cell<Times>,
     result: RefCell<Option<String>>,
-}
-
-/// The jobs.
-#[derive(Default)]
-pub(crate) struct Jobs {
-    entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
-    last: Cell<u64>,
+    bell: Notify,
 }
 
 impl Entry {
-    fn is_running(&self) -> bool {
-        matches!(self.state.get(), JobState::Waiting | JobState::Running)
+    fn new(id: u64, (pool, pool_name): (PoolId, String), start: Start) -> Self {
+        let before = start.again.as_ref();
+        Self {
+            id,
+            pool,
+            pool_name,
+            kind: start.kind,
+            subject: start.subject,
+            aim: start.aim,
+            state: Cell::new(JobState::Waiting),
+            is_paused: Cell::new(false),
+            is_in_hand: Cell::new(true),
+            has_turn: Cell::new(false),
+            is_let_go: Cell::new(false),
+            is_on_record: Cell::new(before.is_some()),
+            waits_for: RefCell::default(),
+            course: Rc::default(),
+            pace: Cell::default(),
+            times: Cell::new(before.map(|before| before.times.get()).unwrap_or_default()),
+            result: RefCell::default(),
+            bell: Notify::new(),
+        }
     }
 
-    fn is_put_off(&self) -> bool {
-        self.waits_for.borrow().is_some()
+    /// A job that is on record, and that nobody works on yet.
+    fn recalled(job: RecordedJob) -> Option<Self> {
+        let (pool, aim) = (job.pool()?, job.aim()?);
+        let start = Start { kind: job.kind, subject: job.subject, aim, again: None };
+        let entry = Self::new(job.id, (pool, job.pool_name), start);
+        entry.is_in_hand.set(false);
+        entry.is_on_record.set(true);
+        entry.is_paused.set(job.state == JobState::Paused);
+        entry.state.set(job.state);
+        entry.result.replace(job.result);
+        let ran = Duration::from_secs(job.ran_s);
+        entry.times.set(Times { began_s: job.began_s, ended_s: job.ended_s, ran, since: None });
+        let progress = &entry.course.progress;
+        progress.total.set(job.rows_total);
+        progress.done.set(job.rows_done);
+        progress.bytes.set(job.done_bytes);
+        entry.course.bytes_max.set(job.total_bytes);
+        if !entry.has_ended() {
+            entry.wait_for_pool();
+        }
+        Some(entry)
+    }
+
+    /// As it goes on record. How far it is stands there when it has ended.
+    fn recorded(&self) -> RecordedJob {
+        let times = self.times.get();
+        let mut job = RecordedJob::new(self.id, (self.pool, &self.pool_name), self.kind, self.aim);
+        job.subject = kept(&self.subject);
+        (job.began_s, job.ended_s, job.ran_s) = (times.began_s, times.ended_s, times.ran.as_secs());
+        if !self.has_ended() {
+            job.state = if self.is_paused.get() { JobState::Paused } else { JobState::Waiting };
+            return job;
+        }
+        job.state = self.state.get();
+        job.result = self.result.borrow().as_deref().map(kept);
+        let progress = &self.course.progress;
+        (job.rows_total, job.rows_done) = (progress.total.get(), progress.done.get());
+        (job.total_bytes, job.done_bytes) = (self.course.bytes_max.get(), progress.bytes.get());
+        job
+    }
+
+    /// What people call it.
+    pub(crate) fn what(&self) -> String {
+        let verb = match self.kind {
+            JobKind::Resync => "resync",
+            JobKind::Replace => "replace",
+            JobKind::Drain => "remove",
+            JobKind::Scrub => "scrub",
+            JobKind::WriteCache => "resize",
+        };
+        format!("job {} ({verb} {})", self.id, self.subject)
+    }
+
+    pub(crate) fn state(&self) -> JobState {
+        self.state.get()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        match self.state.get() {
+            JobState::Waiting | JobState::Running | JobState::Paused => false,
+            JobState::Done | JobState::CalledOff | JobState::Failed => true,
+        }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused.get()
+    }
+
+    /// Whether somebody works on it, or waits for a turn to.
+    pub(crate) fn is_in_hand(&self) -> bool {
+        self.is_in_hand.get()
+    }
+
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.course.progress.is_to_stop()
+    }
+
+    /// Whether it has not ended, and is not to be begun by anybody else.
+    pub(crate) fn is_taken(&self) -> bool {
+        !self.has_ended() && (self.is_in_hand.get() || self.is_paused.get())
+    }
+
+    /// Whether it writes to its pool, or will without being asked again.
+    fn is_at_work(&self) -> bool {
+        !self.has_ended() && self.is_in_hand.get() && (self.has_turn.get() || !self.is_paused.get())
+    }
+
+    /// Says what becomes of it, while it goes on.
+    pub(crate) fn say(&self, text: &str) {
+        self.result.replace(Some(text.to_owned()));
+    }
+
+    fn wait_for_pool(&self) {
+        self.waits_for.replace(Some(format!("pool {} to be open for writing", self.pool_name)));
+    }
+
+    /// Has it stand, once what is under way is done.
+    pub(crate) fn pause(&self) {
+        self.is_paused.set(true);
+        self.course.progress.hold();
+        if !self.has_turn.get() {
+            self.state.set(JobState::Paused);
+        }
+        self.bell.notify_all();
+    }
+
+    /// Lets it go on, when its turn comes.
+    pub(crate) fn resume(&self) {
+        self.is_paused.set(false);
+        match self.has_turn.get() {
+            true => self.course.progress.release(),
+            false => self.state.set(JobState::Waiting),
+        }
+        self.bell.notify_all();
+    }
+
+    /// Has it end, once what is under way is done; at once where nobody works on it.
+    pub(crate) fn stop(&self, why: &str) {
+        self.course.progress.stop();
+        self.bell.notify_all();
+        if !self.is_in_hand.get() {
+            self.end(JobState::CalledOff, why.to_owned());
+        }
+    }
+
+    /// Waits until it stands, or has ended.
+    pub(crate) async fn rests(&self) {
+        self.bell.wait_for(|| (self.state.get() == JobState::Paused || self.has_ended()).then_some(())).await;
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ends(&self) {
+        self.bell.wait_for(|| self.has_ended().then_some(())).await;
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&self, state: JobState, result: String) {
+        self.result.replace(Some(result));
+        self.waits_for.replace(None);
+        self.is_paused.set(false);
+        self.times.set(Times { ended_s: Some(seconds_now()), ..self.times.get() });
+        self.state.set(state);
+        self.bell.notify_all();
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.is_to_stop() && !self.is_let_go.get()
+    }
+
+    /// The turn of its pool, once it is its own and nobody wants the job to stand; nothing when it is to end before.
+    async fn turn<'a>(&self, pool: &'a OpenPool) -> Option<Permit<'a>> {
+        loop {
+            let may_ask = || (!self.is_wanted() || !self.is_paused.get()).then_some(());
+            self.bell.wait_for(may_ask).await;
+            if !self.is_wanted() {
+                return None;
+            }
+            let otherwise = || (!self.is_wanted() || self.is_paused.get()).then_some(());
+            let taken = either(self.bell.wait_for(otherwise), pool.job_turn.take()).await;
+            if let Either::Second(turn) = taken {
+                return Some(turn);
+            }
+        }
+    }
+
+    fn begin(&self, now: Moment) {
+        self.has_turn.set(true);
+        self.course.progress.release();
+        let times = self.times.get();
+        let began_s = times.began_s.or_else(|| Some(seconds_now()));
+        self.times.set(Times { began_s, since: Some(now), ..times });
+        self.state.set(JobState::Running);
+        self.sample(now);
+        self.bell.notify_all();
+    }
+
+    fn rest(&self, now: Moment, state: JobState) {
+        self.has_turn.set(false);
+        self.sample(now);
+        let mut pace = self.pace.get();
+        pace.pause();
+        self.pace.set(pace);
+        self.times.set(self.times.get().rests(now));
+        self.state.set(state);
+        self.bell.notify_all();
+    }
+
+    /// Works until it is done or to end; nothing when it was to end before it had begun.
+    async fn work<F>(
+        &self,
+        pool: &OpenPool,
+        clock: &dyn Clock,
+        work: impl FnOnce(Rc<Course>) -> F,
+    ) -> Option<Answer<Outcome>>
+    where
+        F: Future<Output = Answer<Outcome>>,
+    {
+        let mut turn = self.turn(pool).await?;
+        self.begin(clock.now());
+        let mut work = pin!(work(Rc::clone(&self.course)));
+        loop {
+            let next = either(work.as_mut(), self.course.progress.stands()).await;
+            if let Either::First(outcome) = next {
+                return Some(outcome);
+            }
+            drop(turn);
+            self.rest(clock.now(), JobState::Paused);
+            // It is looked at meanwhile: it ends where its spaces close.
+            turn = match either(work.as_mut(), self.turn(pool)).await {
+                Either::First(outcome) => return Some(outcome),
+                Either::Second(None) => return Some(work.await),
+                Either::Second(Some(turn)) => turn,
+            };
+            self.begin(clock.now());
+        }
+    }
+
+    /// Notes what it has come to.
+    fn settle(&self, outcome: Option<Answer<Outcome>>, now: Moment) {
+        self.rest(now, JobState::Waiting);
+        self.is_in_hand.set(false);
+        let told = match outcome {
+            // It goes on with whoever opens the pool next.
+            _ if self.is_let_go.get() => return self.wait_for_pool(),
+            None => (JobState::CalledOff, "it was called off before it had begun".to_owned()),
+            Some(Ok(Outcome::Done(text))) => (JobState::Done, text),
+            Some(Ok(Outcome::CalledOff(text))) => (JobState::CalledOff, text),
+            Some(Err(error)) => (JobState::Failed, error.to_string()),
+            Some(Ok(Outcome::Put { off, waits_for })) => {
+                tracing::info!(pool = self.pool_name, job = self.id, kind = ?self.kind, result = off, "a job is put off");
+                self.result.replace(Some(off));
+                self.waits_for.replace(Some(waits_for));
+                if self.is_paused.get() {
+                    self.state.set(JobState::Paused);
+                }
+                return self.bell.notify_all();
+            }
+        };
+        let (state, result) = told;
+        tracing::info!(pool = self.pool_name, job = self.id, kind = ?self.kind, ?state, result, "a job has ended");
+        self.end(state, result);
     }
 
     fn sample(&self, now: Moment) {
         let mut pace = self.pace.get();
-        let progress = &self.course.progress;
-        let (rows, bytes) = (progress.done.get(), progress.bytes.get());
-        let millis = pace.at.map_or(0, |at| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX));
-        if pace.at.is_some() && millis < 500 {
-            return;
-        }
-        let per_second = |count: u64, scale: u64| count.saturating_mul(scale).checked_div(millis);
-        if let Some(rate) = per_second(bytes.saturating_sub(pace.bytes), 1000) {
-            pace.rate = rate;
-        }
-        if let Some(stretch) =
-            per_second(rows.saturating_sub(pace.rows), 1_000_000).filter(|stretch| *stretch > 0)
-        {
-            pace.slowest = Some(pace.slowest.map_or(stretch, |slowest| slowest.min(stretch)));
-            pace.fastest = Some(pace.fastest.map_or(stretch, |fastest| fastest.max(stretch)));
-        }
-        self.pace.set(Pace { at: Some(now), rows, bytes, ..pace });
+        pace.sample(now, &self.course.progress);
+        self.pace.set(pace);
     }
 
-    fn view(&self, now: Moment) -> Job {
+    pub(crate) fn view(&self, now: Moment) -> Job {
         let progress = &self.course.progress;
-        let (rows_total, rows_done) = (progress.total.get(), progress.done.get());
         let done_bytes = progress.bytes.get();
-        let pace = self.pace.get();
-        let left = rows_total.saturating_sub(rows_done).saturating_mul(1000);
-        let eta = pace.fastest.zip(pace.slowest).filter(|_| self.state.get() == JobState::Running);
+        let (state, times, pace) = (self.state.get(), self.times.get(), self.pace.get());
+        let is_running = state == JobState::Running;
         Job {
             id: self.id,
-            pool: self.pool.clone(),
+            pool: self.pool_name.clone(),
             kind: self.kind,
             subject: self.subject.clone(),
-            state: self.state.get(),
-            rows_total,
-            rows_done,
+            state,
+            is_pausing: is_running && self.is_paused.get(),
+            is_stopping: !self.has_ended() && self.is_to_stop(),
+            rows_total: progress.total.get(),
+            rows_done: progress.done.get(),
             total_bytes: self.course.bytes_max.get().max(done_bytes),
             done_bytes,
-            rate_bytes_per_s: pace.rate,
-            elapsed_s: self.started.get().map_or(0, |at| self.ended.get().unwrap_or(now).since(at).as_secs()),
-            eta: eta.map(|(fastest, slowest)| Eta {
-                earliest_s: left / fastest,
-                latest_s: left.div_ceil(slowest),
-            }),
+            rate_bytes_per_s: pace.rate(),
+            elapsed_s: times.elapsed(now).as_secs(),
+            began_s: times.began_s,
+            ended_s: times.ended_s,
+            eta: pace.eta(&self.course).filter(|_| is_running),
             result: self.result.borrow().clone(),
-            waits_for: self.waits_for.borrow().clone(),
+            waits_for: self.waits_for.borrow().clone().filter(|_| state == JobState::Waiting),
         }
     }
 }
 
+/// The jobs.
+pub(crate) struct Jobs {
+    files: JobFiles,
+    entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
+    /// The last number that was given.
+    last: Cell<u64>,
+    /// The last one that is on record.
+    last_on_record: Cell<u64>,
+    /// What is on record.
+    written: RefCell<Vec<u8>>,
+    /// Whether something has changed that is to go on record.
+    is_changed: Cell<bool>,
+    /// Whether writing failed the last time, so that it is told once.
+    is_failing: Cell<bool>,
+}
+
 impl Jobs {
-    pub(crate) fn sample(&self, now: Moment) {
-        self.entries.borrow().values().filter(|entry| entry.state.get() == JobState::Running).for_each(
-            |entry| {
-                entry.sample(now);
-            },
-        );
+    pub(crate) fn new(files: JobFiles) -> Self {
+        Self {
+            files,
+            entries: RefCell::default(),
+            last: Cell::default(),
+            last_on_record: Cell::default(),
+            written: RefCell::default(),
+            is_changed: Cell::default(),
+            is_failing: Cell::default(),
+        }
     }
 
-    pub(crate) fn list(&self, now: Moment) -> Vec<Job> {
-        self.entries.borrow().values().map(|entry| entry.view(now)).collect()
-    }
-
-    /// Jobs of a pool that run or wait for their turn. One that is put off is at work on nothing.
-    pub(crate) fn of_pool(&self, pool: &str, now: Moment) -> Vec<Job> {
-        let mut jobs = self.list(now);
-        jobs.retain(|job| {
-            let is_running = matches!(job.state, JobState::Waiting | JobState::Running);
-            job.pool == pool && is_running && job.waits_for.is_none()
-        });
-        jobs
-    }
-
-    /// Forgets those that are put off and that nobody will go on with.
-    fn retain_put_off(&self, is_meant: impl Fn(&str, DiskId) -> bool) {
-        let is_meant = |entry: &Entry| entry.target.is_some_and(|target| is_meant(&entry.pool, target));
-        self.entries.borrow_mut().retain(|_, entry| !entry.is_put_off() || is_meant(entry));
-    }
-
-    /// A new job, or the one that was put off and that this one goes on with.
-    fn add(&self, pool: &str, kind: JobKind, subject: String, target: Option<DiskId>) -> Rc<Entry> {
-        let is_same = |entry: &Entry| {
-            entry.is_put_off() && entry.pool == pool && entry.kind == kind && entry.target == target
+    /// Takes over what is on record, before any job begins.
+    pub(crate) async fn recall(&self) {
+        let found = match self.files.read().await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!(%error, "the record of jobs cannot be read; numbers may be given twice");
+                return;
+            }
         };
-        let put_off = self.entries.borrow().values().find(|entry| is_same(entry)).map(|entry| entry.id);
-        let id = put_off.unwrap_or_else(|| self.last.get() + 1);
+        self.last.set(found.last);
+        let entries = found.jobs.into_iter().filter_map(Entry::recalled);
+        *self.entries.borrow_mut() = entries.map(|entry| (entry.id, Rc::new(entry))).collect();
+        self.keep().await;
+    }
+
+    /// Looks at jobs that run, and puts on record what has changed.
+    pub(crate) async fn tick(&self, now: Moment) {
+        for entry in self.all().iter().filter(|entry| entry.state.get() == JobState::Running) {
+            entry.sample(now);
+        }
+        if self.is_changed.get() {
+            self.keep().await;
+        }
+    }
+
+    fn all(&self) -> Vec<Rc<Entry>> {
+        self.entries.borrow().values().cloned().collect()
+    }
+
+    /// A job that people know of.
+    pub(crate) fn find(&self, id: u64) -> Option<Rc<Entry>> {
+        self.entries.borrow().get(&id).filter(|entry| entry.is_on_record.get()).cloned()
+    }
+
+    /// All that people know of.
+    pub(crate) fn list(&self, now: Moment) -> Vec<Job> {
+        let all = self.all();
+        all.iter().filter(|entry| entry.is_on_record.get()).map(|entry| entry.view(now)).collect()
+    }
+
+    /// Jobs that have not ended.
+    pub(crate) fn unfinished(&self) -> Vec<Rc<Entry>> {
+        let mut all = self.all();
+        all.retain(|entry| !entry.has_ended());
+        all
+    }
+
+    /// Jobs of a pool that have not ended.
+    pub(crate) fn unfinished_of(&self, pool: PoolId) -> Vec<Rc<Entry>> {
+        let mut unfinished = self.unfinished();
+        unfinished.retain(|entry| entry.pool == pool);
+        unfinished
+    }
+
+    /// Jobs of a pool that run or wait for their turn. One that is put off, or paused and stands, is at work on nothing.
+    pub(crate) fn of_pool(&self, pool: PoolId, now: Moment) -> Vec<Job> {
+        let unfinished = self.unfinished_of(pool);
+        unfinished.iter().filter(|entry| entry.is_at_work()).map(|entry| entry.view(now)).collect()
+    }
+
+    /// Whether a job of this kind is at work, waits for its turn, or is paused. With a disk, one for that disk.
+    pub(crate) fn is_taken(&self, pool: PoolId, kind: JobKind, aim: Option<Aim>) -> bool {
+        let is_meant = |entry: &Rc<Entry>| {
+            entry.kind == kind && entry.is_taken() && aim.is_none_or(|aim| aim == entry.aim)
+        };
+        self.unfinished_of(pool).iter().any(is_meant)
+    }
+
+    /// Has jobs end that are for what is called off.
+    pub(crate) fn stop(&self, pool: PoolId, kind: JobKind, aim: Aim, why: &str) {
+        let is_meant = |entry: &&Rc<Entry>| entry.kind == kind && entry.aim == aim;
+        self.unfinished_of(pool).iter().filter(is_meant).for_each(|entry| entry.stop(why));
+        self.is_changed.set(true);
+    }
+
+    /// Lets go of the jobs of a pool that is being closed: they end, and go on when it is opened again.
+    pub(crate) fn let_go(&self, pool: PoolId) {
+        for entry in self.unfinished_of(pool) {
+            entry.is_let_go.set(true);
+            entry.bell.notify_all();
+            if !entry.is_in_hand.get() {
+                entry.wait_for_pool();
+            }
+        }
+    }
+
+    /// Ends the jobs of a pool that is none of this host any more.
+    pub(crate) async fn end_those_of(&self, pool: PoolId, why: &str) {
+        self.unfinished_of(pool).iter().for_each(|entry| entry.end(JobState::CalledOff, why.to_owned()));
+        self.keep().await;
+    }
+
+    /// A job that was put off, or went on when the daemon ended, and that a new one of this kind goes on with.
+    fn left_over(&self, pool: PoolId, start: &Start) -> Option<Rc<Entry>> {
+        let is_found_again = match start.kind {
+            JobKind::Resync | JobKind::Replace | JobKind::Drain => true,
+            JobKind::Scrub | JobKind::WriteCache => false,
+        };
+        let is_same = |entry: &Rc<Entry>| {
+            is_found_again && !entry.is_taken() && entry.kind == start.kind && entry.aim == start.aim
+        };
+        self.unfinished_of(pool).into_iter().find(is_same)
+    }
+
+    /// A new job, or one that goes on under its number.
+    fn add(&self, pool: &OpenPool, mut start: Start) -> Rc<Entry> {
+        start.again = start.again.take().or_else(|| self.left_over(pool.id(), &start));
+        let id = start.again.as_ref().map_or(self.last.get() + 1, |entry| entry.id);
         self.last.set(self.last.get().max(id));
-        let entry = Rc::new(Entry {
-            id,
-            pool: pool.to_owned(),
-            kind,
-            subject,
-            target,
-            state: Cell::new(JobState::Waiting),
-            waits_for: RefCell::default(),
-            course: Rc::default(),
-            pace: Cell::default(),
-            started: Cell::default(),
-            ended: Cell::default(),
-            result: RefCell::default(),
-        });
+        let entry = Rc::new(Entry::new(id, (pool.id(), pool.name()), start));
+        self.entries.borrow_mut().insert(id, Rc::clone(&entry));
+        self.is_changed.set(true);
+        entry
+    }
+
+    fn forget_oldest(&self) {
         let mut entries = self.entries.borrow_mut();
-        entries.insert(id, Rc::clone(&entry));
         let ended: Vec<u64> =
-            entries.values().filter(|entry| !entry.is_running()).map(|entry| entry.id).collect();
+            entries.values().filter(|entry| entry.has_ended()).map(|entry| entry.id).collect();
         for old in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
             entries.remove(old);
         }
-        entry
+    }
+
+    /// Puts numbers and jobs on record, if they have changed.
+    ///
+    /// # Errors
+    /// What the file system says. It is tried again each second.
+    pub(crate) async fn record(&self) -> io::Result<()> {
+        self.forget_oldest();
+        self.is_changed.set(false);
+        let result = self.write().await;
+        if result.is_err() {
+            self.is_changed.set(true);
+        }
+        result
+    }
+
+    async fn write(&self) -> io::Result<()> {
+        let last = self.last.get();
+        if last > self.last_on_record.get() {
+            self.files.write_number(last).await?;
+            self.last_on_record.set(self.last_on_record.get().max(last));
+        }
+        let jobs = self.all().iter().map(|entry| entry.recorded()).collect();
+        let recorded = Recorded::new(self.last.get(), jobs);
+        let mut text = serde_json::to_vec(&recorded).map_err(io::Error::other)?;
+        text.push(b'\n');
+        if *self.written.borrow() == text {
+            return Ok(());
+        }
+        self.files.write(text.clone()).await?;
+        self.written.replace(text);
+        Ok(())
+    }
+
+    /// The same for whoever can do nothing about it; a failure is logged once.
+    pub(crate) async fn keep(&self) {
+        let result = self.record().await;
+        let was_failing = self.is_failing.replace(result.is_err());
+        if let Err(error) = result
+            && !was_failing
+        {
+            tracing::warn!(%error, "jobs are not on record; the next daemon will not know of them, and may give their numbers again");
+        }
     }
 }
 
 impl Engine {
-    /// Begins a job, or goes on with the one that was put off and has the same target. It waits until the pool's job
-    /// before it has ended.
-    pub(crate) fn start_job<F>(
+    /// Begins a job, or goes on with one that was left over and is about the same. It waits until the pool's job before it has
+    /// ended, or stands.
+    pub(crate) async fn start_job<F>(
         &self,
         pool: &Rc<OpenPool>,
-        kind: JobKind,
-        (subject, target): (String, Option<DiskId>),
+        start: Start,
         work: impl FnOnce(Rc<Course>) -> F + 'static,
     ) -> Job
     where
         F: Future<Output = Answer<Outcome>> + 'static,
     {
-        let entry = self.jobs.add(&pool.name(), kind, subject, target);
-        let view = entry.view(self.seams.clock.now());
+        let entry = self.jobs.add(pool, start);
+        let (jobs, started) = (Rc::clone(&self.jobs), Rc::clone(&entry));
         let (pool, clock) = (Rc::clone(pool), Rc::clone(&self.seams.clock));
         let task = async move {
-            let _turn = pool.job_turn.take().await;
-            entry.state.set(JobState::Running);
-            entry.started.set(Some(clock.now()));
-            entry.sample(clock.now());
-            let (state, result, waits_for) = match work(Rc::clone(&entry.course)).await {
-                Ok(Outcome::Done(text)) => (JobState::Done, text, None),
-                Ok(Outcome::Put { off, waits_for }) => (JobState::Waiting, off, Some(waits_for)),
-                Err(error) => (JobState::Failed, error.to_string(), None),
-            };
-            let told = if waits_for.is_some() { "a job is put off" } else { "a job has ended" };
-            tracing::info!(pool = entry.pool, job = entry.id, kind = ?entry.kind, ?state, result, told);
-            entry.sample(clock.now());
-            entry.ended.set(Some(clock.now()));
-            *entry.result.borrow_mut() = Some(result);
-            *entry.waits_for.borrow_mut() = waits_for;
-            entry.state.set(state);
+            let outcome = started.work(&pool, clock.as_ref(), work).await;
+            started.settle(outcome, clock.now());
+            drop(pool);
+            jobs.keep().await;
         };
         self.seams.spawner.spawn("job", Box::pin(task));
+        let view = entry.view(self.seams.clock.now());
+        self.jobs.keep().await;
+        entry.is_on_record.set(true);
         view
     }
 
-    /// Begins to bring up to date what was away, if there is anything, and no such job waits already.
-    pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<Job> {
-        let stale = pool.spaces.stale_rows().await.unwrap_or_default().len();
-        let waiting = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-        if stale == 0
-            || waiting.iter().any(|job| job.kind == JobKind::Resync && job.state == JobState::Waiting)
-        {
-            return None;
-        }
-        Some(self.start_resync(pool))
-    }
-
-    pub(crate) fn start_resync(&self, pool: &Rc<OpenPool>) -> Job {
-        let spaces = Rc::clone(&pool.spaces);
-        let subject = (format!("pool {}", pool.name()), None);
-        self.start_job(pool, JobKind::Resync, subject, move |course| async move {
-            let stale = spaces.stale_rows().await.unwrap_or_default();
-            let lengths: BTreeMap<_, _> =
-                spaces.list().iter().map(|space| (space.id(), space.row_bytes())).collect();
-            course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
-            let done = spaces.resync(&course.progress).await.map_err(|error| crate::fault::space(&error))?;
-            let mut text = format!(
-                "{} brought up to date, {} copied",
-                counted(done.slabs, "slab", "slabs"),
-                counted(done.blocks, "block", "blocks")
-            );
-            if done.waiting > done.crowded {
-                let slabs = counted(done.waiting - done.crowded, "slab waits", "slabs wait");
-                text.push_str(&format!("; {slabs} for disks that are absent"));
-            }
-            if done.crowded > 0 {
-                let slabs = counted(done.crowded, "slab waits", "slabs wait");
-                text.push_str(&format!("; {slabs} for room below the files of their disks"));
-            }
-            if done.lost_blocks > 0 {
-                text.push_str(&format!("; {} lost", counted(done.lost_blocks, "block is", "blocks are")));
-            }
-            Ok(Outcome::Done(text))
-        })
-    }
-
-    /// Forgets jobs that were put off and whose replacement or removal is no more: the pool was closed, or the disk left it.
-    fn forget_put_off(&self) {
-        let pools = self.open_pools();
-        let is_filling = |pool: &OpenPool, target| {
-            let inner = pool.spaces.pool();
-            let fills = |(_, new): &(Rc<Disk>, Rc<Disk>)| new.id() == target;
-            inner.replacements().iter().any(fills)
-                || pool.spaces.drains().iter().any(|disk| disk.id() == target)
-        };
-        self.jobs.retain_put_off(|name, target| {
-            pools.iter().any(|pool| pool.name() == name && is_filling(pool, target))
-        });
-    }
-
-    pub(crate) async fn jobs(self: Rc<Self>) -> Answer<dolmen_api::Jobs> {
-        self.forget_put_off();
-        let jobs = self.jobs.list(self.seams.clock.now());
-        Ok(dolmen_api::Jobs { schema: SCHEMA, jobs })
-    }
-
-    pub(crate) async fn job(self: Rc<Self>, id: u64) -> Answer<JobDocument> {
-        self.forget_put_off();
-        let entry = self.jobs.entries.borrow().get(&id).cloned();
-        let entry = entry.ok_or_else(|| {
-            ErrorBody::new(ErrorCode::NoSuchJob, format!("there is no job {id}, or it is forgotten already"))
-                .on(id.to_string())
-                .hint("`dolmen jobs` shows all of them")
-        })?;
-        Ok(JobDocument { schema: SCHEMA, job: entry.view(self.seams.clock.now()) })
-    }
-
-    /// Refuses another job while too many wait.
+    /// Refuses another job while too many have not ended.
     pub(crate) fn check_job_room(&self, pool: &OpenPool) -> Answer<()> {
-        let running = self.jobs.of_pool(&pool.name(), self.seams.clock.now()).len();
-        if running >= RUNNING_MAX {
-            let message =
-                format!("pool {} has {running} jobs waiting already; nothing was begun", pool.name());
-            return Err(ErrorBody::new(ErrorCode::Busy, message)
-                .on(pool.name())
-                .hint("wait until some have ended"));
-        }
-        Ok(())
+        let of_pool = self.jobs.unfinished_of(pool.id()).len();
+        let (whose, count) = match self.jobs.unfinished().len() {
+            all if all >= UNFINISHED_MAX => ("all pools have".to_owned(), all),
+            _ if of_pool >= RUNNING_MAX => (format!("pool {} has", pool.name()), of_pool),
+            _ => return Ok(()),
+        };
+        let message = format!("{whose} {count} jobs that run, wait or are paused already; nothing was begun");
+        Err(ErrorBody::new(ErrorCode::Busy, message)
+            .on(pool.name())
+            .hint("wait until some have ended, or end one with `dolmen job stop`"))
     }
 }

@@ -72,6 +72,7 @@ impl Engine {
     /// Opens what was open when the daemon ended, and listens for clients.
     pub(crate) async fn start(self: &Rc<Self>) {
         let _changes = self.changes.take().await;
+        self.recall_jobs().await;
         let remembered = match self.ledger.all().await {
             Ok(remembered) => remembered,
             Err(error) => {
@@ -86,6 +87,7 @@ impl Engine {
                 self.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
             }
         }
+        self.end_jobs_of_lost_pools().await;
         self.take_up_attached().await;
         // Clients that were cut off when the last daemon ended come back, and find everything as it was.
         self.listen();
@@ -225,9 +227,7 @@ impl Engine {
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         self.closed.borrow_mut().remove(&pool.id());
         if mode != ImportMode::Read {
-            self.go_on_replacing(&pool);
-            self.go_on_draining(&pool);
-            self.resync_if_needed(&pool).await;
+            self.go_on_with_jobs(&pool).await;
             let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
             self.seams.spawner.spawn("watch", Box::pin(watching));
         }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, JobKind, PoolDocument, SCHEMA,
-    Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, Job, JobKind, PoolDocument,
+    SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
@@ -21,10 +21,16 @@ use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::health::{errors_text, unseen_errors};
 use crate::history::is_unreadable;
-use crate::jobs::Outcome;
+use crate::job_record::Aim;
+use crate::jobs::{Entry, Outcome, Start};
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::words::{clients_of, counted};
+
+/// What is said of jobs of a pool that was exported.
+const EXPORTED: &str = "its pool was exported; what the pool needs goes on where it is opened next";
+/// What a scrub says that a restart has cut short.
+const READ_ANEW: &str = "; read anew, because the daemon was started again meanwhile";
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
 pub(crate) struct NamedDisks {
@@ -170,7 +176,7 @@ impl Engine {
             users.push(format!("space {} has {}", served.name, clients_of(served.client_count())));
         }
         users.extend(self.attached_of(pool).await?);
-        for job in self.jobs.of_pool(&name, self.seams.clock.now()) {
+        for job in self.jobs.of_pool(pool.id(), self.seams.clock.now()) {
             users.push(format!("job {} works on {}", job.id, job.subject));
         }
         if users.is_empty() {
@@ -180,7 +186,8 @@ impl Engine {
             "pool {name} cannot be {doing} while it is in use: {}; nothing was changed",
             users.join("; ")
         );
-        let mut hint = "detach and disconnect them, wait for the jobs, then try again".to_owned();
+        let mut hint =
+            "detach and disconnect them, wait for the jobs or pause them, then try again".to_owned();
         for attached in self.ways.of_pool(pool.id()) {
             hint.push_str(&format!("; {}", self.to_detach(pool, &attached)));
         }
@@ -211,6 +218,7 @@ impl Engine {
     /// Takes a pool out of the list. Requests for it fail from now on.
     fn retire(&self, pool: &OpenPool) {
         pool.is_closing.set(true);
+        self.jobs.let_go(pool.id());
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
             self.nbd.remove(&served.name);
         }
@@ -255,6 +263,7 @@ impl Engine {
             self.closed.borrow_mut().insert(pool.id(), ClosedPool { remembered, cause: cause.clone() });
             return Err(cause.hint(hint));
         }
+        self.jobs.end_those_of(pool.id(), EXPORTED).await;
         self.histories.remove(pool.id()).await;
         let forgotten = self.ledger.remove(pool.id()).await;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
@@ -316,6 +325,7 @@ impl Engine {
             let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
             warnings.extend(wiped.err().map(|error| fault_text(&error)));
         }
+        self.jobs.end_those_of(id, "its pool was destroyed").await;
         self.histories.remove(id).await;
         warnings.extend(self.arbiter.withdraw(id).await.err().map(|error| error.to_string()));
         warnings.extend(self.ledger.remove(id).await.err().map(|error| error.to_string()));
@@ -352,6 +362,7 @@ impl Engine {
             let message = format!("pool {name} is still on record here: {error}");
             ErrorBody::new(ErrorCode::Io, message).on(name)
         })?;
+        self.jobs.end_those_of(id, "its pool was forgotten here").await;
         self.histories.remove(id).await;
         self.closed.borrow_mut().remove(&id);
         Ok(Some(made(
@@ -448,19 +459,38 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be scrubbed")));
         }
-        let (scrubbed_pool, subject) = (Rc::clone(&pool), (format!("pool {name}"), None));
-        let job = self.start_job(&pool, JobKind::Scrub, subject, move |course| async move {
+        let job = self.start_scrub(&pool, None).await;
+        let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+
+    /// The job that verifies everything, or begins that anew.
+    pub(crate) async fn start_scrub(&self, pool: &Rc<OpenPool>, again: Option<Rc<Entry>>) -> Job {
+        let (scrubbed_pool, is_anew) = (Rc::clone(pool), again.is_some());
+        let subject = format!("pool {}", pool.name());
+        let start = Start { kind: JobKind::Scrub, subject, aim: Aim::Pool, again };
+        let job = self.start_job(pool, start, move |course| async move {
             let spaces = &scrubbed_pool.spaces;
             let before = spaces.counters().healed_blocks;
             course.bytes_max.set(spaces.list().iter().map(|space| space.claimed().0).sum());
             let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
             scrubbed_pool.look_again().await;
             let sizes = spaces.list().iter().map(|space| (space.name(), space.size())).collect();
-            scrubbed(&seen, &sizes, spaces.counters().healed_blocks - before).map(Outcome::Done)
+            let healed = spaces.counters().healed_blocks - before;
+            let anew = if is_anew { READ_ANEW } else { "" };
+            if seen.was_stopped {
+                let seen = Verification { was_stopped: false, ..seen };
+                let told = scrubbed(&seen, &sizes, healed).unwrap_or_else(|error| error.message);
+                return Ok(Outcome::CalledOff(format!("called off; by then {told}{anew}")));
+            }
+            scrubbed(&seen, &sizes, healed).map(|told| Outcome::Done(format!("{told}{anew}")))
         });
-        let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
-        change.job = Some(job);
-        Ok(change)
+        let job = job.await;
+        if let Some(entry) = self.jobs.find(job.id).filter(|entry| is_anew && !entry.has_ended()) {
+            entry.say("it reads everything anew, because the daemon was started again");
+        }
+        job
     }
 
     pub(crate) async fn resync(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
@@ -469,10 +499,17 @@ impl Engine {
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
         let rows = counted(stale, "row", "rows");
         let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {rows} up to date")]);
-        if request.dry_run || stale == 0 {
+        let is_behind = pool.spaces.is_behind().await.map_err(|error| fault::space(&error))?;
+        if request.dry_run || !is_behind {
             return Ok(planned(plan, format!("{rows} of pool {name} to be brought up to date")));
         }
-        let job = self.start_resync(&pool);
+        if self.jobs.is_taken(pool.id(), JobKind::Resync, None) {
+            return Ok(planned(
+                plan,
+                format!("{rows} of pool {name} are being brought up to date already, or that is paused"),
+            ));
+        }
+        let job = self.start_resync(&pool).await;
         let mut change = made(plan, format!("pool {name} is being brought up to date, job {}", job.id));
         change.job = Some(job);
         Ok(change)

@@ -9,7 +9,8 @@ use dolmen_space::{Progress, RemovalForecast};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::jobs::Outcome;
+use crate::job_record::Aim;
+use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
 
@@ -47,7 +48,7 @@ impl Engine {
         }
         pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
         let mut change = made(plan, format!("{} is being removed", disk.name()));
-        change.job = Some(self.start_draining(&pool, disk));
+        change.job = Some(self.start_draining(&pool, disk).await);
         Ok(change)
     }
 
@@ -74,40 +75,44 @@ impl Engine {
             return Ok(planned(plan, format!("the removal of {} would be called off", disk.name())));
         }
         pool.spaces.pool().reinstate(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        let aim = Aim::Disk(disk.id());
+        self.jobs.stop(pool.id(), JobKind::Drain, aim, &format!("{} is not removed any more", disk.name()));
+        self.jobs.keep().await;
         Ok(made(plan, format!("the removal of {} is called off", disk.name())))
     }
 
     /// Goes on with removals that were begun before the pool was opened, or that had to wait.
-    pub(crate) fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        if self.is_draining(pool) {
-            return;
-        }
+    pub(crate) async fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         for disk in pool.spaces.drains() {
-            self.start_draining(pool, disk);
+            if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
+                self.start_draining(pool, disk).await;
+            }
         }
     }
 
-    /// Whether a removal is at work, or waits for its turn.
+    /// Whether a removal is at work, waits for its turn, or is paused.
     fn is_draining(&self, pool: &OpenPool) -> bool {
-        let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
-        jobs.iter().any(|job| job.kind == JobKind::Drain)
+        self.jobs.is_taken(pool.id(), JobKind::Drain, None)
     }
 
-    fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
-        let subject = (disk.name(), Some(disk.id()));
+    async fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
+        let start =
+            Start { kind: JobKind::Drain, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, JobKind::Drain, subject, move |course| async move {
+        self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(engine.bytes_on(&owner, &disk));
             let result = engine.drain(&owner, &disk, &course.progress).await;
             engine.remember(&owner).await;
             result
         })
+        .await
     }
 
     async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
         let (pool, name) = (owner.spaces.pool(), disk.name());
-        let is_wanted = || pool.is_drained(disk);
-        let stays = || Ok(Outcome::Done(format!("{name} is not removed any more")));
+        // It may have been called off, and begun again, by another job, before this one noticed.
+        let is_wanted = || pool.is_drained(disk) && !progress.is_to_stop();
+        let stays = || Ok(Outcome::CalledOff(format!("{name} is not removed any more")));
         if !is_wanted() {
             return stays();
         }

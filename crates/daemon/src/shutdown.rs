@@ -39,6 +39,7 @@ impl Engine {
         let _note = self.note("ending".to_owned());
         for pool in &pools {
             pool.is_closing.set(true);
+            self.jobs.let_go(pool.id());
             self.remember(pool).await;
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");

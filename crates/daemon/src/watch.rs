@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use dolmen_api::JobKind;
 use dolmen_block_io::{Clock, sleep};
-use dolmen_pool::PoolState;
+use dolmen_pool::{Disk, PoolState};
 
 use crate::engine::{Engine, OpenPool};
+use crate::job_record::Aim;
 
 /// How often a pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -63,7 +64,7 @@ enum Tended {
 impl Engine {
     async fn tend(self: &Rc<Self>, pool: &Rc<OpenPool>) -> Tended {
         let is_at_it = || {
-            let jobs = self.jobs.of_pool(&pool.name(), self.seams.clock.now());
+            let jobs = self.jobs.of_pool(pool.id(), self.seams.clock.now());
             jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace | JobKind::Drain))
         };
         if is_at_it() {
@@ -74,20 +75,23 @@ impl Engine {
         if is_at_it() || pool.spaces.pool().state() != PoolState::Writable {
             return Tended::IsBusy;
         }
-        let is_behind = pool.spaces.is_behind().await.unwrap_or_default();
-        let is_replacing = !pool.spaces.pool().replacements().is_empty();
-        let is_draining = !pool.spaces.drains().is_empty();
+        // What is paused stands for what the pool would begin by itself.
+        let is_free = |kind, aim| !self.jobs.is_taken(pool.id(), kind, aim);
+        let is_behind = pool.spaces.is_behind().await.unwrap_or_default() && is_free(JobKind::Resync, None);
+        let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));
+        let begun = pool.spaces.pool().replacements();
+        let is_replacing = begun.iter().any(|(_, new)| is_free(JobKind::Replace, is_for(new)));
+        let is_draining = pool.spaces.drains().iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
         if !is_behind && !is_replacing && !is_draining {
             return Tended::Nothing;
         }
         if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
             return Tended::IsBusy;
         }
-        if is_behind {
-            self.start_resync(pool);
+        if !self.go_on_replacing(pool).await && is_behind {
+            self.start_resync(pool).await;
         }
-        self.go_on_replacing(pool);
-        self.go_on_draining(pool);
+        self.go_on_draining(pool).await;
         Tended::Began
     }
 }

@@ -2,14 +2,15 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, DrainWriteCache, ErrorBody, ErrorCode, JobKind, ResizeWriteCache};
-use dolmen_space::{WriteCache, WriteCacheDrain, WriteCacheResize};
+use dolmen_api::{Change, DrainWriteCache, ErrorBody, ErrorCode, Job, JobKind, ResizeWriteCache};
+use dolmen_space::{SpaceError, WriteCache, WriteCacheDrain, WriteCacheResize};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::jobs::Outcome;
+use crate::job_record::Aim;
+use crate::jobs::{Entry, Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
@@ -171,17 +172,32 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would have {after} instead of {before}")));
         }
-        let spaces = Rc::clone(&pool.spaces);
-        let done = name.clone();
-        let job =
-            self.start_job(&pool, JobKind::WriteCache, (name.clone(), None), move |course| async move {
-                let changed = spaces.resize_write_cache(redundancy, size, &course.progress).await;
-                let changed = changed.map_err(|error| fault::space(&error))?;
-                Ok(Outcome::Done(format!("{done} has {} now", changed.after)))
-            });
+        let job = self.start_resizing(&pool, (redundancy, size), None).await;
         let larger = if after > before { "larger" } else { "smaller" };
         let mut change = made(plan, format!("{name} is being made {larger}, to {after}, job {}", job.id));
         change.job = Some(job);
         Ok(change)
+    }
+
+    /// The job that gives a write cache another size, or goes on with that.
+    pub(crate) async fn start_resizing(
+        &self,
+        pool: &Rc<OpenPool>,
+        (survives, size): (u8, Bytes),
+        again: Option<Rc<Entry>>,
+    ) -> Job {
+        let (spaces, name) = (Rc::clone(&pool.spaces), name_of(&pool.name(), survives));
+        let aim = Aim::WriteCache { survives, size };
+        let start = Start { kind: JobKind::WriteCache, subject: name.clone(), aim, again };
+        self.start_job(pool, start, move |course| async move {
+            match spaces.resize_write_cache(survives, size, &course.progress).await {
+                Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),
+                Err(SpaceError::CalledOff { .. }) => {
+                    Ok(Outcome::CalledOff(format!("{name} keeps the size that it had")))
+                }
+                Err(error) => Err(fault::space(&error)),
+            }
+        })
+        .await
     }
 }

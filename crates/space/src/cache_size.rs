@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::Moment;
+use dolmen_block_io::sync::{Either, either};
 use dolmen_causes::in_one_line;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -25,9 +26,10 @@ use crate::flow::FlowView;
 use crate::forecast::cache_rows;
 use crate::layout::slab_grains;
 use crate::locks::Range;
+use crate::progress::Progress;
 use crate::row::{Row, RowRecord};
 use crate::space::{Footprint, Space};
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 use crate::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_BYTES};
 
 /// The part of a pool that a cache is, unless that is out of its bounds.
@@ -226,6 +228,7 @@ impl Cache {
     async fn empty_given_up(&self, progress: &Progress) -> Result<(), SpaceError> {
         let (mut before, mut in_vain) = (u64::MAX, 0);
         loop {
+            self.may_resize_on(progress).await?;
             let bell = self.bell.wait();
             self.check_stays()?;
             self.close_given_up();
@@ -242,10 +245,26 @@ impl Cache {
                 Ok(false) if in_vain <= TRIES_IN_VAIN_MAX && self.has_promised() => {
                     // What they have written may be put in place: they ring when they are done.
                     self.waits_for_others.set(true);
-                    bell.await;
+                    either(bell, progress.asked_otherwise()).await;
                 }
                 Ok(false) => return Err(SpaceError::CacheFull { name: self.space().name() }),
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits while a change of the size is held.
+    ///
+    /// # Errors
+    /// [`SpaceError::CalledOff`] when it is to end; or that the cache is being deleted, which nobody may hold up.
+    async fn may_resize_on(&self, progress: &Progress) -> Result<(), SpaceError> {
+        let goes = self.bell.wait_for(|| self.is_gone.get().then_some(()));
+        let answer = either(progress.may_go_on(&self.shared().closing), goes).await;
+        self.check_stays()?;
+        match answer {
+            Either::First(true) => Ok(()),
+            Either::First(false) | Either::Second(()) => {
+                Err(SpaceError::CalledOff { name: self.space().name() })
             }
         }
     }
@@ -342,7 +361,7 @@ impl Spaces {
     }
 
     /// Gives a write cache another size, in whole rows, while clients go on. It grows at once; before it shrinks, what lies in
-    /// the rows that go is put in place. When that is cut short it has the one size or the other.
+    /// the rows that go is put in place. When that is cut short it has the one size or the other. Held and stopped between rows.
     ///
     /// # Errors
     /// As [`plan_write_cache`](Self::plan_write_cache); or what stands in the way, and the cache keeps its size.
@@ -384,7 +403,7 @@ impl Spaces {
         let grown = async {
             let mut rows = Vec::new();
             for index in before.0 / space.row_bytes()..size.0 / space.row_bytes() {
-                cache.check_stays()?;
+                cache.may_resize_on(progress).await?;
                 self.shared.gate().await?;
                 rows.push(space.claim_behind(index).await?);
                 progress.done.set(rows.len() as u64);

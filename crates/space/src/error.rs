@@ -141,6 +141,12 @@ pub enum SpaceError {
         /// The space of the cache.
         name: Name,
     },
+    /// A change of the size of a write cache was stopped.
+    #[error("another size of {name} was called off")]
+    CalledOff {
+        /// The space of the cache.
+        name: Name,
+    },
     /// A write cache cannot have this size.
     #[error("a write cache cannot have {found}: {limit}")]
     CacheSize {

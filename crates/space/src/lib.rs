@@ -53,6 +53,7 @@ mod mapping;
 mod mention;
 mod pace;
 mod pages;
+mod progress;
 mod promise;
 mod reach;
 mod read;
@@ -88,6 +89,7 @@ pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
 pub use pace::{Effort, Priority};
+pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use rebalance::RebalanceForecast;
 pub use recovery::Recovery;
@@ -95,7 +97,7 @@ pub use removal::RemovalForecast;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};
-pub use spaces::{Progress, Spaces, new_member, parse_resiliency};
+pub use spaces::{Spaces, new_member, parse_resiliency};
 pub use spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,

@@ -8,7 +8,7 @@
 //! Left to others: where slabs go (`homes`), a move itself (`removal`), filling them (`resync`).
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_disk::MemberState;
@@ -18,11 +18,12 @@ use dolmen_units::{Bytes, DiskSlot, Epoch, GRAIN_BYTES};
 
 use crate::error::SpaceError;
 use crate::homes::Homes;
+use crate::progress::Progress;
 use crate::refill::next_lot;
 use crate::resync::Resynced;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 use crate::space::Space;
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 use crate::spec::Resiliency;
 
 /// Looks at all rows, at most: each moves one slab of a row.
@@ -68,17 +69,13 @@ impl Spaces {
         Ok(self.uneven(more).await?.forecast)
     }
 
-    /// Moves slabs from full disks to emptier ones until they are even, or it is called off by `goes_on`. Redundancy is never
-    /// lower on the way; killed, it goes on when called again. Whether all is even then, as far as the rules of placement and
-    /// disks that are away allow.
+    /// Moves slabs from full disks to emptier ones until they are even, or it is stopped. Redundancy is never lower on the
+    /// way; killed, it goes on when called again. Whether all is even then, as far as the rules of placement and disks that
+    /// are away allow. Held and stopped between lots of rows.
     ///
     /// # Errors
     /// [`SpaceError`].
-    pub async fn rebalance(
-        &self,
-        progress: &Progress,
-        goes_on: impl Fn() -> bool,
-    ) -> Result<bool, SpaceError> {
+    pub async fn rebalance(&self, progress: &Progress) -> Result<bool, SpaceError> {
         self.finish_lines().await?;
         let mut result = Resynced::default();
         let mut before = self.uneven(&[]).await?;
@@ -87,19 +84,20 @@ impl Spaces {
                 return Ok(true);
             }
             progress.total.set(progress.done.get() + before.forecast.rows);
-            let dropped = self.drop_surplus(&before.surplus).await?;
-            let mut waiting = before.to_move.as_slice();
+            let dropped = self.drop_surplus(&before.surplus, progress).await?;
+            let mut waiting: VecDeque<_> = before.to_move.iter().cloned().collect();
             while !waiting.is_empty() {
-                if !goes_on() {
+                if !progress.may_go_on(&self.shared.closing).await {
                     return Ok(false);
                 }
                 let together = next_lot(&mut waiting).await?;
                 // What a move takes and gives is reckoned for those behind it, although old slabs go with the last of them.
                 let homes = RefCell::new(Homes::of(self.pool()));
                 let claim = async |space: &Space, row: &Rc<Row>| self.claim_emptier(space, row, &homes).await;
-                self.move_slabs_of(together, claim, progress, &mut result).await?;
-                self.drop_surplus(together).await?;
-                progress.done.set(progress.done.get() + together.len() as u64);
+                let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
+                self.drop_surplus(&together, progress).await?;
+                progress.done.set(progress.done.get() + (together.len() - moved.not_begun.len()) as u64);
+                moved.not_begun.into_iter().rev().for_each(|row| waiting.push_front(row));
             }
             let after = self.uneven(&[]).await?;
             // What could not be moved is not tried again and again; clients who claim rows meanwhile are no reason to go on.
@@ -163,9 +161,12 @@ impl Spaces {
     }
 
     /// Gives up what rows have too much, where all else that they have is whole and here; how many slabs that were.
-    async fn drop_surplus(&self, rows: &[(Rc<Space>, u64)]) -> Result<u64, SpaceError> {
+    async fn drop_surplus(&self, rows: &[(Rc<Space>, u64)], progress: &Progress) -> Result<u64, SpaceError> {
         let mut dropped = 0;
         for (space, index) in rows {
+            if !progress.may_go_on(&self.shared.closing).await {
+                break;
+            }
             // Whoever fills a slab goes on writing to it.
             let _turn = self.shared.refill_turn.take().await;
             let copies = usize::from(space.spec().resiliency.copies());

@@ -11,7 +11,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
@@ -25,13 +25,14 @@ use smallvec::SmallVec;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::BLOCK;
 use crate::locks::Range;
+use crate::progress::Progress;
 use crate::read::matches_state;
 use crate::record::BlockState;
 use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced, hull};
 use crate::row::{Row, Slab};
 use crate::shared::{IncidentKind, place_in_page};
 use crate::space::Space;
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 
 /// Rows of a lot that are filled beside each other, at most: no more than that many pairs of disks.
 const ROWS_AT_A_TIME: usize = 16;
@@ -57,23 +58,38 @@ const LOT_BYTES_OF_DISK: u64 = 256 << 20;
 ///
 /// # Errors
 /// [`SpaceError`] when the map cannot be read.
-pub(crate) async fn next_lot<'a>(
-    rows: &mut &'a [(Rc<Space>, u64)],
-) -> Result<&'a [(Rc<Space>, u64)], SpaceError> {
-    let (mut count, mut bytes) = (0, 0);
-    let pool = rows.first().map(|(space, _)| Rc::clone(&space.shared.pool));
+pub(crate) async fn next_lot(
+    rows: &mut VecDeque<(Rc<Space>, u64)>,
+) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+    let (mut lot, mut bytes) = (Vec::new(), 0);
+    let pool = rows.front().map(|(space, _)| Rc::clone(&space.shared.pool));
     let disks = pool.map_or(0, |pool| pool.disks().iter().filter(|disk| disk.is_present()).count() as u64);
-    for (space, index) in rows.iter().take(*LOT_ROWS.end()) {
+    while let Some((space, index)) = rows.front().filter(|_| lot.len() < *LOT_ROWS.end()) {
         let row = space.undecided_row(*index).await?;
         bytes += row.map_or(0, |row| row.map(0).grains() * GRAIN_BYTES);
-        if count >= *LOT_ROWS.start() && bytes > LOT_BYTES_OF_DISK * disks {
+        if lot.len() >= *LOT_ROWS.start() && bytes > LOT_BYTES_OF_DISK * disks {
             break;
         }
-        count += 1;
+        lot.extend(rows.pop_front());
     }
-    let (lot, rest) = rows.split_at(count);
-    *rows = rest;
     Ok(lot)
+}
+
+/// The rows of a lot with which nobody has begun, because the job is to stand or to stop.
+pub(crate) fn not_begun(
+    lot: &[(Rc<Space>, u64)],
+    done: &[RowOfLot],
+) -> impl DoubleEndedIterator<Item = (Rc<Space>, u64)> {
+    let begun: BTreeSet<usize> = done.iter().map(|row| row.at).collect();
+    lot.iter().enumerate().filter(move |(at, _)| !begun.contains(at)).map(|(_, row)| row.clone())
+}
+
+/// The rows of a lot that have slabs to trust, with their spaces.
+pub(crate) fn of_spaces(
+    lot: &[(Rc<Space>, u64)],
+    done: Vec<RowOfLot>,
+) -> impl Iterator<Item = (Rc<Space>, Refilled)> {
+    done.into_iter().filter_map(|row| Some((Rc::clone(&lot.get(row.at)?.0), row.refilled?)))
 }
 
 /// Rows with the least redundancy left first: the next disk that fails takes of them what cannot be restored. In their order
@@ -197,8 +213,9 @@ impl Drop for RowTurn<'_> {
 }
 
 impl Spaces {
-    /// Gives the stale slabs of rows what they miss, those of different disks beside each other; in the order of the rows. What it
-    /// did is added to `result`. The caller has the turn of refilling.
+    /// Gives the stale slabs of rows what they miss, those of different disks beside each other; what came of those that were begun,
+    /// in the order of the rows: of a job that is to stand or to stop no more are begun. What it did is added to `result`. The
+    /// caller has the turn of refilling.
     ///
     /// # Errors
     /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
@@ -221,6 +238,10 @@ impl Spaces {
         let done = RefCell::new(Vec::with_capacity(rows.len()));
         let work = async |_: usize| {
             while let Some(turn) = schedule.next().await {
+                if !progress.goes_on() {
+                    schedule.end();
+                    break;
+                }
                 let Some((space, index)) = rows.get(turn.at) else { continue };
                 let mut of_row = RowOfLot { at: turn.at, refilled: None, result: Resynced::default() };
                 let filling = Filling { given_up: &given_up, progress };

@@ -6,7 +6,7 @@
 //!
 //! Left to others: where slabs go (`homes`), filling them (`resync`), striking the disk (crate `pool`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_placement::Offer;
@@ -16,11 +16,12 @@ use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::{Homes, columns_to_move, is_filled_anew};
-use crate::refill::{neediest_first, next_lot};
+use crate::progress::Progress;
+use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::resync::{Refilled, Resynced};
 use crate::row::Row;
 use crate::space::Space;
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 
 /// What it takes to move everything off a disk, with what is free now.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +34,14 @@ pub struct RemovalForecast {
     pub stuck: BTreeMap<Name, u64>,
     /// What the other disks have to offer behind that.
     pub left: Vec<Offer>,
+}
+
+/// What came of the rows of a lot that were to leave disks.
+pub(crate) struct Moved {
+    /// The spaces of those that have something left there.
+    pub(crate) left: BTreeSet<SpaceId>,
+    /// Those with which nobody has begun, because the job is to stand or to stop.
+    pub(crate) not_begun: Vec<(Rc<Space>, u64)>,
 }
 
 impl Spaces {
@@ -75,7 +84,7 @@ impl Spaces {
 
     /// Moves everything off a disk that was retired without a successor, to the others. Redundancy is never lower on the way;
     /// killed, it goes on when called again. Whether nothing is left; it ends early, with something left, when the disk is
-    /// to stay after all or is to be replaced.
+    /// to stay after all or is to be replaced, and when it is stopped. Held and stopped between lots of rows.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -99,10 +108,9 @@ impl Spaces {
                 break;
             }
             progress.total.set(progress.done.get() + rows.len() as u64);
-            let rows = neediest_first(rows).await?;
-            let mut waiting = rows.as_slice();
+            let mut waiting: VecDeque<_> = neediest_first(rows).await?.into();
             while !waiting.is_empty() {
-                if !goes_on() {
+                if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
                     return Ok(false);
                 }
                 let together = next_lot(&mut waiting).await?;
@@ -110,8 +118,10 @@ impl Spaces {
                     self.claim_homes(space, row, from).await?;
                     Ok(vec![from])
                 };
-                left.extend(self.move_slabs_of(together, claim, progress, &mut result).await?);
-                progress.done.set(progress.done.get() + together.len() as u64);
+                let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
+                left.extend(moved.left);
+                progress.done.set(progress.done.get() + (together.len() - moved.not_begun.len()) as u64);
+                moved.not_begun.into_iter().rev().for_each(|row| waiting.push_front(row));
             }
         }
         let all = left.is_empty();
@@ -120,14 +130,14 @@ impl Spaces {
     }
 
     /// Claims new slabs for rows by `claim`, which tells what disks the row is to leave, fills them, has them trusted and gives
-    /// up what is on those disks; the spaces of rows that have something left there.
+    /// up what is on those disks.
     pub(crate) async fn move_slabs_of(
         &self,
         rows: &[(Rc<Space>, u64)],
         claim: impl AsyncFn(&Space, &Rc<Row>) -> Result<Vec<DiskSlot>, SpaceError>,
         progress: &Progress,
         result: &mut Resynced,
-    ) -> Result<BTreeSet<SpaceId>, SpaceError> {
+    ) -> Result<Moved, SpaceError> {
         self.shared.gate().await?;
         let _turn = self.shared.refill_turn.take().await;
         let mut begun = Vec::with_capacity(rows.len());
@@ -138,22 +148,23 @@ impl Spaces {
             begun.push(((Rc::clone(space), *index), leaves, is_anew));
         }
         let lot: Vec<(Rc<Space>, u64)> = begun.iter().map(|(row, ..)| row.clone()).collect();
-        let mut refilled: Vec<(Rc<Space>, Refilled)> = Vec::new();
-        for (done, ((space, _), _, is_whole)) in
-            self.refill_lot(&lot, progress, result).await?.into_iter().zip(&mut begun)
-        {
-            *is_whole &= done.result.lost_blocks == 0;
-            refilled.extend(done.refilled.map(|row| (Rc::clone(space), row)));
+        let done = self.refill_lot(&lot, progress, result).await?;
+        let mut left = BTreeSet::new();
+        let not_begun = not_begun(&lot, &done).collect();
+        let mut filled = Vec::with_capacity(done.len());
+        for row in &done {
+            let Some((of_lot, leaves, is_anew)) = begun.get_mut(row.at) else { continue };
+            let leaves = std::mem::take(leaves);
+            filled.push((of_lot.clone(), leaves, *is_anew && row.result.lost_blocks == 0));
         }
+        let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
         let is_early = is_planted(Bug::GivenUpUntrusted);
         if !is_early {
             self.shared.trust_all(&refilled, result).await?;
         }
-        let mut left = BTreeSet::new();
-        for ((space, index), leaves, is_whole) in
-            begun.into_iter().filter(|(_, leaves, _)| !leaves.is_empty())
-        {
-            let Some(row) = space.undecided_row(index).await? else { continue };
+        for ((space, index), leaves, is_whole) in filled {
+            let row = if leaves.is_empty() { None } else { space.undecided_row(index).await? };
+            let Some(row) = row else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
             let may_go =
                 is_whole || is_planted(Bug::LastCopyGivenUp) || space.can_do_without_absent(index).await?;
@@ -166,7 +177,7 @@ impl Spaces {
         if is_early {
             self.shared.trust_all(&refilled, result).await?;
         }
-        Ok(left)
+        Ok(Moved { left, not_begun })
     }
 
     /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room.

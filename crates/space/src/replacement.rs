@@ -12,14 +12,16 @@ use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::is_filled_anew;
+use crate::progress::Progress;
 use crate::row::Slabs;
 use crate::space::Space;
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 
 impl Spaces {
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
     /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
-    /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target.
+    /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target,
+    /// and when it is stopped. Held and stopped between rows, and while they are filled between lots of them.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -36,7 +38,10 @@ impl Spaces {
         drop(self.pool().change(Purpose::Release).await);
         let rows = self.rows_on(from).await?;
         let mut filled_anew = BTreeSet::new();
-        for (space, index) in rows.iter().take_while(|_| goes_on()) {
+        for (space, index) in &rows {
+            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
+                return Ok(false);
+            }
             if let Some(row) = space.undecided_row(*index).await? {
                 self.shared.gate().await?;
                 space.add_slab(&row, (from, to), |_| true).await?;
@@ -47,7 +52,10 @@ impl Spaces {
         }
         let resynced = self.resync_while(progress, goes_on).await?;
         let mut left = BTreeSet::new();
-        for (space, index) in rows.iter().take_while(|_| goes_on()) {
+        for (space, index) in &rows {
+            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
+                return Ok(false);
+            }
             let Some(row) = space.undecided_row(*index).await? else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
             let is_whole = resynced.lost_blocks == 0 && filled_anew.contains(&(space.id(), *index));

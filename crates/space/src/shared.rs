@@ -18,6 +18,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::locks::Range;
 use crate::pace::Pace;
+use crate::progress::Closing;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
 use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, Unfound, note_all_unfound, recover_row};
@@ -208,6 +209,7 @@ pub(crate) struct Shared {
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
+    pub(crate) closing: Closing,
     /// The spaces, whoever made them.
     pub(crate) spaces: RefCell<Weak<AllSpaces>>,
     /// Write caches.
@@ -279,6 +281,7 @@ impl Shared {
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
+            closing: Closing::default(),
             spaces: RefCell::default(),
             caches: RefCell::default(),
             names: RefCell::default(),

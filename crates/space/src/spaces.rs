@@ -1,7 +1,7 @@
 //! The spaces of an open pool: made, found, changed, repaired, deleted.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -21,10 +21,12 @@ use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
 use crate::pace::Effort;
+use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
-use crate::refill::{neediest_first, next_lot};
+use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::replay::FINISHED_TOGETHER;
 use crate::resync::{Refilled, Resynced};
+use crate::row::Slabs;
 use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
@@ -38,17 +40,6 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
 
-/// How far a job has come. Shared with whoever shows it.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Rows to look at.
-    pub total: Cell<u64>,
-    /// Rows done.
-    pub done: Cell<u64>,
-    /// Bytes copied or verified.
-    pub bytes: Cell<u64>,
-}
-
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
@@ -57,7 +48,6 @@ pub struct Spaces {
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
     cache_turn: Turn,
     recovery: Recovery,
-    closing: Cell<bool>,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
     pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
 }
@@ -90,10 +80,10 @@ impl Spaces {
         load_heirs(&shared, &spaces).await?;
         let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
-        let (spaces, closing, left) = (Rc::new(RefCell::new(spaces)), Cell::new(false), RefCell::default());
+        let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
         *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
         let (caches, cache_turn) = (RefCell::new(caches), Turn::default());
-        let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, closing, left });
+        let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, left });
         if this.shared.may_write() {
             pool.start_voter_tender();
             this.finish_lines().await?;
@@ -633,6 +623,31 @@ impl Spaces {
         Ok(rows)
     }
 
+    /// Rows that do not have all of their copies, or columns, whole: those of which a slab lacks something and no other one of
+    /// its column is in its place. A slab that is being filled beside the one that it comes for makes a row no shorter.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn short_rows(&self) -> Result<u64, SpaceError> {
+        let stale = self.stale_rows().await?;
+        let mut short = 0;
+        for space in self.all() {
+            let copies = usize::from(space.spec().resiliency.copies());
+            let is_whole = |slabs: &Slabs| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
+            let first = stale.partition_point(|(id, _)| *id < space.id());
+            if stale.get(first).is_none_or(|(id, _)| *id != space.id()) {
+                continue;
+            }
+            space
+                .for_each_record(|index, record| {
+                    let lacks = stale.binary_search(&(space.id(), index)).is_ok();
+                    short += u64::from(lacks && !record.columns.iter().all(is_whole));
+                })
+                .await?;
+        }
+        Ok(short)
+    }
+
     /// Whether a slab on a disk that is here lacks something that it missed. A resync ends that, unless what it lacks is out
     /// of reach.
     ///
@@ -647,7 +662,7 @@ impl Spaces {
         Ok(false)
     }
 
-    /// Brings every stale slab whose disk is here up to date.
+    /// Brings every stale slab whose disk is here up to date; held and stopped between batches of rows.
     ///
     /// # Errors
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
@@ -655,7 +670,7 @@ impl Spaces {
         self.resync_while(progress, || true).await
     }
 
-    /// Brings slabs up to date for as long as `goes_on` says so; it is asked before each batch of rows.
+    /// Brings slabs up to date for as long as `goes_on` and the progress say so; both are asked before each batch of rows.
     pub(crate) async fn resync_while(
         &self,
         progress: &Progress,
@@ -671,16 +686,18 @@ impl Spaces {
         let rows = neediest_first(rows).await?;
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();
-        let mut waiting = rows.as_slice();
-        while !waiting.is_empty() && goes_on() {
+        let mut waiting: VecDeque<_> = rows.into();
+        while !waiting.is_empty() {
+            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
+                break;
+            }
             let lot = next_lot(&mut waiting).await?;
             let _turn = self.shared.refill_turn.take().await;
-            let done = self.refill_lot(lot, progress, &mut result).await?;
-            let refilled = lot.iter().zip(done);
-            let refilled: Vec<(Rc<Space>, Refilled)> =
-                refilled.filter_map(|((space, _), row)| Some((Rc::clone(space), row.refilled?))).collect();
+            let done = self.refill_lot(&lot, progress, &mut result).await?;
+            not_begun(&lot, &done).rev().for_each(|row| waiting.push_front(row));
+            progress.done.set(progress.done.get() + done.len() as u64);
+            let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
             self.shared.trust_all(&refilled, &mut result).await?;
-            progress.done.set(progress.done.get() + lot.len() as u64);
         }
         Ok(result)
     }
@@ -764,7 +781,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; the next opening recovers then, as after a crash.
     pub async fn close(&self) -> Result<(), SpaceError> {
-        self.closing.set(true);
+        self.shared.closing.begin();
         self.heirs_end().await;
         if self.pool().state() == PoolState::Writable {
             self.flush().await?;
@@ -777,7 +794,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn export(&self) -> Result<(), SpaceError> {
-        self.closing.set(true);
+        self.shared.closing.begin();
         self.heirs_end().await;
         self.flush().await?;
         Ok(self.pool().export().await?)
@@ -828,7 +845,9 @@ async fn start_caches(
 /// Keeps memory in bounds.
 async fn tend(weak: Weak<Spaces>) {
     loop {
-        let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.closing.get()) else { return };
+        let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.shared.closing.is_closing()) else {
+            return;
+        };
         let clock = Rc::clone(&spaces.pool().seams().clock);
         if spaces.shared.has_many_pages() {
             spaces.all().iter().for_each(|space| space.trim_pages());

@@ -15,12 +15,13 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::header::WrongHeader;
 use crate::layout::BLOCK;
 use crate::locks::Range;
+use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
 use crate::record::BlockState;
 use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::{Row, Slab};
 use crate::space::Space;
-use crate::spaces::{Progress, Spaces};
+use crate::spaces::Spaces;
 
 /// Headers of slabs that a verification names, at most; more are counted.
 pub const HEADERS_NAMED_MAX: usize = 1000;
@@ -55,13 +56,15 @@ pub struct Verification {
     pub headers: Vec<WrongHeader>,
     /// How many there were of them.
     pub header_count: u64,
+    /// Whether it was stopped before it had seen everything.
+    pub was_stopped: bool,
 }
 
 impl Verification {
     /// Whether everything could be read.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.lost.is_empty() && self.out_of_reach.is_empty()
+        !self.was_stopped && self.lost.is_empty() && self.out_of_reach.is_empty()
     }
 
     /// Everything that could not be read.
@@ -160,7 +163,8 @@ impl Spaces {
         Ok(ranges)
     }
 
-    /// Reads and verifies every block of every copy, tables and headers of slabs, and heals what can be healed.
+    /// Reads and verifies every block of every copy, tables and headers of slabs, and heals what can be healed. Held and stopped
+    /// between rows; what was seen by then is told.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
@@ -189,6 +193,10 @@ impl Spaces {
         }
         for (space, rows) in all {
             for together in rows.chunks(rows_at_a_time.get()) {
+                if !progress.may_go_on(&self.shared.closing).await {
+                    seen.was_stopped = true;
+                    return Ok(seen);
+                }
                 let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
                 for verdict in join_all(looked_at).await {
                     let verdict = verdict?;

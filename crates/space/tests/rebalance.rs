@@ -80,7 +80,7 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
             );
             let progress = Progress::default();
             let even_out = async {
-                assert!(spaces.rebalance(&progress, || true).await.map_err(text)?, "it is not even");
+                assert!(spaces.rebalance(&progress).await.map_err(text)?, "it is not even");
                 Ok(())
             };
             beside(vec![Box::pin(even_out), Box::pin(write_on(&lab, &space))]).await?;
@@ -125,7 +125,7 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
                 told.set(space.footprint().await?.total);
                 let inner = Rc::clone(&spaces);
                 let even_out = async move {
-                    inner.rebalance(&Progress::default(), || true).await.unwrap();
+                    inner.rebalance(&Progress::default()).await.unwrap();
                 };
                 lab.seams.spawner.spawn("rebalance", Box::pin(even_out));
                 pause(&lab, 3 + 12 * offset * offset).await;
@@ -148,11 +148,11 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
             let space = spaces.find("data")?;
             if offset % 2 == 0 {
                 // What the disk that was gone missed is left alone by it.
-                spaces.rebalance(&Progress::default(), || true).await?;
+                spaces.rebalance(&Progress::default()).await?;
             }
             spaces.resync(&Progress::default()).await?;
             seen.set(spaces.forecast_rebalance(&[]).await?.surplus);
-            assert!(spaces.rebalance(&Progress::default(), || true).await?, "it is not even");
+            assert!(spaces.rebalance(&Progress::default()).await?, "it is not even");
             assert!(spaces.forecast_rebalance(&[]).await?.is_even());
             assert_eq!(space.footprint().await?.total, taken.get(), "a slab is left too much");
             expect_flushed(&lab, &space).await?;
@@ -173,16 +173,27 @@ fn rows_that_lack_something_stay_where_they_are() {
         let back = bench.disks[1].attach(&bench.world);
         let judged = bench.run(async move |lab| {
             let (spaces, space) = with_a_disk_more(&lab, kind).await?;
-            let looks = Cell::new(0);
-            let once = || looks.replace(looks.get() + 1) == 0;
-            let is_even = spaces.rebalance(&Progress::default(), once).await?;
-            assert_eq!(is_even, looks.get() == 1);
+            let progress = Progress::default();
+            let is_even = Cell::new(true);
+            let even_out = async {
+                is_even.set(spaces.rebalance(&progress).await.map_err(text)?);
+                Ok(())
+            };
+            let call_off = async {
+                while progress.bytes.get() == 0 {
+                    pause(&lab, 1).await;
+                }
+                progress.stop();
+                Ok(())
+            };
+            beside(vec![Box::pin(even_out), Box::pin(call_off)]).await?;
+            assert_eq!(is_even.get(), spaces.forecast_rebalance(&[]).await?.is_even());
             let pool = spaces.pool();
             let disk = pool.find_disk("disk1")?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
             let moved_before = spaces.forecast_rebalance(&[]).await?;
             let on_it = pool.offers_with_absent(Purpose::Claim)[1].free_grains;
-            spaces.rebalance(&Progress::default(), || true).await?;
+            spaces.rebalance(&Progress::default()).await?;
             assert_eq!(
                 pool.offers_with_absent(Purpose::Claim)[1].free_grains,
                 on_it,
@@ -194,7 +205,7 @@ fn rows_that_lack_something_stay_where_they_are() {
             assert_eq!(moved_before.surplus, 0);
             spaces.rejoin(back).await?;
             spaces.resync(&Progress::default()).await?;
-            assert!(spaces.rebalance(&Progress::default(), || true).await?);
+            assert!(spaces.rebalance(&Progress::default()).await?);
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
         });

@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 22] = [
+const CHANGES: [&str; 25] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -30,6 +30,9 @@ const CHANGES: [&str; 22] = [
     "serve tank/x",
     "unserve tank/x",
     "scrub tank",
+    "job pause 7",
+    "job resume 7",
+    "job stop 7",
     "stop",
 ];
 
@@ -403,6 +406,31 @@ fn a_job_that_fails_ends_the_command_with_an_error() {
     let ended = working("failed").run("disk replace tank 3 /d", &NOBODY);
     assert_eq!(ended.code, ExitCode::Io);
     assert!(ended.messages.contains("dolmen: job 7 (replace 3 by /d) of pool tank failed: 10 rows moved"));
+}
+
+/// What is paused may be so for ever, and what was called off is not done: the command says so, and ends.
+#[test]
+fn a_job_that_is_paused_or_called_off_ends_the_command_and_says_so() {
+    let ended = working("paused").run("scrub tank", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Busy);
+    assert!(ended.messages.contains("job 7 (replace 3 by /d) of pool tank is paused"), "{}", ended.messages);
+    assert!(ended.messages.contains("hint: `dolmen job resume 7` goes on with it"), "{}", ended.messages);
+    let ended = working("called_off").run("scrub tank", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Busy);
+    assert!(ended.messages.contains("of pool tank was called off: 10 rows moved"), "{}", ended.messages);
+}
+
+#[test]
+fn jobs_are_paused_resumed_and_stopped_by_their_numbers() {
+    let fake = Fake::play(|_, body| obey(body));
+    for verb in ["pause", "resume", "stop"] {
+        assert_eq!(fake.run(&format!("job {verb} 7"), &NOBODY).code, ExitCode::Ok);
+    }
+    let asked: Vec<String> = fake.asked().into_iter().map(|asked| asked.line).collect();
+    assert_eq!(asked, ["pause", "resume", "stop"].map(|verb| format!("POST /v1/jobs/7/{verb}")));
+    for line in ["job pause", "job stop tank", "job resume -1", "job"] {
+        assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
+    }
 }
 
 /// What waits for an absent disk may do so for ever: the command says for what, and ends.

@@ -255,6 +255,47 @@ JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
     assert_eq!(shown("jobs", json!({"schema": 1, "jobs": []})).results, "no jobs\n");
 }
 
+/// Jobs that stand, that are about to, and that have ended say so, and when.
+#[test]
+fn jobs_that_stand_or_have_ended_are_told() {
+    let job = |id: u64, state: &str, more: Value| {
+        let mut job = json!({"id": id, "pool": "tank", "kind": "scrub", "subject": "pool tank", "state": state,
+            "rows_total": 200, "rows_done": 50, "total_bytes": 0, "done_bytes": 0, "rate_bytes_per_s": 0,
+            "elapsed_s": 9, "began_s": 1000});
+        job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        job
+    };
+    let jobs = [
+        job(1, "done", json!({"ended_s": 1400, "result": "all sound"})),
+        job(2, "called_off", json!({"ended_s": 4940, "result": "called off"})),
+        job(3, "paused", json!({})),
+        job(4, "running", json!({"is_pausing": true})),
+        job(5, "running", json!({"is_pausing": true, "is_stopping": true})),
+    ];
+    assert_eq!(
+        shown("jobs", json!({"schema": 1, "now_s": 5000, "jobs": jobs})).results,
+        "\
+JOB  POOL  WHAT             STATE       DONE  ENDED      RESULT
+  1  tank  scrub pool tank  done        25 %  1 h ago    all sound
+  2  tank  scrub pool tank  called off  25 %  1 min ago  called off
+  3  tank  scrub pool tank  paused      25 %
+  4  tank  scrub pool tank  pausing     25 %
+  5  tank  scrub pool tank  stopping    25 %
+"
+    );
+    let one = |job: &Value| shown("jobs 3", json!({"schema": 1, "now_s": 5000, "job": job})).results;
+    assert_eq!(
+        jobs.each_ref().map(one),
+        [
+            "job 1 of pool tank: scrub pool tank\n100 %  0 B, done in 9 s\nbegan 1 h 6 min ago, ended 1 h ago\nall sound\n",
+            "job 2 of pool tank: scrub pool tank\n 25 %  0 B, called off\nbegan 1 h 6 min ago, ended 1 min ago\ncalled off\n",
+            "job 3 of pool tank: scrub pool tank\n 25 %  0 B, paused: `dolmen job resume 3` goes on with it\nbegan 1 h 6 min ago\n",
+            "job 4 of pool tank: scrub pool tank\n 25 %  0 B, pauses when what is under way is done\nbegan 1 h 6 min ago\n",
+            "job 5 of pool tank: scrub pool tank\n 25 %  0 B, ends when what is under way is done\nbegan 1 h 6 min ago\n",
+        ]
+    );
+}
+
 /// Disks that were moved here, or that a daemon left which was never told of them, belong to pools that nobody has opened.
 #[test]
 fn pools_that_can_be_imported_are_told_of() {

@@ -132,11 +132,13 @@ fn a_replacement_that_was_cut_short_goes_on_with_the_next_daemon() {
         world.nbd().write((number as u64) << 24, part);
     }
     let new = world.make_disk("new", 300 << 20);
-    world.post("/v1/pools/tank/disks/0/replace", &json!({"with": new}));
+    let begun = world.post("/v1/pools/tank/disks/0/replace", &json!({"with": new}));
     world.kill();
     world.start();
     let jobs = world.get("/v1/jobs")["jobs"].clone();
-    assert!(jobs.as_array().unwrap().iter().any(|job| job["kind"] == "replace"), "{jobs}");
+    let kinds: Vec<_> = jobs.as_array().unwrap().iter().map(|job| job["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["replace"], "no resync that has nothing to do");
+    assert_eq!(jobs[0]["id"], begun["job"]["id"]);
     world.last_job();
     let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
     let paths: Vec<&str> =

@@ -46,8 +46,11 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 4] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 7] = [
     ("/v1/pools/{pool}/acknowledge", "healed_errors_are_a_warning_until_somebody_has_seen_them"),
+    ("/v1/jobs/{id}/pause", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
+    ("/v1/jobs/{id}/resume", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
+    ("/v1/jobs/{id}/stop", "a_job_that_is_stopped_is_called_off_and_stays_so"),
     ("/v1/pools/import", "a_dry_run_of_an_import_is_refused_as_the_import_is"),
     (
         "/v1/pools/{pool}/disks/{disk}/replace/cancel",

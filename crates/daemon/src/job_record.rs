@@ -1,0 +1,362 @@
+//! What this host remembers of jobs: the last number that was given, jobs that go on, and those that ended lately
+//! (docs/design/0011).
+//!
+//! Two small files, each replaced whole. Nothing in here decides anything about data: what a pool has to go on with stands on
+//! its disks. A file that cannot be used is named in the log and kept aside; numbers go on from the other one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use dolmen_api::{JobKind, JobState};
+use dolmen_units::{Bytes, DiskId, PoolId};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::config::POOLS_MAX;
+use crate::files::{FILE_BYTES_MAX, read_if_any, write_durably};
+use crate::jobs::{ENDED_MAX, UNFINISHED_MAX};
+use crate::scribe::Scribe;
+
+/// The version of the file.
+const VERSION: u32 = 1;
+const JOBS_FILE: &str = "jobs.json";
+const NUMBER_FILE: &str = "job-number";
+/// The longest text of a job that is kept: what it works on, and what came of it.
+const TEXT_BYTES_MAX: usize = 512;
+/// What a job takes in the file, at most: each byte of a text may need six.
+const JOB_TEXT_MAX: usize = 1024 + 2 * 6 * TEXT_BYTES_MAX;
+/// Jobs that nobody asked for and that are not counted with the others, for each pool.
+const BY_ITSELF_MAX: usize = 1;
+const _: () = assert!(
+    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX) as u64 <= FILE_BYTES_MAX,
+    "a file that was written is read whole"
+);
+
+/// The size that a write cache is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedSize {
+    survives: u8,
+    size_bytes: u64,
+}
+
+/// What a job is about, beside its pool. What was put off, or went on when the daemon ended, is found again by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// All of the pool.
+    Pool,
+    /// The disk that a replacement fills, or that is removed.
+    Disk(DiskId),
+    /// The size that the write cache for spaces that survive the loss of so many disks is to have.
+    WriteCache { survives: u8, size: Bytes },
+}
+
+/// A job as it is on record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedJob {
+    pub(crate) id: u64,
+    pool: String,
+    pub(crate) pool_name: String,
+    pub(crate) kind: JobKind,
+    pub(crate) subject: String,
+    #[serde(default)]
+    disk: Option<String>,
+    #[serde(default)]
+    write_cache: Option<RecordedSize>,
+    pub(crate) state: JobState,
+    #[serde(default)]
+    pub(crate) began_s: Option<u64>,
+    #[serde(default)]
+    pub(crate) ended_s: Option<u64>,
+    #[serde(default)]
+    pub(crate) ran_s: u64,
+    #[serde(default)]
+    pub(crate) result: Option<String>,
+    #[serde(default)]
+    pub(crate) rows_total: u64,
+    #[serde(default)]
+    pub(crate) rows_done: u64,
+    #[serde(default)]
+    pub(crate) total_bytes: u64,
+    #[serde(default)]
+    pub(crate) done_bytes: u64,
+}
+
+impl RecordedJob {
+    /// A job of a pool, with what it is about.
+    pub(crate) fn new(id: u64, (pool, pool_name): (PoolId, &str), kind: JobKind, aim: Aim) -> Self {
+        let (disk, write_cache) = match aim {
+            Aim::Pool => (None, None),
+            Aim::Disk(disk) => (Some(disk.to_string()), None),
+            Aim::WriteCache { survives, size } => (None, Some(RecordedSize { survives, size_bytes: size.0 })),
+        };
+        Self {
+            id,
+            pool: pool.to_string(),
+            pool_name: pool_name.to_owned(),
+            kind,
+            subject: String::new(),
+            disk,
+            write_cache,
+            state: JobState::Waiting,
+            began_s: None,
+            ended_s: None,
+            ran_s: 0,
+            result: None,
+            rows_total: 0,
+            rows_done: 0,
+            total_bytes: 0,
+            done_bytes: 0,
+        }
+    }
+
+    /// Its pool, unless that is none.
+    pub(crate) fn pool(&self) -> Option<PoolId> {
+        self.pool.parse().ok()
+    }
+
+    /// What it is about, unless that does not fit what it does.
+    pub(crate) fn aim(&self) -> Option<Aim> {
+        match (self.kind, &self.disk, self.write_cache) {
+            (JobKind::Scrub | JobKind::Resync, None, None) => Some(Aim::Pool),
+            (JobKind::Replace | JobKind::Drain, Some(disk), None) => disk.parse().ok().map(Aim::Disk),
+            (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes })) => {
+                Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A text, as much of it as is kept.
+pub(crate) fn kept(text: &str) -> String {
+    let fits = |(at, character): &(usize, char)| at + character.len_utf8() <= TEXT_BYTES_MAX;
+    text.char_indices().take_while(fits).map(|(_, character)| character).collect()
+}
+
+/// The file, as it is on record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    version: u32,
+    /// The last number that was given.
+    last: u64,
+    jobs: Vec<RecordedJob>,
+}
+
+impl Recorded {
+    pub(crate) fn new(last: u64, jobs: Vec<RecordedJob>) -> Self {
+        Self { version: VERSION, last, jobs }
+    }
+}
+
+/// Only what tells how the rest is to be read.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error("it makes no sense")]
+    Json(#[from] serde_json::Error),
+    #[error("it is of version {found}, and this is a daemon for version {VERSION}")]
+    Version { found: u32 },
+    #[error("what it says of job {id} makes no sense")]
+    Job { id: u64 },
+    #[error("it is no number")]
+    Number(#[from] std::num::ParseIntError),
+}
+
+fn parse(text: &str) -> Result<Recorded, Unfit> {
+    let Versioned { version } = serde_json::from_str(text)?;
+    if version != VERSION {
+        return Err(Unfit::Version { found: version });
+    }
+    let recorded: Recorded = serde_json::from_str(text)?;
+    let mut before = 0;
+    for job in &recorded.jobs {
+        let is_next = job.id > before && job.id <= recorded.last;
+        if !is_next || job.pool().is_none() || job.aim().is_none() {
+            return Err(Unfit::Job { id: job.id });
+        }
+        before = job.id;
+    }
+    Ok(recorded)
+}
+
+/// What is on record.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// No larger number was given to anybody.
+    pub(crate) last: u64,
+    pub(crate) jobs: Vec<RecordedJob>,
+}
+
+/// A file of the two.
+enum Content<T> {
+    Missing,
+    Unusable,
+    Usable(T),
+}
+
+/// Reads a file; one that cannot be used is told, and kept aside.
+fn read<T>(path: &Path, now_s: u64, parse: impl Fn(&str) -> Result<T, Unfit>) -> Content<T> {
+    let shown = path.display();
+    let why = match read_if_any(path).map(|text| text.map(|text| parse(&text))) {
+        Ok(None) => return Content::Missing,
+        Ok(Some(Ok(value))) => return Content::Usable(value),
+        Ok(Some(Err(unfit))) => dolmen_causes::in_one_line(&unfit),
+        Err(error) => error.to_string(),
+    };
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".aside-{now_s}"));
+    let aside = PathBuf::from(aside);
+    match std::fs::rename(path, &aside) {
+        Ok(()) => {
+            tracing::warn!(path = %shown, why, aside = %aside.display(), "the record of jobs cannot be used; it is kept aside, and begun anew");
+        }
+        Err(error) => {
+            tracing::warn!(path = %shown, why, %error, "the record of jobs cannot be used, nor kept aside; it is begun anew");
+        }
+    }
+    Content::Unusable
+}
+
+fn read_all(folder: &Path, now_s: u64) -> Found {
+    let number = read(&folder.join(NUMBER_FILE), now_s, |text| Ok(text.trim().parse::<u64>()?));
+    let recorded = read(&folder.join(JOBS_FILE), now_s, parse);
+    let is_new = matches!((&number, &recorded), (Content::Missing, Content::Missing));
+    let number = if let Content::Usable(number) = number { Some(number) } else { None };
+    let recorded = if let Content::Usable(recorded) = recorded { Some(recorded) } else { None };
+    let known = number.max(recorded.as_ref().map(|recorded| recorded.last));
+    // Nobody has counted to the seconds since 1970.
+    let last = known.unwrap_or(if is_new { 0 } else { now_s });
+    Found { last, jobs: recorded.map(|recorded| recorded.jobs).unwrap_or_default() }
+}
+
+/// The files.
+#[derive(Debug)]
+pub(crate) struct JobFiles {
+    folder: PathBuf,
+    scribe: Rc<Scribe>,
+}
+
+impl JobFiles {
+    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
+        Self { folder, scribe }
+    }
+
+    /// What is on record.
+    ///
+    /// # Errors
+    /// When nobody could look.
+    pub(crate) async fn read(&self) -> io::Result<Found> {
+        let folder = self.folder.clone();
+        self.scribe.run(move || Ok(read_all(&folder, seconds_now()))).await
+    }
+
+    /// Puts the last number that was given on record.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) async fn write_number(&self, last: u64) -> io::Result<()> {
+        let path = self.folder.join(NUMBER_FILE);
+        self.scribe.run(move || write_durably(&path, format!("{last}\n").as_bytes())).await
+    }
+
+    /// Puts jobs on record.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) async fn write(&self, text: Vec<u8>) -> io::Result<()> {
+        let path = self.folder.join(JOBS_FILE);
+        self.scribe.run(move || write_durably(&path, &text)).await
+    }
+}
+
+/// Seconds since 1970 by the clock of the system: for people, who know what day it is.
+pub(crate) fn seconds_now() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn job(id: u64, kind: JobKind, aim: Aim) -> RecordedJob {
+        RecordedJob {
+            subject: "d".to_owned(),
+            result: Some("3 slabs\n\u{7}".to_owned()),
+            ended_s: Some(NOW),
+            ..RecordedJob::new(id, (PoolId([1; 16]), "tank"), kind, aim)
+        }
+    }
+
+    fn all() -> Vec<RecordedJob> {
+        vec![
+            job(2, JobKind::Scrub, Aim::Pool),
+            job(3, JobKind::Replace, Aim::Disk(DiskId([2; 16]))),
+            job(7, JobKind::WriteCache, Aim::WriteCache { survives: 2, size: Bytes::mib(64) }),
+        ]
+    }
+
+    fn text(last: u64, jobs: Vec<RecordedJob>) -> String {
+        serde_json::to_string(&Recorded::new(last, jobs)).unwrap()
+    }
+
+    #[test]
+    fn a_record_reads_back_and_what_makes_no_sense_is_refused() {
+        let recorded = parse(&text(9, all())).unwrap();
+        assert_eq!((recorded.last, &recorded.jobs), (9, &all()));
+        assert_eq!(recorded.jobs[1].aim(), Some(Aim::Disk(DiskId([2; 16]))));
+        let mut backwards = all();
+        backwards.reverse();
+        let stranger = RecordedJob { pool: "tank".to_owned(), ..job(2, JobKind::Scrub, Aim::Pool) };
+        let aimless = job(2, JobKind::Drain, Aim::Pool);
+        for (last, jobs) in [(6, all()), (9, backwards), (9, vec![stranger]), (9, vec![aimless])] {
+            assert!(matches!(parse(&text(last, jobs)), Err(Unfit::Job { .. })));
+        }
+        assert!(matches!(parse("{\"version\":2,\"all\":[]}"), Err(Unfit::Version { found: 2 })));
+        assert!(matches!(parse(&text(9, all())[..80]), Err(Unfit::Json(_))));
+    }
+
+    /// Scenario: each of the two files is missing, sound, torn, or no text at all. No number is given that may have been given, and
+    /// what cannot be used stays beside.
+    #[test]
+    fn numbers_go_on_from_what_is_safe() {
+        let sound = text(9, all());
+        for (number, jobs, expected, count) in [
+            (None, None, 0, 0),
+            (Some("9\n"), Some(sound.as_str()), 9, 3),
+            // Killed between the number and the record.
+            (Some("10\n"), Some(sound.as_str()), 10, 3),
+            (Some("10\n"), Some(&sound[..99]), 10, 0),
+            (Some("10\n"), None, 10, 0),
+            (Some("\0\0"), Some(sound.as_str()), 9, 3),
+            (Some(""), Some("{}"), NOW, 0),
+            (None, Some("{\"version\":9}"), NOW, 0),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, content) in [(NUMBER_FILE, number), (JOBS_FILE, jobs)] {
+                content.iter().for_each(|content| fs::write(folder.path().join(name), content).unwrap());
+            }
+            let found = read_all(folder.path(), NOW);
+            assert_eq!((found.last, found.jobs.len()), (expected, count), "{number:?} {jobs:?}");
+            let left = fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(left, usize::from(number.is_some()) + usize::from(jobs.is_some()));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_text_is_bounded_and_whole_letters() {
+        assert_eq!(kept("abc"), "abc");
+        let long = "ä".repeat(TEXT_BYTES_MAX);
+        assert_eq!(kept(&long), "ä".repeat(TEXT_BYTES_MAX / 2));
+        assert_eq!(kept(&format!("a{long}")).len(), TEXT_BYTES_MAX - 1);
+    }
+}

@@ -1,0 +1,81 @@
+//! Bringing up to date what was away: begun where something lacks what it missed, and tried again where something is left.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_api::{Job, JobKind, JobState};
+use dolmen_space::{Resynced, Spaces};
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::job_record::Aim;
+use crate::jobs::{Outcome, Start};
+use crate::pace::Course;
+use crate::words::counted;
+
+impl Engine {
+    /// Begins to bring up to date what was away, if there is anything, and no such job waits already or is paused.
+    pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<Job> {
+        let is_behind = pool.spaces.is_behind().await.unwrap_or_default();
+        let unfinished = self.jobs.unfinished_of(pool.id());
+        let begins_later = unfinished.iter().any(|entry| {
+            entry.kind == JobKind::Resync && entry.is_taken() && entry.state() != JobState::Running
+        });
+        if !is_behind || begins_later {
+            return None;
+        }
+        Some(self.start_resync(pool).await)
+    }
+
+    pub(crate) async fn start_resync(&self, pool: &Rc<OpenPool>) -> Job {
+        let spaces = Rc::clone(&pool.spaces);
+        let subject = format!("pool {}", pool.name());
+        let start = Start { kind: JobKind::Resync, subject, aim: Aim::Pool, again: None };
+        self.start_job(pool, start, move |course| async move { bring_up_to_date(&spaces, &course).await })
+            .await
+    }
+}
+
+async fn bring_up_to_date(spaces: &Spaces, course: &Course) -> Answer<Outcome> {
+    let is_behind = async || spaces.is_behind().await.map_err(|error| fault::space(&error));
+    if !is_behind().await? {
+        return Ok(Outcome::Done(
+            "nothing was left: another job has brought everything up to date".to_owned(),
+        ));
+    }
+    let stale = spaces.stale_rows().await.unwrap_or_default();
+    let lengths: BTreeMap<_, _> = spaces.list().iter().map(|space| (space.id(), space.row_bytes())).collect();
+    course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
+    let done = spaces.resync(&course.progress).await.map_err(|error| fault::space(&error))?;
+    let off = told(&done);
+    let has_left = done.waiting > 0 && is_behind().await?;
+    Ok(match has_left {
+        true if done.crowded > 0 => {
+            Outcome::Put { off, waits_for: "room below the files of its disks".to_owned() }
+        }
+        true => Outcome::Put { off, waits_for: "disks that are absent".to_owned() },
+        false => Outcome::Done(off),
+    })
+}
+
+/// What a resync has done, in words.
+fn told(done: &Resynced) -> String {
+    let mut text = format!(
+        "{} brought up to date, {} copied",
+        counted(done.slabs, "slab", "slabs"),
+        counted(done.blocks, "block", "blocks")
+    );
+    if done.waiting > done.crowded {
+        let slabs = counted(done.waiting - done.crowded, "slab waits", "slabs wait");
+        text.push_str(&format!("; {slabs} for disks that are absent"));
+    }
+    if done.crowded > 0 {
+        let slabs = counted(done.crowded, "slab waits", "slabs wait");
+        text.push_str(&format!("; {slabs} for room below the files of their disks"));
+    }
+    if done.lost_blocks > 0 {
+        text.push_str(&format!("; {} lost", counted(done.lost_blocks, "block is", "blocks are")));
+    }
+    text
+}
