@@ -144,6 +144,7 @@ DEBIAN_RUST='cargo-web rustc-web rustfmt-web rust-web-clippy ca-certificates'
 # The only program that is fetched from anywhere but a package registry; asked for once.
 official_rust() {
     need curl || return 1
+    mkdir -p "$logs"
     say 'installing Rust with its official installer'
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs -o "$state/rustup-init.sh" </dev/null &&
         sh "$state/rustup-init.sh" -y --no-modify-path --profile minimal -c rustfmt -c clippy >>"$logs/rust.log" 2>&1 </dev/null
@@ -154,7 +155,6 @@ rust_advice() {
 }
 
 need_rust() {
-    mkdir -p "$logs"
     # shellcheck disable=SC2086 # a list of words
     find_rust || { apt_install $DEBIAN_RUST && find_rust; } || { official_rust && find_rust; } || rust_advice
     need cc || die "$EX_UNAVAILABLE" 'needs a C compiler as linker; on Debian, as root: apt-get install gcc libc6-dev'

@@ -1,11 +1,13 @@
 //! What changes would do, in figures.
 
+use std::collections::BTreeSet;
+
 use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
 use dolmen_pool::Purpose;
 use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec, slab_grains};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name};
 
 use crate::caller::Answer;
 use crate::engine::OpenPool;
@@ -102,15 +104,25 @@ pub(crate) fn usable_for(offers: &[Offer], spec: &SpaceSpec) -> Bytes {
     Placer::new(request, grains_for(spec)).usable(offers).data
 }
 
-/// What plans speak of: room for a mirror of two copies, or on a single disk for one.
+/// What plans speak of: room for a mirror of two copies, or in a single fault domain for one.
 pub(crate) fn usual_room(offers: &[Offer]) -> u64 {
-    let resiliency = if offers.len() > 1 { Resiliency::Mirror { copies: 2 } } else { Resiliency::Simple };
+    let domains: BTreeSet<DomainId> = offers.iter().map(|offer| offer.domain).collect();
+    let resiliency = if domains.len() > 1 { Resiliency::Mirror { copies: 2 } } else { Resiliency::Simple };
     usable(offers, resiliency).0
 }
 
 impl OpenPool {
     pub(crate) fn offers(&self) -> Vec<Offer> {
         self.spaces.pool().offers(Purpose::Claim)
+    }
+
+    /// Whether a small thin space of some resiliency could be made now.
+    pub(crate) fn can_make(&self, resiliency: Resiliency) -> bool {
+        let taken = |name: &Name| self.spaces.find(name.as_str()).is_ok();
+        let mut names = (0u64..).filter_map(|number| format!("new{number}").parse().ok());
+        let Some(name) = names.find(|name| !taken(name)) else { return false };
+        let spec = SpaceSpec::usual(name, Bytes(BLOCK_BYTES), resiliency);
+        self.spaces.check_create(&spec).is_ok()
     }
 
     /// Whether a new row of a space finds too few disks in use, or too few fault domains, while others are absent: no deleting

@@ -240,9 +240,11 @@ impl Engine {
             Resiliency::Parity { parity: 2 },
         ];
         let fits = |resiliency: Resiliency| {
-            // Where there is no room for the write cache, there is none for the space.
             let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
-            let offers = open.spaces.offers_beside(write_cache).unwrap_or_default();
+            // What cannot be made has no room: for want of disks, of fault domains, or of room for its write cache.
+            let can_be_made = open.can_make(resiliency);
+            let offers = open.spaces.offers_beside(write_cache).ok().filter(|_| can_be_made);
+            let offers = offers.unwrap_or_default();
             Fits {
                 resiliency: resiliency_of(resiliency),
                 copies: resiliency.copies(),

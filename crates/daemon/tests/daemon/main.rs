@@ -15,6 +15,8 @@ mod leave;
 #[cfg(test)]
 mod life;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod pki;
 #[cfg(test)]
 mod plans;

@@ -262,6 +262,33 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
 }
 
 #[test]
+fn df_has_room_for_what_can_be_made_and_for_nothing_else() {
+    // Scenario: four disks in two fault domains, then in one. Where copies or parity want more domains than there are, a space
+    // is refused, and df says that nothing fits; what it says fits is made. Plans speak of room that there is.
+    for (domains, kinds) in [([1, 1, 2, 2], 3), ([1, 1, 1, 1], 2)] {
+        let world = World::new(4);
+        let disks: Vec<String> = (0..4).map(|index| world.disk(&format!("d{index}"))).collect();
+        let pool = json!({"name": "tank", "disks": disks, "fault_domains": domains});
+        assert_ne!(world.post("/v1/pools", &pool)["plan"]["usable_after_bytes"], 0);
+        let mut made = 0;
+        for fits in world.get("/v1/pools/tank/df")["fits"].as_array().unwrap() {
+            let parity = fits["parity"].as_u64().filter(|parity| *parity > 0);
+            let space = json!({"name": "f", "size_bytes": 1 << 20, "resiliency": fits["resiliency"],
+                "copies": fits["copies"], "parity": parity});
+            if fits["usable_bytes"] == 0 {
+                assert_eq!(fits["usable_fixed_bytes"], 0, "{fits}");
+                assert_eq!(world.refused("/v1/pools/tank/spaces", &space)["code"], "too_few_disks", "{fits}");
+            } else {
+                world.post("/v1/pools/tank/spaces", &space);
+                world.post("/v1/pools/tank/spaces/f/delete", &json!({"destroy": "f"}));
+                made += 1;
+            }
+        }
+        assert_eq!(made, kinds, "kinds fit in {domains:?}");
+    }
+}
+
+#[test]
 fn every_byte_of_a_pool_is_accounted_for() {
     let world = World::new(3);
     world.make_tank(&["d0", "d1", "d2"]);

@@ -39,6 +39,8 @@ pub(super) struct Bounds {
 /// What the search found.
 pub(super) struct Outcome {
     pub(super) states: usize,
+    /// Events that were tried in those states.
+    pub(super) events: u64,
     /// The broken property and the shortest way to it.
     pub(super) violation: Option<(&'static str, Vec<Event>)>,
 }
@@ -84,6 +86,7 @@ struct Search {
     #[expect(clippy::disallowed_types, reason = "its hasher is fixed, and it is never iterated")]
     found: HashSet<State, BuildHasherDefault<DefaultHasher>>,
     queue: Vec<(State, usize, Event, usize)>,
+    events: u64,
     violation: Option<(&'static str, usize, Event)>,
 }
 
@@ -106,6 +109,7 @@ pub(super) fn explore(bounds: Bounds) -> Outcome {
         table,
         found: std::iter::once(start).collect(),
         queue: vec![origin],
+        events: 0,
         violation: None,
     };
     let mut at = 0;
@@ -119,7 +123,8 @@ pub(super) fn explore(bounds: Bounds) -> Outcome {
         }
         at += 1;
     }
-    Outcome { states: at, violation: search.violation.map(|v| (v.0, search.way_to(v.1, v.2))) }
+    let violation = search.violation.map(|v| (v.0, search.way_to(v.1, v.2)));
+    Outcome { states: at, events: search.events, violation }
 }
 
 impl Search {
@@ -139,6 +144,7 @@ impl Search {
     }
 
     fn reach(&mut self, state: State, at: usize, event: Event) {
+        self.events += 1;
         if let [Some(one), Some(other)] = state.open
             && self.table.line(&state, one.epoch) == self.table.line(&state, other.epoch)
         {

@@ -14,7 +14,6 @@ use dolmen_units::Bytes;
 
 use super::life::{Life, Rare, Work};
 use super::oracle::{self, BLOCK};
-use super::setup::drawn_size;
 
 /// Spaces that exist at once, at most.
 const SPACES_MAX: usize = 4;
@@ -248,7 +247,7 @@ async fn checkpoint(life: &Rc<Life>) -> Result<(), String> {
 }
 
 async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
-    let size = drawn_size(random);
+    let size = life.setup.borrow().drawn_size(random);
     {
         let mut oracle = life.oracle.borrow_mut();
         let Some(model) = oracle.models.get_mut(&uid).filter(|model| model.resizing.is_none()) else {

@@ -211,6 +211,8 @@ pub enum Rare {
     CrashAtWork,
     /// A space has more than one table page for each column.
     SeveralPages,
+    /// Power failed, or the daemon died, while spaces had rows and an interleave that nobody had chosen.
+    CrashOnUsualRows,
     /// The pool was compared with each of its disks left out.
     StoodWithoutEach,
     /// Recovery found enough of a line with parity that was in flight.
@@ -252,7 +254,7 @@ pub enum Rare {
 }
 
 impl Rare {
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -284,6 +286,7 @@ impl Rare {
         Self::MapHeld,
         Self::CrashAtWork,
         Self::SeveralPages,
+        Self::CrashOnUsualRows,
         Self::StoodWithoutEach,
         Self::LineStood,
         Self::LineReverted,

@@ -422,6 +422,10 @@ impl Run {
             (Rare::ReplacementCut, cuts(Work::Replacement)),
             (Rare::RemovalCut, crash == Crash::PowerCut && cuts(Work::Removal)),
             (Rare::CrashAtWork, !recovering && course.is_at_work()),
+            (
+                Rare::CrashOnUsualRows,
+                course.setup.borrow().usual && !course.oracle.borrow().models.is_empty(),
+            ),
             (Rare::LieExposed, exposed),
         ];
         course.note(|tally| met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state)));

@@ -10,6 +10,9 @@ use dolmen_units::Bytes;
 
 /// Where the data of a small disk begins: labels and metadata are in front.
 pub const DATA_AT: u64 = 9 << 20;
+/// How many times as large disks are where rows are as long as nobody chose them, and spaces.
+const USUAL_DISKS: u64 = 4;
+const USUAL_SPACES: u64 = 3;
 /// Disks that are no members at first.
 const SPARES: usize = 3;
 
@@ -32,6 +35,8 @@ pub struct Setup {
     /// Rates of all other disks: being slow damages nothing.
     pub others: FaultRates,
     pub names: u32,
+    /// Rows and interleave are what they are when nobody chooses them, as every eighth seed has it.
+    pub usual: bool,
     /// Draws the spaces with parity.
     parity: Option<Random>,
     /// Draws which of the others are strict.
@@ -46,9 +51,11 @@ pub fn stream(seed: u64, purpose: u64) -> Random {
 impl Setup {
     pub fn of(seed: u64) -> Self {
         let mut random = stream(seed, 900);
+        let usual = stream(seed, 908).below(8) == 0;
+        let times = if usual { USUAL_DISKS } else { 1 };
         let count = 3 + random.index(4);
-        let profiles: Vec<DiskProfile> = (0..count).map(|_| profile(&mut random)).collect();
-        let spares: Vec<DiskProfile> = (0..SPARES).map(|_| spare(&mut random)).collect();
+        let profiles: Vec<DiskProfile> = (0..count).map(|_| profile(times, &mut random)).collect();
+        let spares: Vec<DiskProfile> = (0..SPARES).map(|_| spare(times, &mut random)).collect();
         let tearing =
             profiles.iter().chain(&spares).any(|profile| profile.geometry.atomic_write_bytes == 512);
         let redundant = random.below(4) != 0;
@@ -79,6 +86,7 @@ impl Setup {
             rates,
             others: FaultRates::NONE.with(FaultKind::SlowStretch, slow),
             names: 0,
+            usual,
             parity: parity(seed),
             strict: strict(seed),
         }
@@ -101,14 +109,16 @@ impl Setup {
         });
         let resiliency = parity.unwrap_or(resiliency);
         let name = format!("space{}", self.names).parse().unwrap();
-        let mut spec = SpaceSpec::usual(name, Bytes(drawn_size(random)), resiliency);
+        let mut spec = SpaceSpec::usual(name, Bytes(self.drawn_size(random)), resiliency);
         if let Some(draws) = &mut self.strict
             && parity.is_none()
             && draws.coin()
         {
             spec.integrity = Integrity::Strict;
         }
-        spec.row = Some(Bytes::mib(1 << random.below(3)));
+        if !self.usual {
+            spec.row = Some(Bytes::mib(1 << random.below(3)));
+        }
         // Short rows would mostly get one column by themselves.
         let copies = u64::from(spec.resiliency.copies());
         let widest = self.profiles.len() as u64 / copies;
@@ -120,10 +130,18 @@ impl Setup {
             spec.columns =
                 spec.columns.and_then(|columns| u8::try_from(u64::from(columns).clamp(2, widest)).ok());
         }
-        spec.interleave = Bytes::kib(16 << random.below(5));
+        if !self.usual {
+            spec.interleave = Bytes::kib(16 << random.below(5));
+        }
         spec.sector = Bytes(if random.coin() { 512 } else { 4096 });
         spec.provisioning = if random.below(4) == 0 { Provisioning::Fixed } else { Provisioning::Thin };
         spec
+    }
+
+    /// Bytes of a space.
+    pub fn drawn_size(&self, random: &mut Random) -> u64 {
+        let size = (1 << 20) + random.below(7 << 8) * 4096;
+        if self.usual { USUAL_SPACES * size } else { size }
     }
 }
 
@@ -139,18 +157,14 @@ fn strict(seed: u64) -> Option<Random> {
     (draws.below(3) == 0).then_some(draws)
 }
 
-pub fn drawn_size(random: &mut Random) -> u64 {
-    (1 << 20) + random.below(7 << 8) * 4096
-}
-
-fn spare(random: &mut Random) -> DiskProfile {
-    let mut spare = profile(random);
-    spare.geometry.capacity = Bytes::mib(160);
+fn spare(times: u64, random: &mut Random) -> DiskProfile {
+    let mut spare = profile(times, random);
+    spare.geometry.capacity = Bytes::mib(times * 160);
     spare
 }
 
-fn profile(random: &mut Random) -> DiskProfile {
-    let capacity = Bytes::mib(72 + random.below(89));
+fn profile(times: u64, random: &mut Random) -> DiskProfile {
+    let capacity = Bytes::mib(times * (72 + random.below(89)));
     // A file, as the daemon makes one: what is not data has its room from the beginning.
     let Ok(extent) = Extent::of(capacity) else { panic!("{capacity} are enough for a disk") };
     let mut profile = DiskProfile::new(capacity).thin_within(extent.data_start..extent.data_end);
