@@ -62,7 +62,7 @@ pub enum ChangeError {
     },
     /// Too many epochs wrote to the log since it was last empty.
     #[error(
-        "the log holds records of {found} epochs, and a label can tell {SPANS_MAX} apart; empty the log, then change the epoch"
+        "the log would hold records of {found} epochs, and a label can tell {SPANS_MAX} apart, of which some are kept for disks that fail and for openings; wait until what is being written has ended and the log was trimmed, and try again"
     )]
     SpansFull {
         /// How many there would be.

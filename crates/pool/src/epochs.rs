@@ -30,6 +30,8 @@ pub(crate) const VOTERS_WANTED: usize = 4;
 
 /// Stretches of the log that an open pool leaves in its labels for openings: were all taken, it could never be opened again.
 const SPANS_FOR_OPENINGS: usize = 3;
+/// Stretches that changes leave which can come later, for those that cannot: disks that fail while one of them is under way.
+const SPANS_FOR_LOSSES: usize = 4;
 
 /// Why a disk that was retired is none any more.
 const CALLED_OFF: &str = "its replacement was called off";
@@ -71,6 +73,28 @@ impl Pool {
         .await
     }
 
+    /// Makes sure that an epoch which could come later leaves enough for those that cannot: each takes a place in the labels until
+    /// a checkpoint has trimmed what was written under it. Called before anything of the change is done, and without the turn of
+    /// epochs, in which a checkpoint may exclude disks.
+    ///
+    /// # Errors
+    /// When what holds the log up, such as a write that a disk does not answer, keeps it from being trimmed; nothing is changed
+    /// then, and the pool goes on.
+    pub(crate) async fn spare_epochs(self: &Rc<Self>) -> Result<(), PoolError> {
+        if self.spans_needed() > SPANS_MAX / 2 {
+            match self.checkpoint().await {
+                Ok(()) | Err(PoolError::MetadataFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let found = self.spans_needed() + 1;
+        if found > SPANS_MAX - SPANS_FOR_OPENINGS - SPANS_FOR_LOSSES {
+            let source = dolmen_epoch::ChangeError::SpansFull { found };
+            return Err(PoolError::Epoch { name: self.name.clone(), source });
+        }
+        Ok(())
+    }
+
     /// As [`exclude`](Self::exclude), by identity.
     ///
     /// # Errors
@@ -100,6 +124,7 @@ impl Pool {
         (mut member, joining): (Member, Joining),
         retires: Option<DiskId>,
     ) -> Result<Rc<Disk>, PoolError> {
+        self.spare_epochs().await?;
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
         member.left = Epoch(0);
@@ -178,6 +203,7 @@ impl Pool {
         if votes_alone() {
             return Err(last());
         }
+        self.spare_epochs().await?;
         self.forget_room(disk).await?;
         let turn = self.epoch_turn.take().await;
         if !is_member() {
@@ -220,6 +246,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
+        self.spare_epochs().await?;
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
         let refused = |why| self.not_replaced(old, why);
@@ -323,18 +350,11 @@ impl Pool {
         if self.features.get() & features == features {
             return Ok(());
         }
-        if self.spans_needed() > SPANS_MAX / 2 {
-            self.checkpoint().await?;
-        }
+        self.spare_epochs().await?;
         let _turn = self.epoch_turn.take().await;
         let known = self.features.get();
-        let found = self.spans_needed() + 1;
         if known & features == features {
             return Ok(());
-        }
-        if found > SPANS_MAX / 2 {
-            let source = dolmen_epoch::ChangeError::SpansFull { found };
-            return Err(PoolError::Epoch { name: self.name.clone(), source });
         }
         self.features.set(known | features);
         self.change_epoch(|generation, _| plan_of(generation)).await?;
@@ -425,6 +445,7 @@ impl Pool {
         if self.stopping.get() || self.voters().contains(&disk.id()) {
             return Ok(!self.stopping.get());
         }
+        self.spare_epochs().await?;
         let replica = Replica { disk: disk.id(), device: Rc::clone(&device) };
         let copied = self.store.copy_to(&replica).await;
         disk.note_other_write();

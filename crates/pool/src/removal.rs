@@ -25,6 +25,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for a part of a replacement, and for the last disk that takes anything; what the pool says when
     /// it cannot be written.
     pub async fn retire(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        self.spare_epochs().await?;
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
         if self.is_drained(disk) {
@@ -55,6 +56,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for one that is not to leave, or is being replaced, or holds nothing any more and is being
     /// struck; what the pool says when it cannot be written.
     pub async fn reinstate(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        self.spare_epochs().await?;
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
         if !self.is_drained(disk) {

@@ -246,8 +246,12 @@ impl Space {
             let mut states = lines.iter().map(|line| line.get(other).copied().unwrap_or_default());
             if states.clone().all(|state| state == BlockState::Never) {
                 sources.push(RunSource { column: other, place: None });
-            } else if states.all(|state| state != BlockState::Damaged) {
-                let range = Range { first, count: u32::try_from(lines.len()).ok()? };
+                continue;
+            }
+            // A column that ends within the run, in the last stripe of a row, is left to whoever looks block by block.
+            let range = Range { first, count: u32::try_from(lines.len()).ok()? };
+            let is_whole = range.first + range.count <= row.shape.column_blocks(other);
+            if is_whole && states.all(|state| state != BlockState::Damaged) {
                 let Some((disk, places)) = self.choose_copy(row, other, range) else { continue };
                 if let [(at, whole)] = places.as_slice()
                     && *whole == length

@@ -95,7 +95,7 @@ impl Spaces {
                 let homes = RefCell::new(Homes::of(self.pool()));
                 let claim = async |space: &Space, row: &Rc<Row>| self.claim_emptier(space, row, &homes).await;
                 let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
-                self.drop_surplus(&together, progress).await?;
+                self.drop_surplus(&together, &Progress::default()).await?;
                 progress.done.set(progress.done.get() + (together.len() - moved.not_begun.len()) as u64);
                 moved.not_begun.into_iter().rev().for_each(|row| waiting.push_front(row));
             }

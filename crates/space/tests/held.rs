@@ -18,7 +18,7 @@ const ROWS: u64 = 80;
 /// What is written of each row.
 const PIECE: usize = 32 << 10;
 /// When a job is held, in milliseconds behind its beginning.
-const MOMENTS: [u64; 7] = [0, 2, 10, 35, 100, 300, 900];
+const MOMENTS: [u64; 7] = [0, 2, 10, 25, 50, 100, 300];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -83,7 +83,8 @@ impl Scene {
         self.fill(1).await?;
         match self.kind {
             Kind::Resync => {
-                let device = Rc::clone(&self.lab.devices[1]);
+                // The way to it that there was before is fenced.
+                let device = Rc::clone(&self.lab.devices[5]);
                 pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
                 self.fill(2).await?;
                 self.spaces.rejoin(device).await?;
@@ -144,6 +145,13 @@ impl Scene {
     }
 }
 
+/// All disks, and behind them another way to the second one.
+fn lab(bench: &Bench) -> Lab {
+    let mut lab = bench.lab();
+    lab.devices.push(bench.disks[1].attach(&bench.world));
+    lab
+}
+
 fn bench(seed: u64) -> Bench {
     Bench::with_profile(seed, 5, || Slow::BRIEFLY.profile())
 }
@@ -156,7 +164,8 @@ fn what_is_held_writes_nothing_and_goes_on_when_it_is_released() {
         let held = Rc::new(Cell::new(0));
         for moment in MOMENTS {
             let count = Rc::clone(&held);
-            let judged = bench(7000 + moment).run(async move |lab| {
+            let bench = bench(7000 + moment);
+            let judged = bench.run_in(lab(&bench), async move |lab| {
                 let scene = Scene::set(&lab, kind).await?;
                 let work = async {
                     assert!(scene.work().await.map_err(text)?, "it is not done");
@@ -199,7 +208,7 @@ fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
     for kind in KINDS {
         for (moment, closes) in MOMENTS.into_iter().flat_map(|moment| [(moment, false), (moment, true)]) {
             let bench = bench(7500 + moment);
-            let judged = bench.run(async move |lab| {
+            let judged = bench.run_in(lab(&bench), async move |lab| {
                 let scene = Scene::set(&lab, kind).await?;
                 let ended_at = Cell::new(None);
                 let work = async {
