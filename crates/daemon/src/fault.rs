@@ -3,7 +3,7 @@
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::OpenError as DeviceOpenError;
 use dolmen_placement::RequestError;
-use dolmen_pool::{CreateError, OpenError, PoolError};
+use dolmen_pool::{ChangeError, CreateError, OpenError, PoolError};
 use dolmen_space::SpaceError;
 
 use crate::devices::is_immutable;
@@ -93,7 +93,9 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         | PoolError::LogOccupied { .. } => ErrorCode::NoSpace,
         PoolError::TooLarge { .. } | PoolError::Full { .. } => ErrorCode::BadRequest,
         PoolError::NoSuchDisk { .. } => ErrorCode::NoSuchDisk,
-        PoolError::NotReplaced { .. } => ErrorCode::Busy,
+        PoolError::NotReplaced { .. } | PoolError::Epoch { source: ChangeError::SpansFull { .. }, .. } => {
+            ErrorCode::Busy
+        }
         PoolError::Stray { .. } => ErrorCode::UnfitDevice,
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }

@@ -74,8 +74,8 @@ impl Pool {
     }
 
     /// Makes sure that an epoch which could come later leaves enough for those that cannot: each takes a place in the labels until
-    /// a checkpoint has trimmed what was written under it. Called before anything of the change is done, and without the turn of
-    /// epochs, in which a checkpoint may exclude disks.
+    /// a checkpoint has trimmed what was written under it. Called before anything of the change is done, and without the turns of
+    /// epochs and of checkpoints, which a checkpoint takes.
     ///
     /// # Errors
     /// When what holds the log up, such as a write that a disk does not answer, keeps it from being trimmed; nothing is changed
@@ -441,11 +441,11 @@ impl Pool {
         let Some(device) = disk.device() else { return Ok(false) };
         assert!(self.has_metadata_room(disk), "{} has no room for the log and pages of a voter", disk.name());
         // No checkpoint may come between copying the pages and counting the disk in.
+        self.spare_epochs().await?;
         let _checkpoint = self.checkpoint_turn.take().await;
         if self.stopping.get() || self.voters().contains(&disk.id()) {
             return Ok(!self.stopping.get());
         }
-        self.spare_epochs().await?;
         let replica = Replica { disk: disk.id(), device: Rc::clone(&device) };
         let copied = self.store.copy_to(&replica).await;
         disk.note_other_write();

@@ -36,6 +36,7 @@ pub use checkpoint::TableOwner;
 pub use create::{CHECKPOINT_BYTES, CreateOptions, check_devices, create, create_as};
 pub use discover::{Candidate, Found, discover};
 pub use disk::{Disk, DiskCounters, DiskState};
+pub use dolmen_epoch::ChangeError;
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
 pub use hosts::{HOLD, WATCH};
