@@ -10,11 +10,14 @@
 #
 # DOLMEN_STATE         where logs and the record of this run are kept (default: .demo in the checkout)
 # DOLMEN_BUG_SECONDS   how long one test may run (default: 300)
+# DOLMEN_BUG_PART      1/2 or 2/2: only every other test with its bugs, for two runs beside each other (default: all)
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 list=$scripts/bugs.txt
 seconds=${DOLMEN_BUG_SECONDS:-300}
+part=${DOLMEN_BUG_PART:-}
+case $part in '' | 1/2 | 2/2) ;; *) die 2 "DOLMEN_BUG_PART is 1/2 or 2/2, not '$part'" ;; esac
 need_rust
 take_state
 fetch_crates
@@ -122,9 +125,17 @@ if ! attend -- $tests --no-run >"$logs/bugs-build.log" 2>&1; then
 fi
 say "built in $(($(now) - building)) s"
 
+# Bugs of one test are of one part, so that its control runs once.
+turn=2/2
+pair_before=
 while IFS='|' read -r crate bug test settings reason rule <&7; do
     crate=$(trimmed "$crate")
     case $crate in '' | '#'*) continue ;; esac
+    if [ "$test $settings" != "$pair_before" ]; then
+        pair_before="$test $settings"
+        [ "$turn" = 1/2 ] && turn=2/2 || turn=1/2
+    fi
+    [ -z "$part" ] || [ "$part" = "$turn" ] || continue
     bug=$(trimmed "$bug")
     test=$(trimmed "$test")
     is_wanted "$crate $bug $test" "$@" || continue
