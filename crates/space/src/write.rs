@@ -16,7 +16,7 @@ use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
-use crate::row::Row;
+use crate::row::{Row, Slab};
 use crate::shared::{by_page, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::table::{Page, WriteClass};
@@ -349,6 +349,9 @@ impl Space {
         if !written.complete {
             return Err(self.give_up(row, &parts, beside, &written, &held).await);
         }
+        if !self.tell_who_lacks(row, &parts, &written.failed).await? {
+            return Err(self.give_up(row, &parts, beside, &written, &held).await);
+        }
         self.apply(row, &parts, &pages, &held);
         let wrote = |parts: Parts| Wrote {
             lsn: written.lsn,
@@ -359,9 +362,6 @@ impl Space {
         if written.failed.is_empty() && self.shared.stamp() == begun_in {
             return Ok(wrote(parts));
         }
-        for (slot, _) in &written.failed {
-            self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
-        }
         self.shared.settle_absences(row).await?;
         let blocks_of = |part: &Part| part.range.first..part.range.first + part.range.count;
         let blocks = parts.iter().flat_map(|part| blocks_of(part).map(|block| (part.column, block)));
@@ -370,6 +370,27 @@ impl Space {
         // count as flushed with the next one.
         self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
         Ok(wrote(parts))
+    }
+
+    /// Has the disks leave that failed a write, and says in the map that they lack it; whether that is on record. It cannot be where
+    /// those that have it have left meanwhile: the others may be back first then, and would be believed.
+    async fn tell_who_lacks(
+        &self,
+        row: &Rc<Row>,
+        parts: &Parts,
+        failed: &[(DiskSlot, DeviceError)],
+    ) -> Result<bool, SpaceError> {
+        if failed.is_empty() {
+            return Ok(true);
+        }
+        for (slot, _) in failed {
+            self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
+        }
+        self.shared.settle_absences(row).await?;
+        let has_failed = |slab: &Slab| failed.iter().any(|(slot, _)| *slot == slab.disk);
+        let is_told = |slab: &Slab| slab.stale.is_some() || !has_failed(slab);
+        let is_told_of = |part: &Part| row.with_slabs(part.column, |slabs| slabs.iter().all(is_told));
+        Ok(parts.iter().all(is_told_of) || is_planted(Bug::AbsenceNotCommitted))
     }
 
     /// Record and data in the order that the class demands.

@@ -12,10 +12,10 @@ use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{ExcludeReason, Pool, PoolError, Purpose, keys};
 use dolmen_sim::{Cut, StateOptions};
-use dolmen_space::{Progress, Resiliency, SpaceSpec};
+use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot, SpaceId};
 use harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
-use harness::{Bench, ROW};
+use harness::{Bench, Lab, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
@@ -430,4 +430,130 @@ fn discarded_as_a_disk_leaves(resiliency: Resiliency, offset: u64) -> Result<boo
         lab.check_and_close(spaces).await
     })?;
     Ok(acked.get())
+}
+
+/// Scenario: a disk leaves while something is written, which then only others have. One of these leaves too, before the map says
+/// that the first disk lacks it, or behind that. The first disk is back before the other: nobody reads there what was before a
+/// write that was acknowledged, and when both are back, that stands.
+#[test]
+fn a_write_that_one_disk_missed_is_acknowledged_only_where_that_is_on_record() {
+    for (resiliency, length) in [(Resiliency::Parity { parity: 1 }, 128 << 10), (MIRROR, 4096)] {
+        let (mut wrong, mut failed, mut acknowledged) = (Vec::new(), 0, 0);
+        for (offset, later) in (0..60).flat_map(|offset| [(offset, 0), (offset, 500)]) {
+            match written_as_disks_leave(resiliency, length, (offset, later)) {
+                Ok(Written::Failed) => failed += 1,
+                Ok(Written::Acknowledged) => acknowledged += 1,
+                Ok(Written::Before) => {}
+                Err(error) => wrong.push(format!("{offset}, {later}: {error}")),
+            }
+        }
+        assert!(wrong.is_empty(), "{resiliency}, disks leave after ms: {wrong:#?}");
+        assert!(failed > 0 && acknowledged > 0, "{resiliency}: {failed} failed, {acknowledged} acknowledged");
+    }
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    /// It was acknowledged before any disk left.
+    Before,
+    Acknowledged,
+    Failed,
+}
+
+fn written_as_disks_leave(
+    resiliency: Resiliency,
+    length: usize,
+    (offset, later): (u64, u64),
+) -> Result<Written, Box<dyn Error>> {
+    let bench = Rc::new(Bench::with_profile(1600, 6, || Slow::WRITES.profile()));
+    let outside = Rc::clone(&bench);
+    let written = Rc::new(Cell::new(None));
+    let tell = Rc::clone(&written);
+    bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let (space, at, [missing, other]) =
+            row_beyond_the_log(&lab, &outside, &spaces, (resiliency, length)).await?;
+        let before = u8::from(resiliency == MIRROR);
+        let exclude = async |disk: usize| {
+            let slot = DiskSlot(u16::try_from(disk).unwrap());
+            spaces.pool().exclude(slot, ExcludeReason::Asked).await.map_err(text)
+        };
+        let write = async {
+            let is_done = lab.write(&space, at, length, 2).await.is_ok();
+            tell.set(tell.get().or(Some(if is_done { Written::Acknowledged } else { Written::Failed })));
+            Ok(())
+        };
+        let leave = async {
+            pause(&lab, offset).await;
+            if tell.get().is_some() {
+                tell.set(Some(Written::Before));
+                return Ok(());
+            }
+            outside.disks[missing].vanish();
+            let leave_too = async {
+                if later > 0 {
+                    pause(&lab, later).await;
+                }
+                exclude(other).await
+            };
+            beside(vec![Box::pin(exclude(missing)), Box::pin(leave_too)]).await
+        };
+        beside(vec![Box::pin(write), Box::pin(leave)]).await?;
+        if tell.get() == Some(Written::Before) {
+            drop(space);
+            return lab.check_and_close(spaces).await;
+        }
+        outside.disks[missing].come_back();
+        spaces.rejoin(outside.disks[missing].attach(&outside.world)).await?;
+        let judge = async |found: Result<Vec<u8>, Box<dyn Error>>| {
+            let Ok(bytes) = found else { return Ok(()) };
+            let mut fits = false;
+            for fill in [2, before] {
+                let mut expected = vec![0; length];
+                harness::pattern(at, fill, &mut expected);
+                fits |= bytes == expected && (fill == 2 || tell.get() == Some(Written::Failed));
+            }
+            if fits { Ok(()) } else { Err("what was acknowledged is not there".to_owned()) }
+        };
+        judge(harness::read(&space, at, length).await).await?;
+        spaces.rejoin(outside.disks[other].attach(&outside.world)).await?;
+        spaces.resync(&Progress::default()).await?;
+        judge(Ok(harness::read(&space, at, length).await?)).await?;
+        drop(space);
+        lab.check_and_close(spaces).await
+    })?;
+    written.get().ok_or_else(|| "the write did not end".into())
+}
+
+/// A space, the first byte of a row of it, and two disks of that of which the first carries no log, so that nothing that is
+/// recorded waits for it. A mirror is written over; with parity only what was never written is written in place.
+async fn row_beyond_the_log(
+    lab: &Lab,
+    bench: &Bench,
+    spaces: &Spaces,
+    (resiliency, length): (Resiliency, usize),
+) -> Result<(Rc<Space>, u64, [usize; 2]), Box<dyn Error>> {
+    let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(4), resiliency);
+    (spec.row, spec.interleave) = (Some(ROW), Bytes::kib(64));
+    spec.columns = (resiliency != MIRROR).then_some(2);
+    let space = spaces.create(spec).await?;
+    for row in 0..4 {
+        lab.write(&space, row * ROW.0 + (256 << 10), 256 << 10, 1).await?;
+        if resiliency == MIRROR {
+            lab.write(&space, row * ROW.0, length, 1).await?;
+        }
+    }
+    spaces.flush().await?;
+    for row in 0..4 {
+        let blocks = row * 256 + 64..row * 256 + 128;
+        let is_on = |disk: &usize| !harness::places_of(&bench.disks[*disk], blocks.clone(), 1).is_empty();
+        let holders: Vec<usize> = (0..6).filter(is_on).collect();
+        if let [first, .., last] = holders[..]
+            && last > 3
+        {
+            return Ok((space, row * ROW.0, [last, first]));
+        }
+    }
+    Err("every row lies on disks with a log".into())
 }
