@@ -17,6 +17,8 @@ pub enum JobKind {
     Scrub,
     /// Gives a write cache another size.
     WriteCache,
+    /// Moves slabs from full disks to emptier ones.
+    Rebalance,
 }
 
 /// How far a job is.

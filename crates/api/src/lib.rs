@@ -10,10 +10,12 @@
 //! | `POST /v1/pools/import` | [`ImportPool`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/export`, `…/scrub`, `…/resync` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/acknowledge` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/rebalance` | [`Simple`] | [`Change`] with a job, unless all is even |
+//! | `POST /v1/pools/{pool}/rebalance/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/write_cache/drain` | [`DrainWriteCache`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/write_cache/resize` | [`ResizeWriteCache`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
-//! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
+//! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`], with a job where a rebalance follows |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace` | [`ReplaceDisk`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/remove` | [`Simple`] | [`Change`] with a job |

@@ -116,10 +116,12 @@ pub(crate) enum PoolCommand {
     Import(PoolImport),
     /// Destroy a pool and all that it holds
     Destroy(PoolDestroy),
-    /// Add disks to a pool
+    /// Add disks to a pool, and move data to them behind that
     Add(PoolAdd),
     /// Move everything off a disk, to the others, and let it leave the pool
     Remove(PoolRemove),
+    /// Move data from full disks to emptier ones, until they are as even as can be
+    Rebalance(PoolRebalance),
     /// Change a setting of a pool
     Set(PoolSet),
     /// End the warnings about errors of its disks, until there are more, and about damage that is mended; `disk list` keeps what was counted
@@ -277,6 +279,9 @@ pub(crate) struct PoolAdd {
     /// Disks, partitions or files; all that they hold is lost
     #[arg(required = true, value_name = "DISK")]
     pub disks: Vec<PathBuf>,
+    /// Leave data that is there where it is; the disks take new data only, and `dolmen pool rebalance` evens out later
+    #[arg(long)]
+    pub stays: bool,
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
@@ -294,6 +299,22 @@ pub(crate) struct PoolRemove {
     #[arg(value_name = "DISK")]
     pub disk: String,
     /// Call a removal off that has not ended: the disk takes data again, and what was moved stays where it is
+    #[arg(long)]
+    pub cancel: bool,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool rebalance`
+#[derive(Debug, Args)]
+pub(crate) struct PoolRebalance {
+    /// The pool
+    pub pool: Name,
+    /// Call a rebalance off that has not ended: what was moved stays where it is
     #[arg(long)]
     pub cancel: bool,
     /// Whether to wait.

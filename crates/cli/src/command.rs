@@ -12,9 +12,9 @@ use dolmen_daemon::daemon_at;
 
 use crate::args::{
     AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobsArguments,
-    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRemove, PoolSet,
-    ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
-    WayWord,
+    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance, PoolRemove,
+    PoolSet, ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete,
+    StopArguments, Waiting, WayWord,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -111,6 +111,7 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
         PoolCommand::Remove(arguments) => pool_remove(session, &arguments),
+        PoolCommand::Rebalance(arguments) => pool_rebalance(session, &arguments),
         PoolCommand::Set(arguments) => pool_set(session, &arguments),
         PoolCommand::Acknowledge(arguments) => {
             let path = format!("{}/acknowledge", pool_path(&arguments.pool));
@@ -153,10 +154,23 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
     let request = |destroy: &[String]| AddDisks {
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
+        stays: arguments.stays,
         dry_run: false,
     };
     let path = format!("{}/disks", pool_path(&arguments.pool));
-    session.take_in(&path, &disks, request, arguments.dry.intent()).map(drop)
+    let change = session.take_in(&path, &disks, request, arguments.dry.intent())?;
+    // The disks are in the pool; what is there may go on moving for hours.
+    session.wait_for(&change, &Waiting { no_wait: true })
+}
+
+fn pool_rebalance(session: &mut Session<'_, '_>, arguments: &PoolRebalance) -> Result<(), CliError> {
+    let path = format!("{}/rebalance", pool_path(&arguments.pool));
+    if arguments.cancel {
+        let path = format!("{path}/cancel");
+        return session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop);
+    }
+    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
 }
 
 fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {

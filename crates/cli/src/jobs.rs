@@ -175,6 +175,7 @@ pub(crate) fn what(job: &Job) -> String {
         JobKind::Drain => "remove",
         JobKind::Scrub => "scrub",
         JobKind::WriteCache => "resize",
+        JobKind::Rebalance => "rebalance",
     };
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }

@@ -189,6 +189,12 @@ change!(
     /// Reads and verifies everything in a pool.
     post_scrub, "/v1/pools/{pool}/scrub", Simple, scrub, "pool" pool);
 change!(
+    /// Moves slabs from full disks to emptier ones.
+    post_rebalance, "/v1/pools/{pool}/rebalance", Simple, rebalance, "pool" pool);
+change!(
+    /// Calls a rebalance off.
+    post_rebalance_cancel, "/v1/pools/{pool}/rebalance/cancel", Simple, cancel_rebalance, "pool" pool);
+change!(
     /// Ends the warning about errors of disks that somebody has seen.
     post_acknowledge, "/v1/pools/{pool}/acknowledge", Simple, acknowledge, "pool" pool);
 change!(
@@ -335,6 +341,8 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_destroy))
         .routes(routes!(post_scrub))
         .routes(routes!(post_resync))
+        .routes(routes!(post_rebalance))
+        .routes(routes!(post_rebalance_cancel))
         .routes(routes!(post_acknowledge))
         .routes(routes!(post_write_cache))
         .routes(routes!(post_write_cache_drain))

@@ -77,7 +77,10 @@ impl Engine {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
-            (JobKind::Scrub | JobKind::WriteCache | JobKind::Replace | JobKind::Drain, _) => Standing::GoesOn,
+            (
+                JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Replace | JobKind::Drain,
+                _,
+            ) => Standing::GoesOn,
         }
     }
 
@@ -126,6 +129,9 @@ impl Engine {
                 let again = Some(Rc::clone(entry));
                 self.start_scrub(pool, again).await;
             }
+            (JobKind::Rebalance, _) => {
+                self.start_rebalance(pool, Some(Rc::clone(entry))).await;
+            }
             (JobKind::WriteCache, Aim::WriteCache { survives, size }) => {
                 self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
@@ -136,7 +142,9 @@ impl Engine {
     /// Goes on with a job for which nobody works, as its pool needs it.
     async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
         match entry.kind {
-            JobKind::Scrub | JobKind::WriteCache => self.go_on_with_one(pool, entry).await,
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance => {
+                self.go_on_with_one(pool, entry).await;
+            }
             JobKind::Resync => drop(self.resync_if_needed(pool).await),
             JobKind::Replace => drop(self.go_on_replacing(pool).await),
             JobKind::Drain => self.go_on_draining(pool).await,
@@ -299,9 +307,14 @@ impl Engine {
                     _ => self.cancel_remove(pool, slot, request).await,
                 }
             }
-            (JobKind::Scrub | JobKind::WriteCache | JobKind::Replace | JobKind::Drain, _) => {
-                self.stop_asked(&entry, request).await
-            }
+            (
+                JobKind::Scrub
+                | JobKind::WriteCache
+                | JobKind::Rebalance
+                | JobKind::Replace
+                | JobKind::Drain,
+                _,
+            ) => self.stop_asked(&entry, request).await,
         }
     }
 
@@ -310,6 +323,10 @@ impl Engine {
         let what = entry.what();
         let (step, undo) = match entry.kind {
             JobKind::WriteCache => ("the write cache keeps the size that it has", Undo::NotNeeded),
+            JobKind::Rebalance => (
+                "what was moved stays where it is",
+                Undo::By(format!("dolmen pool rebalance {}", entry.pool_name)),
+            ),
             _ => (
                 "what it has healed stays healed",
                 Undo::By(format!("dolmen scrub {}, which begins anew", entry.pool_name)),

@@ -118,7 +118,7 @@ impl RecordedJob {
     /// What it is about, unless that does not fit what it does.
     pub(crate) fn aim(&self) -> Option<Aim> {
         match (self.kind, &self.disk, self.write_cache) {
-            (JobKind::Scrub | JobKind::Resync, None, None) => Some(Aim::Pool),
+            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance, None, None) => Some(Aim::Pool),
             (JobKind::Replace | JobKind::Drain, Some(disk), None) => disk.parse().ok().map(Aim::Disk),
             (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes })) => {
                 Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })
@@ -302,6 +302,7 @@ mod tests {
             job(2, JobKind::Scrub, Aim::Pool),
             job(3, JobKind::Replace, Aim::Disk(DiskId([2; 16]))),
             job(7, JobKind::WriteCache, Aim::WriteCache { survives: 2, size: Bytes::mib(64) }),
+            job(8, JobKind::Rebalance, Aim::Pool),
         ]
     }
 
@@ -332,12 +333,12 @@ mod tests {
         let sound = text(9, all());
         for (number, jobs, expected, count) in [
             (None, None, 0, 0),
-            (Some("9\n"), Some(sound.as_str()), 9, 3),
+            (Some("9\n"), Some(sound.as_str()), 9, 4),
             // Killed between the number and the record.
-            (Some("10\n"), Some(sound.as_str()), 10, 3),
+            (Some("10\n"), Some(sound.as_str()), 10, 4),
             (Some("10\n"), Some(&sound[..99]), 10, 0),
             (Some("10\n"), None, 10, 0),
-            (Some("\0\0"), Some(sound.as_str()), 9, 3),
+            (Some("\0\0"), Some(sound.as_str()), 9, 4),
             (Some(""), Some("{}"), NOW, 0),
             (None, Some("{\"version\":9}"), NOW, 0),
         ] {

@@ -179,6 +179,7 @@ impl Entry {
             JobKind::Drain => "remove",
             JobKind::Scrub => "scrub",
             JobKind::WriteCache => "resize",
+            JobKind::Rebalance => "rebalance",
         };
         format!("job {} ({verb} {})", self.id, self.subject)
     }
@@ -532,7 +533,7 @@ impl Jobs {
     fn left_over(&self, pool: PoolId, start: &Start) -> Option<Rc<Entry>> {
         let is_found_again = match start.kind {
             JobKind::Resync | JobKind::Replace | JobKind::Drain => true,
-            JobKind::Scrub | JobKind::WriteCache => false,
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance => false,
         };
         let is_same = |entry: &Rc<Entry>| {
             is_found_again && !entry.is_taken() && entry.kind == start.kind && entry.aim == start.aim

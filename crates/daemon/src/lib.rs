@@ -54,6 +54,7 @@ mod pace;
 mod plan;
 mod pools;
 mod process;
+mod rebalance;
 mod removal;
 mod resync;
 mod scribe;

@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 25] = [
+const CHANGES: [&str; 27] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -16,6 +16,8 @@ const CHANGES: [&str; 25] = [
     "pool add tank /c",
     "pool remove tank 3",
     "pool remove tank 3 --cancel",
+    "pool rebalance tank",
+    "pool rebalance tank --cancel",
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
     "pool set tank --write-cache 1G",
@@ -431,6 +433,25 @@ fn jobs_are_paused_resumed_and_stopped_by_their_numbers() {
     for line in ["job pause", "job stop tank", "job resume -1", "job"] {
         assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }
+}
+
+/// What is there goes on moving behind the adding of disks: the command says so, and does not wait. A rebalance is waited for.
+#[test]
+fn disks_are_added_without_waiting_and_a_rebalance_is_waited_for() {
+    let fake = working("done");
+    let ended = fake.run("pool add tank /c", &NOBODY);
+    assert_eq!((ended.code, ended.results.as_str()), (ExitCode::Ok, "it is done\n"));
+    assert_eq!(ended.messages, "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
+    fake.run("pool add tank /c --stays", &NOBODY);
+    let asked: Vec<Value> = fake.acts().into_iter().map(|asked| asked.body).collect();
+    let body = |stays: bool| json!({"disks": ["/c"], "destroy": [], "stays": stays, "dry_run": false});
+    assert_eq!(asked, [body(false), body(true)]);
+    let fake = working("done");
+    let ended = fake.run("pool rebalance tank", &NOBODY);
+    assert_eq!(ended.results, "it is done\n10 rows moved\n");
+    fake.run("pool rebalance tank --cancel", &NOBODY);
+    let lines: Vec<String> = fake.acts().into_iter().map(|asked| asked.line).collect();
+    assert_eq!(lines, ["POST /v1/pools/tank/rebalance", "POST /v1/pools/tank/rebalance/cancel"]);
 }
 
 /// What waits for an absent disk may do so for ever: the command says for what, and ends.

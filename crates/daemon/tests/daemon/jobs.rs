@@ -14,7 +14,7 @@ const LONG_AGO: u64 = 1_700_000_000;
 const PART: usize = 16 << 20;
 
 /// A pool `tank` of these disks, and the mirror `m` of it, full.
-fn full(disks: &[&str]) -> World {
+pub(crate) fn full(disks: &[&str]) -> World {
     let world = World::new(4);
     world.make_tank(disks);
     world.post("/v1/pools/tank/spaces/m/resize", &json!({"size_bytes": 96 << 20}));
@@ -25,39 +25,39 @@ fn full(disks: &[&str]) -> World {
     world
 }
 
-fn expect(world: &World) {
+pub(crate) fn expect(world: &World) {
     for part in 0..6 {
         assert!(world.nbd().read(part * PART as u64, PART) == pattern(9, PART), "part {part}");
     }
 }
 
-fn job(world: &World, id: &Value) -> Value {
+pub(crate) fn job(world: &World, id: &Value) -> Value {
     world.get(&format!("/v1/jobs/{id}"))["job"].clone()
 }
 
-fn change(world: &World, id: &Value, verb: &str) -> Value {
+pub(crate) fn change(world: &World, id: &Value, verb: &str) -> Value {
     world.post(&format!("/v1/jobs/{id}/{verb}"), &json!({}))
 }
 
-fn ended(world: &World, id: &Value) -> Value {
+pub(crate) fn ended(world: &World, id: &Value) -> Value {
     let is_open = |job: &Value| ["waiting", "running", "paused"].contains(&job["state"].as_str().unwrap());
     eventually("the job ends", || Some(job(world, id)).filter(|job| !is_open(job)))
 }
 
-fn numbers(world: &World) -> Vec<u64> {
+pub(crate) fn numbers(world: &World) -> Vec<u64> {
     let jobs = world.get("/v1/jobs")["jobs"].clone();
     jobs.as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect()
 }
 
 /// Keeps the pool busy for a while, so that what is begun behind it waits for its turn; not at the first attempt.
-fn keep_busy(world: &World, attempt: u32) {
+pub(crate) fn keep_busy(world: &World, attempt: u32) {
     for _ in 0..6 * attempt {
         world.post("/v1/pools/tank/scrub", &json!({}));
     }
 }
 
 /// Begins a job and pauses it before it has ended, which may need several attempts; its number.
-fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value) -> Value {
+pub(crate) fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value) -> Value {
     for attempt in 0..TRIES_MAX {
         let id = begin(world, attempt)["job"]["id"].clone();
         let pause = format!("/v1/jobs/{id}/pause");
@@ -80,7 +80,7 @@ fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value) -> Value 
 }
 
 /// Waits until no job runs or waits for its turn.
-fn idle(world: &World) {
+pub(crate) fn idle(world: &World) {
     eventually("jobs end", || {
         let jobs = world.get("/v1/jobs")["jobs"].clone();
         let is_at_it = |job: &Value| job["state"] == "running" || job["state"] == "waiting";
@@ -88,7 +88,7 @@ fn idle(world: &World) {
     });
 }
 
-fn scrub(world: &mut World) -> Value {
+pub(crate) fn scrub(world: &mut World) -> Value {
     paused(world, |world, _| world.post("/v1/pools/tank/scrub", &json!({})))
 }
 
@@ -119,7 +119,7 @@ fn leaving(world: &mut World) -> Value {
         let here = disks();
         let gone = ["d0", "d1", "d2"].map(|name| world.disk(name)).into_iter();
         for path in gone.filter(|path| here.iter().all(|disk| disk["path"] != path.as_str())) {
-            world.post("/v1/pools/tank/disks", &json!({"disks": [path]}));
+            world.post("/v1/pools/tank/disks", &json!({"disks": [path], "stays": true}));
         }
         let fullest = disks().into_iter().min_by_key(|disk| disk["free_bytes"].as_u64()).unwrap();
         keep_busy(world, attempt);
@@ -146,7 +146,7 @@ fn todo(world: &World) -> String {
     world.get("/v1/status")["todo"].to_string()
 }
 
-fn record(world: &World, name: &str) -> PathBuf {
+pub(crate) fn record(world: &World, name: &str) -> PathBuf {
     world.folder.path().join("state").join(name)
 }
 
