@@ -15,7 +15,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, DetachSpace,
     Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool,
     JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk,
-    ResizeSpace, ResizeWriteCache, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
+    ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -173,6 +174,9 @@ change!(
 change!(
     /// Ends a job before it is done.
     post_job_stop, "/v1/jobs/{id}/stop", Simple, stop_job, "id" id);
+change!(
+    /// Sets how a job shares the disks with clients.
+    post_job_set, "/v1/jobs/{id}/set", SetJob, set_job, "id" id);
 change!(
     /// Makes a pool.
     post_pool, "/v1/pools", CreatePool, create_pool);
@@ -371,6 +375,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_job_pause))
         .routes(routes!(post_job_resume))
         .routes(routes!(post_job_stop))
+        .routes(routes!(post_job_set))
         .routes(routes!(get_counters))
         .routes(routes!(post_shutdown))
 }

@@ -1,14 +1,17 @@
-//! What people and restarts do with jobs: listed, paused, resumed, stopped, gone on with (docs/design/0011).
+//! What people and restarts do with jobs: listed, paused, resumed, stopped, set, gone on with (docs/design/0011).
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, Simple};
+use dolmen_api::{
+    Change, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, SetJob, Simple,
+};
 use dolmen_block_io::within;
 use dolmen_pool::Disk;
 use dolmen_units::{DiskId, PoolId};
 
 use crate::caller::Answer;
+use crate::effort;
 use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, seconds_now};
 use crate::jobs::Entry;
@@ -274,6 +277,31 @@ impl Engine {
             recorded
                 .err()
                 .map(|error| format!("that is not on record, and the next daemon finds it paused: {error}")),
+        );
+        Ok(change)
+    }
+
+    /// Sets how a job shares the disks of its pool with clients, also over restarts.
+    pub(crate) async fn set_job(self: Rc<Self>, id: String, request: SetJob) -> Answer<Change> {
+        let entry = self.job_to_change(&id).await?;
+        let (what, before) = (entry.what(), entry.effort());
+        let after = effort::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
+        let words = effort::words_of(after);
+        if after == before {
+            return Ok(self.unchanged(&entry, format!("{what} has {words} already")));
+        }
+        let steps = vec![format!("give {what} {words}, instead of {}", effort::words_of(before))];
+        let plan = self.plan_of(&entry, Undo::By(effort::command_for(entry.id, before)), steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{what} would have {words}")));
+        }
+        entry.set_effort(self.open_pool_of(entry.pool).as_deref(), after);
+        let recorded = self.jobs.record().await;
+        let mut change = self.said(&entry, plan, format!("{what} has {words}"));
+        change.warnings.extend(
+            recorded
+                .err()
+                .map(|error| format!("that is not on record, and the next daemon forgets it: {error}")),
         );
         Ok(change)
     }

@@ -35,6 +35,7 @@ mod devices;
 mod disks;
 mod door;
 mod doors;
+mod effort;
 mod engine;
 mod error;
 mod fault;

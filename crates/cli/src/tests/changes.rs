@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 27] = [
+const CHANGES: [&str; 28] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -35,6 +35,7 @@ const CHANGES: [&str; 27] = [
     "job pause 7",
     "job resume 7",
     "job stop 7",
+    "job set 7 --priority high --latency-limit 5ms",
     "stop",
 ];
 
@@ -432,6 +433,36 @@ fn jobs_are_paused_resumed_and_stopped_by_their_numbers() {
     assert_eq!(asked, ["pause", "resume", "stop"].map(|verb| format!("POST /v1/jobs/7/{verb}")));
     for line in ["job pause", "job stop tank", "job resume -1", "job"] {
         assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn what_a_job_leaves_to_clients_reaches_the_daemon() {
+    let fake = Fake::play(|_, body| obey(body));
+    for line in ["--priority low", "--latency-limit 2s -n", "--priority high --latency-limit none"] {
+        assert_eq!(fake.run(&format!("job set 7 {line}"), &NOBODY).code, ExitCode::Ok);
+    }
+    let asked = fake.asked();
+    assert_eq!(asked[0].line, "POST /v1/jobs/7/set");
+    let body = |priority: Value, limit: Value, dry_run: bool| json!({"priority": priority, "latency_limit_ms": limit, "dry_run": dry_run});
+    assert_eq!(
+        asked.into_iter().map(|asked| asked.body).collect::<Vec<_>>(),
+        [
+            body(json!("low"), Value::Null, false),
+            body(Value::Null, json!(2000), true),
+            body(json!("high"), json!(0), false)
+        ]
+    );
+    for (line, told) in [
+        ("7", "--priority <PRIORITY>"),
+        ("7 --priority urgent", "--priority <PRIORITY>"),
+        ("7 --latency-limit 0ms", "--latency-limit <TIME>"),
+        ("7 --latency-limit -1ms", "--latency-limit <TIME>"),
+        ("7 --latency-limit 61s", "--latency-limit <TIME>"),
+        ("tank --priority low", "<JOB>"),
+    ] {
+        let error = crate::parse(format!("dolmen job set {line}").split(' ')).unwrap_err().to_string();
+        assert!(error.contains(told), "{line}: {error}");
     }
 }
 

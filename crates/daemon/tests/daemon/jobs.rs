@@ -556,3 +556,57 @@ fn jobs_of_a_pool_that_is_not_here_wait_for_it() {
     change(&world, &held, "resume");
     assert_eq!(ended(&world, &held)["state"], "done");
 }
+
+fn effort(world: &World, id: &Value) -> (Value, Value) {
+    let job = job(world, id);
+    (job["priority"].clone(), job["latency_limit_ms"].clone())
+}
+
+/// Scenario: a scrub and a removal have the efforts of their kinds. That of the scrub is set, twice and with what cannot be, over a
+/// kill; by one part alone the other stays. When it has ended, nothing is set any more.
+#[test]
+fn what_a_job_leaves_to_clients_is_set_and_survives_a_restart() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let leaving = leaving(&mut world);
+    assert_eq!(effort(&world, &leaving), (json!("normal"), Value::Null));
+    let id = scrub(&mut world);
+    let set = format!("/v1/jobs/{id}/set");
+    assert_eq!(effort(&world, &id), (json!("low"), json!(50)));
+    let high = json!({"priority": "high", "latency_limit_ms": 0});
+    let planned = world.post(&set, &json!({"priority": "high", "latency_limit_ms": 0, "dry_run": true}));
+    assert_eq!((&planned["is_changed"], effort(&world, &id)), (&json!(false), (json!("low"), json!(50))));
+    let made = world.post(&set, &high);
+    assert_eq!(made["plan"], planned["plan"]);
+    assert_eq!(made["plan"]["undo"], format!("dolmen job set {id} --priority low --latency-limit 50ms"));
+    assert_eq!(made["message"], format!("job {id} (scrub pool tank) has priority high and no latency limit"));
+    assert_eq!((&made["job"]["priority"], &made["job"]["state"]), (&json!("high"), &json!("paused")));
+    assert_eq!(world.post(&set, &high)["is_changed"], false);
+    world.kill();
+    world.start();
+    assert_eq!(effort(&world, &id), (json!("high"), Value::Null));
+    world.post(&set, &json!({"latency_limit_ms": 2000}));
+    for (body, told) in [
+        (json!({}), "neither a priority nor a latency limit"),
+        (json!({"dry_run": true}), "neither a priority nor a latency limit"),
+        (json!({"latency_limit_ms": 60_001}), "a latency limit of 60001 ms is more than 60000 ms"),
+        (json!({"latency_limit_ms": -1}), "cannot be read"),
+        (json!({"priority": "utmost"}), "utmost"),
+    ] {
+        let error = world.refused(&set, &body);
+        assert!(
+            error["code"] == "bad_request" && error["message"].as_str().unwrap().contains(told),
+            "{error}"
+        );
+    }
+    assert_eq!(effort(&world, &id), (json!("high"), json!(2000)));
+    assert_eq!(world.refused("/v1/jobs/4000/set", &high)["code"], "no_such_job");
+    change(&world, &id, "resume");
+    let done = ended(&world, &id);
+    assert_eq!((&done["state"], &done["priority"]), (&json!("done"), &json!("high")), "{done}");
+    let error = world.refused(&set, &high);
+    assert!(error["message"].as_str().unwrap().contains("has ended already"), "{error}");
+    world.kill();
+    world.start();
+    assert_eq!(effort(&world, &id), (json!("high"), json!(2000)));
+    assert_eq!(effort(&world, &leaving), (json!("normal"), Value::Null));
+}
