@@ -17,6 +17,8 @@ pub enum JobKind {
     Scrub,
     /// Gives a write cache another size.
     WriteCache,
+    /// Moves slabs from full disks to emptier ones.
+    Rebalance,
 }
 
 /// How far a job is.
@@ -35,6 +37,18 @@ pub enum JobState {
     CalledOff,
     /// It has ended with an error; what it did stays done.
     Failed,
+}
+
+/// How much of the disks' time a job takes at most while clients use the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobPriority {
+    /// An eighth.
+    Low,
+    /// Half.
+    Normal,
+    /// All that it can get.
+    High,
 }
 
 /// How long a job may still take: a range, because rates vary.
@@ -87,12 +101,35 @@ pub struct Job {
     /// How long it may still take; absent when that cannot be told.
     #[serde(default)]
     pub eta: Option<Eta>,
+    /// How much of the disks' time it takes at most while clients use the pool.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// How long one in twenty of the clients' reads and writes may take before it takes less, in milliseconds; absent for no
+    /// limit.
+    #[serde(default)]
+    pub latency_limit_ms: Option<u64>,
     /// What came of it, when it has ended or is put off; what became of it, when it goes on behind a restart.
     #[serde(default)]
     pub result: Option<String>,
     /// What the rest of it waits for, such as an absent disk, when all that can be done now is done, or its pool is not open.
     #[serde(default)]
     pub waits_for: Option<String>,
+}
+
+/// Sets how a job shares the disks with clients. What is left out stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetJob {
+    /// How much of the disks' time it takes at most while clients use the pool.
+    #[serde(default)]
+    pub priority: Option<JobPriority>,
+    /// How long one in twenty of the clients' reads and writes may take before it takes less, in milliseconds: 1 to 60000, or
+    /// 0 for no limit.
+    #[serde(default)]
+    pub latency_limit_ms: Option<u64>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// All jobs that run, wait, or ended lately.

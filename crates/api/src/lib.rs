@@ -10,10 +10,12 @@
 //! | `POST /v1/pools/import` | [`ImportPool`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/export`, `…/scrub`, `…/resync` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/acknowledge` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/rebalance` | [`Simple`] | [`Change`] with a job, unless all is even |
+//! | `POST /v1/pools/{pool}/rebalance/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/write_cache/drain` | [`DrainWriteCache`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/write_cache/resize` | [`ResizeWriteCache`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
-//! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`] |
+//! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`], with a job where a rebalance follows |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace` | [`ReplaceDisk`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/replace/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/remove` | [`Simple`] | [`Change`] with a job |
@@ -32,6 +34,7 @@
 //! | `GET /v1/devices`, `/v1/spaces`, `/v1/attachments`, `/v1/exports` | | [`Devices`], [`Spaces`], [`Attachments`], [`Exports`] |
 //! | `GET /v1/jobs`, `/v1/jobs/{id}` | | [`Jobs`], [`JobDocument`] |
 //! | `POST /v1/jobs/{id}/pause`, `…/resume`, `…/stop` | [`Simple`] | [`Change`] |
+//! | `POST /v1/jobs/{id}/set` | [`SetJob`] | [`Change`] with the job |
 //! | `GET /v1/counters` | | [`Counters`] |
 //! | `POST /v1/shutdown` | [`Shutdown`] | [`Change`] |
 //!
@@ -44,7 +47,7 @@
 //!   daemon must not silently do less than it was asked for.
 //! - An answer whose status is not 2xx is an [`ErrorDocument`].
 //! - Every request for a change has `dry_run`: it is then answered with the [`Plan`], and nothing is changed.
-//! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`.
+//! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`, or milliseconds and end in `_ms`.
 
 mod counter;
 mod error;
@@ -60,7 +63,7 @@ mod way;
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
 pub use error::{ErrorBody, ErrorCode, ErrorDocument};
 pub use exit::ExitCode;
-pub use job::{Eta, Job, JobDocument, JobKind, JobState, Jobs};
+pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJob};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
     AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, DrainWriteCache,

@@ -265,6 +265,9 @@ pub struct AddDisks {
     /// Those of `disks`, as written there, whose content may be destroyed.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// Whether rows that are there stay where they are; otherwise a rebalance of the pool begins behind this.
+    #[serde(default)]
+    pub stays: bool,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

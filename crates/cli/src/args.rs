@@ -12,7 +12,7 @@ use crate::args_bench::BenchArguments;
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
-use crate::values::{Rate, SpaceName, parse_fill, parse_seconds, parse_size, parse_space_size};
+use crate::values::{LatencyLimit, Rate, SpaceName, parse_fill, parse_seconds, parse_size, parse_space_size};
 
 /// Stands above the options that every command has, apart from its own.
 const COMMON: &str = "Options of every command";
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Df(PoolFilter),
     /// List jobs, or watch one
     Jobs(JobsArguments),
-    /// Pause, resume and stop jobs
+    /// Pause, resume and stop jobs, and set how they share the disks with clients
     #[command(subcommand)]
     Job(JobCommand),
     /// Read and verify everything that a pool holds, and heal what can be healed
@@ -116,10 +116,12 @@ pub(crate) enum PoolCommand {
     Import(PoolImport),
     /// Destroy a pool and all that it holds
     Destroy(PoolDestroy),
-    /// Add disks to a pool
+    /// Add disks to a pool, and move data to them behind that
     Add(PoolAdd),
     /// Move everything off a disk, to the others, and let it leave the pool
     Remove(PoolRemove),
+    /// Move data from full disks to emptier ones, until they are as even as can be
+    Rebalance(PoolRebalance),
     /// Change a setting of a pool
     Set(PoolSet),
     /// End the warnings about errors of its disks, until there are more, and about damage that is mended; `disk list` keeps what was counted
@@ -135,6 +137,38 @@ pub(crate) enum JobCommand {
     Resume(JobChange),
     /// End a job before it is done; a replacement and a removal as --cancel of their commands does
     Stop(JobChange),
+    /// Set how a job shares the disks with clients
+    Set(JobSet),
+}
+
+/// `dolmen job set`
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["priority", "latency_limit"])))]
+pub(crate) struct JobSet {
+    /// The number of the job, as `dolmen jobs` shows it
+    pub job: u64,
+    /// How much of the disks' time it takes at most while clients use the pool; usually normal, and low for a scrub and a
+    /// rebalance
+    #[arg(long, value_enum, value_name = "PRIORITY")]
+    pub priority: Option<PriorityWord>,
+    /// How long one in twenty of the clients' reads and writes may take before it takes less, such as 50ms or 2s, 60s at most;
+    /// or none. Usually none, and 50ms for a scrub and a rebalance
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub latency_limit: Option<LatencyLimit>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// How much of the disks' time a job takes at most while clients use the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PriorityWord {
+    /// An eighth
+    Low,
+    /// Half
+    Normal,
+    /// All that it can get
+    High,
 }
 
 /// A job to be changed
@@ -277,6 +311,9 @@ pub(crate) struct PoolAdd {
     /// Disks, partitions or files; all that they hold is lost
     #[arg(required = true, value_name = "DISK")]
     pub disks: Vec<PathBuf>,
+    /// Leave data that is there where it is; the disks take new data only, and `dolmen pool rebalance` evens out later
+    #[arg(long)]
+    pub stays: bool,
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
@@ -294,6 +331,22 @@ pub(crate) struct PoolRemove {
     #[arg(value_name = "DISK")]
     pub disk: String,
     /// Call a removal off that has not ended: the disk takes data again, and what was moved stays where it is
+    #[arg(long)]
+    pub cancel: bool,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen pool rebalance`
+#[derive(Debug, Args)]
+pub(crate) struct PoolRebalance {
+    /// The pool
+    pub pool: Name,
+    /// Call a rebalance off that has not ended: what was moved stays where it is
     #[arg(long)]
     pub cancel: bool,
     /// Whether to wait.

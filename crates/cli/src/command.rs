@@ -5,16 +5,16 @@ use std::time::Duration;
 use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, DetachSpace, Devices, Df,
     Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument,
-    Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk, ResiliencyKind,
-    ResizeSpace, ResizeWriteCache, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
+    ResiliencyKind, ResizeSpace, ResizeWriteCache, SetJob, Shutdown, Simple, SpaceDocument, Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
-    AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobsArguments,
-    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRemove, PoolSet,
-    ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand, SpaceCreate, SpaceDelete, StopArguments,
-    WayWord,
+    AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobSet,
+    JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance,
+    PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand,
+    SpaceCreate, SpaceDelete, StopArguments, Waiting, WayWord,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -26,7 +26,7 @@ use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_p
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
-use crate::values::{Rate, SpaceName};
+use crate::values::{LatencyLimit, Rate, SpaceName};
 
 /// How long a daemon that said that it ends may take for it.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -111,6 +111,7 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
         PoolCommand::Add(arguments) => pool_add(session, &arguments),
         PoolCommand::Remove(arguments) => pool_remove(session, &arguments),
+        PoolCommand::Rebalance(arguments) => pool_rebalance(session, &arguments),
         PoolCommand::Set(arguments) => pool_set(session, &arguments),
         PoolCommand::Acknowledge(arguments) => {
             let path = format!("{}/acknowledge", pool_path(&arguments.pool));
@@ -153,10 +154,23 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
     let request = |destroy: &[String]| AddDisks {
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
+        stays: arguments.stays,
         dry_run: false,
     };
     let path = format!("{}/disks", pool_path(&arguments.pool));
-    session.take_in(&path, &disks, request, arguments.dry.intent()).map(drop)
+    let change = session.take_in(&path, &disks, request, arguments.dry.intent())?;
+    // The disks are in the pool; what is there may go on moving for hours.
+    session.wait_for(&change, &Waiting { no_wait: true })
+}
+
+fn pool_rebalance(session: &mut Session<'_, '_>, arguments: &PoolRebalance) -> Result<(), CliError> {
+    let path = format!("{}/rebalance", pool_path(&arguments.pool));
+    if arguments.cancel {
+        let path = format!("{path}/cancel");
+        return session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop);
+    }
+    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
 }
 
 fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {
@@ -422,9 +436,23 @@ fn job(session: &mut Session<'_, '_>, command: &JobCommand) -> Result<(), CliErr
         JobCommand::Pause(change) => (change, "pause"),
         JobCommand::Resume(change) => (change, "resume"),
         JobCommand::Stop(change) => (change, "stop"),
+        JobCommand::Set(arguments) => return job_set(session, arguments),
     };
     let path = format!("/jobs/{}/{verb}", change.job);
     session.change(&path, &Simple::default(), change.dry.intent()).map(drop)
+}
+
+fn job_set(session: &mut Session<'_, '_>, arguments: &JobSet) -> Result<(), CliError> {
+    let request = SetJob {
+        priority: arguments.priority.map(|priority| match priority {
+            PriorityWord::Low => JobPriority::Low,
+            PriorityWord::Normal => JobPriority::Normal,
+            PriorityWord::High => JobPriority::High,
+        }),
+        latency_limit_ms: arguments.latency_limit.map(LatencyLimit::ms),
+        dry_run: false,
+    };
+    session.change(&format!("/jobs/{}/set", arguments.job), &request, arguments.dry.intent()).map(drop)
 }
 
 fn scrub(session: &mut Session<'_, '_>, arguments: &ScrubArguments) -> Result<(), CliError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dolmen_api::{Eta, Job, JobDocument, JobKind, JobState, Jobs};
+use dolmen_api::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs};
 use dolmen_units::Bytes;
 
 use crate::change::Session;
@@ -74,6 +74,11 @@ pub(crate) fn show_job(document: &JobDocument, out: &mut Out<'_>) {
     let JobDocument { job, now_s, .. } = document;
     out.line(format_args!("job {} of pool {}: {}", job.id, job.pool, what(job)));
     out.line(progress(job));
+    if let Some(priority) = job.priority {
+        let limit =
+            job.latency_limit_ms.map_or("no latency limit".to_owned(), |ms| format!("latency limit {ms} ms"));
+        out.line(format_args!("priority {}, {limit}", priority_word(priority)));
+    }
     let began = job.began_s.map(|at| format!("began {}", ago(*now_s, at)));
     let ended = job.ended_s.map(|at| format!("ended {}", ago(*now_s, at)));
     let times: Vec<String> = began.into_iter().chain(ended).collect();
@@ -175,8 +180,17 @@ pub(crate) fn what(job: &Job) -> String {
         JobKind::Drain => "remove",
         JobKind::Scrub => "scrub",
         JobKind::WriteCache => "resize",
+        JobKind::Rebalance => "rebalance",
     };
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
+}
+
+fn priority_word(priority: JobPriority) -> &'static str {
+    match priority {
+        JobPriority::Low => "low",
+        JobPriority::Normal => "normal",
+        JobPriority::High => "high",
+    }
 }
 
 fn state_cell(job: &Job) -> Cell {

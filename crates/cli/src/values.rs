@@ -108,6 +108,47 @@ impl FromStr for Rate {
     }
 }
 
+/// The longest latency limit of a job.
+const LATENCY_LIMIT_MAX: Duration = Duration::from_secs(60);
+
+/// A text that is no latency limit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a latency limit is a time from 1ms to {}s, such as 50ms or 2s, or none", LATENCY_LIMIT_MAX.as_secs())]
+pub(crate) struct LatencyLimitError;
+
+/// How long requests of clients may take, in whole milliseconds; `None` for no limit, which is written `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LatencyLimit(pub Option<Duration>);
+
+impl LatencyLimit {
+    /// As documents say it: milliseconds, 0 for no limit.
+    pub(crate) fn ms(self) -> u64 {
+        self.0.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl FromStr for LatencyLimit {
+    type Err = LatencyLimitError;
+
+    fn from_str(text: &str) -> Result<Self, LatencyLimitError> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let (number, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+            (Some(number), _) => (number, 1),
+            (None, Some(number)) => (number, 1000),
+            (None, None) => return Err(LatencyLimitError),
+        };
+        let count: u64 = number.trim_end().parse().map_err(|_| LatencyLimitError)?;
+        let limit = Duration::from_millis(count.saturating_mul(unit_ms));
+        if limit.is_zero() || limit > LATENCY_LIMIT_MAX {
+            Err(LatencyLimitError)
+        } else {
+            Ok(Self(Some(limit)))
+        }
+    }
+}
+
 /// A size that a space can have.
 pub(crate) fn parse_space_size(text: &str) -> Result<Bytes, SizeError> {
     let size = match parse_size(text) {
@@ -157,6 +198,32 @@ mod tests {
         assert!(matches!(parse_space_size("9E"), Err(SizeError::TooLarge { .. })));
         for text in ["-1", "", "ten"] {
             assert!(matches!(parse_space_size(text), Err(SizeError::Bytes(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn latency_limits_are_times_with_a_unit_or_none() {
+        for (text, ms) in
+            [("1ms", 1), ("50ms", 50), ("50 ms", 50), ("2s", 2000), ("60s", 60_000), ("none", 0)]
+        {
+            assert_eq!(text.parse::<LatencyLimit>().unwrap().ms(), ms, "{text}");
+        }
+        for text in [
+            "",
+            "50",
+            "ms",
+            "s",
+            "0",
+            "0ms",
+            "-1ms",
+            "1.5s",
+            "60001ms",
+            "61s",
+            "1min",
+            "99999999999999999999s",
+            "max",
+        ] {
+            assert_eq!(text.parse::<LatencyLimit>(), Err(LatencyLimitError), "{text}");
         }
     }
 

@@ -15,7 +15,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, DetachSpace,
     Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool,
     JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk,
-    ResizeSpace, ResizeWriteCache, ServeSpace, Shutdown, Simple, SpaceDocument, Spaces, Status, Version,
+    ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -174,6 +175,9 @@ change!(
     /// Ends a job before it is done.
     post_job_stop, "/v1/jobs/{id}/stop", Simple, stop_job, "id" id);
 change!(
+    /// Sets how a job shares the disks with clients.
+    post_job_set, "/v1/jobs/{id}/set", SetJob, set_job, "id" id);
+change!(
     /// Makes a pool.
     post_pool, "/v1/pools", CreatePool, create_pool);
 change!(
@@ -188,6 +192,12 @@ change!(
 change!(
     /// Reads and verifies everything in a pool.
     post_scrub, "/v1/pools/{pool}/scrub", Simple, scrub, "pool" pool);
+change!(
+    /// Moves slabs from full disks to emptier ones.
+    post_rebalance, "/v1/pools/{pool}/rebalance", Simple, rebalance, "pool" pool);
+change!(
+    /// Calls a rebalance off.
+    post_rebalance_cancel, "/v1/pools/{pool}/rebalance/cancel", Simple, cancel_rebalance, "pool" pool);
 change!(
     /// Ends the warning about errors of disks that somebody has seen.
     post_acknowledge, "/v1/pools/{pool}/acknowledge", Simple, acknowledge, "pool" pool);
@@ -335,6 +345,8 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_destroy))
         .routes(routes!(post_scrub))
         .routes(routes!(post_resync))
+        .routes(routes!(post_rebalance))
+        .routes(routes!(post_rebalance_cancel))
         .routes(routes!(post_acknowledge))
         .routes(routes!(post_write_cache))
         .routes(routes!(post_write_cache_drain))
@@ -363,6 +375,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_job_pause))
         .routes(routes!(post_job_resume))
         .routes(routes!(post_job_stop))
+        .routes(routes!(post_job_set))
         .routes(routes!(get_counters))
         .routes(routes!(post_shutdown))
 }

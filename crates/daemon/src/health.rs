@@ -301,6 +301,7 @@ fn doing(job: &Job) -> String {
         JobKind::Drain => "removing",
         JobKind::Scrub => "verifying",
         JobKind::WriteCache => "changing the size of",
+        JobKind::Rebalance => "evening out",
     };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let state = if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };

@@ -1,14 +1,17 @@
-//! What people and restarts do with jobs: listed, paused, resumed, stopped, gone on with (docs/design/0011).
+//! What people and restarts do with jobs: listed, paused, resumed, stopped, set, gone on with (docs/design/0011).
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, Simple};
+use dolmen_api::{
+    Change, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, SetJob, Simple,
+};
 use dolmen_block_io::within;
 use dolmen_pool::Disk;
 use dolmen_units::{DiskId, PoolId};
 
 use crate::caller::Answer;
+use crate::effort;
 use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, seconds_now};
 use crate::jobs::Entry;
@@ -77,7 +80,10 @@ impl Engine {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
-            (JobKind::Scrub | JobKind::WriteCache | JobKind::Replace | JobKind::Drain, _) => Standing::GoesOn,
+            (
+                JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Replace | JobKind::Drain,
+                _,
+            ) => Standing::GoesOn,
         }
     }
 
@@ -126,6 +132,9 @@ impl Engine {
                 let again = Some(Rc::clone(entry));
                 self.start_scrub(pool, again).await;
             }
+            (JobKind::Rebalance, _) => {
+                self.start_rebalance(pool, Some(Rc::clone(entry))).await;
+            }
             (JobKind::WriteCache, Aim::WriteCache { survives, size }) => {
                 self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
@@ -136,7 +145,9 @@ impl Engine {
     /// Goes on with a job for which nobody works, as its pool needs it.
     async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
         match entry.kind {
-            JobKind::Scrub | JobKind::WriteCache => self.go_on_with_one(pool, entry).await,
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance => {
+                self.go_on_with_one(pool, entry).await;
+            }
             JobKind::Resync => drop(self.resync_if_needed(pool).await),
             JobKind::Replace => drop(self.go_on_replacing(pool).await),
             JobKind::Drain => self.go_on_draining(pool).await,
@@ -270,6 +281,31 @@ impl Engine {
         Ok(change)
     }
 
+    /// Sets how a job shares the disks of its pool with clients, also over restarts.
+    pub(crate) async fn set_job(self: Rc<Self>, id: String, request: SetJob) -> Answer<Change> {
+        let entry = self.job_to_change(&id).await?;
+        let (what, before) = (entry.what(), entry.effort());
+        let after = effort::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
+        let words = effort::words_of(after);
+        if after == before {
+            return Ok(self.unchanged(&entry, format!("{what} has {words} already")));
+        }
+        let steps = vec![format!("give {what} {words}, instead of {}", effort::words_of(before))];
+        let plan = self.plan_of(&entry, Undo::By(effort::command_for(entry.id, before)), steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{what} would have {words}")));
+        }
+        entry.set_effort(self.open_pool_of(entry.pool).as_deref(), after);
+        let recorded = self.jobs.record().await;
+        let mut change = self.said(&entry, plan, format!("{what} has {words}"));
+        change.warnings.extend(
+            recorded
+                .err()
+                .map(|error| format!("that is not on record, and the next daemon forgets it: {error}")),
+        );
+        Ok(change)
+    }
+
     /// Ends a job before it is done, as far as its kind can be.
     pub(crate) async fn stop_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
         if let Ok(entry) = self.find_job(&id)
@@ -299,9 +335,14 @@ impl Engine {
                     _ => self.cancel_remove(pool, slot, request).await,
                 }
             }
-            (JobKind::Scrub | JobKind::WriteCache | JobKind::Replace | JobKind::Drain, _) => {
-                self.stop_asked(&entry, request).await
-            }
+            (
+                JobKind::Scrub
+                | JobKind::WriteCache
+                | JobKind::Rebalance
+                | JobKind::Replace
+                | JobKind::Drain,
+                _,
+            ) => self.stop_asked(&entry, request).await,
         }
     }
 
@@ -310,6 +351,10 @@ impl Engine {
         let what = entry.what();
         let (step, undo) = match entry.kind {
             JobKind::WriteCache => ("the write cache keeps the size that it has", Undo::NotNeeded),
+            JobKind::Rebalance => (
+                "what was moved stays where it is",
+                Undo::By(format!("dolmen pool rebalance {}", entry.pool_name)),
+            ),
             _ => (
                 "what it has healed stays healed",
                 Undo::By(format!("dolmen scrub {}, which begins anew", entry.pool_name)),

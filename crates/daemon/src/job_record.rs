@@ -8,12 +8,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use dolmen_api::{JobKind, JobState};
+use dolmen_api::{JobKind, JobPriority, JobState};
+use dolmen_space::Effort;
 use dolmen_units::{Bytes, DiskId, PoolId};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::POOLS_MAX;
+use crate::effort;
 use crate::files::{FILE_BYTES_MAX, read_if_any, write_durably};
 use crate::jobs::{ENDED_MAX, UNFINISHED_MAX};
 use crate::scribe::Scribe;
@@ -64,6 +67,12 @@ pub(crate) struct RecordedJob {
     #[serde(default)]
     write_cache: Option<RecordedSize>,
     pub(crate) state: JobState,
+    /// Missing, or none that this version knows: as usual.
+    #[serde(default, deserialize_with = "if_known")]
+    priority: Option<JobPriority>,
+    /// The same; 0 for no limit.
+    #[serde(default, deserialize_with = "if_known")]
+    latency_limit_ms: Option<u64>,
     #[serde(default)]
     pub(crate) began_s: Option<u64>,
     #[serde(default)]
@@ -99,6 +108,8 @@ impl RecordedJob {
             disk,
             write_cache,
             state: JobState::Waiting,
+            priority: None,
+            latency_limit_ms: None,
             began_s: None,
             ended_s: None,
             ran_s: 0,
@@ -110,6 +121,16 @@ impl RecordedJob {
         }
     }
 
+    /// How it shares the disks with clients.
+    pub(crate) fn effort(&self) -> Effort {
+        effort::recorded(self.kind, self.priority, self.latency_limit_ms)
+    }
+
+    pub(crate) fn set_effort(&mut self, effort: Effort) {
+        self.priority = Some(effort::priority_of(effort));
+        self.latency_limit_ms = Some(effort::limit_ms_of(effort).unwrap_or(0));
+    }
+
     /// Its pool, unless that is none.
     pub(crate) fn pool(&self) -> Option<PoolId> {
         self.pool.parse().ok()
@@ -118,7 +139,7 @@ impl RecordedJob {
     /// What it is about, unless that does not fit what it does.
     pub(crate) fn aim(&self) -> Option<Aim> {
         match (self.kind, &self.disk, self.write_cache) {
-            (JobKind::Scrub | JobKind::Resync, None, None) => Some(Aim::Pool),
+            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance, None, None) => Some(Aim::Pool),
             (JobKind::Replace | JobKind::Drain, Some(disk), None) => disk.parse().ok().map(Aim::Disk),
             (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes })) => {
                 Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })
@@ -126,6 +147,12 @@ impl RecordedJob {
             _ => None,
         }
     }
+}
+
+/// A value of a record, unless it is none that this version knows: nothing is lost with it but a wish.
+fn if_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 /// A text, as much of it as is kept.
@@ -284,6 +311,8 @@ pub(crate) fn seconds_now() -> u64 {
 mod tests {
     use std::fs;
 
+    use dolmen_space::Priority;
+
     use super::*;
 
     const NOW: u64 = 1_700_000_000;
@@ -302,6 +331,7 @@ mod tests {
             job(2, JobKind::Scrub, Aim::Pool),
             job(3, JobKind::Replace, Aim::Disk(DiskId([2; 16]))),
             job(7, JobKind::WriteCache, Aim::WriteCache { survives: 2, size: Bytes::mib(64) }),
+            job(8, JobKind::Rebalance, Aim::Pool),
         ]
     }
 
@@ -325,6 +355,26 @@ mod tests {
         assert!(matches!(parse(&text(9, all())[..80]), Err(Unfit::Json(_))));
     }
 
+    /// Scenario: a record of an earlier version, without an effort; and one of a later version, with words that are none here.
+    #[test]
+    fn an_effort_that_is_not_known_is_as_usual_and_refuses_nothing() {
+        let usual = effort::usual(JobKind::Scrub);
+        let mut set = job(2, JobKind::Scrub, Aim::Pool);
+        assert_eq!(set.effort(), usual);
+        let high = Effort { priority: Priority::High, latency_limit: None };
+        set.set_effort(high);
+        let written = text(2, vec![set]);
+        assert_eq!(parse(&written).unwrap().jobs[0].effort(), high);
+        for (one, other) in [
+            (r#""priority":"high","latency_limit_ms":0"#, r#""none":0"#),
+            (r#""priority":"high","latency_limit_ms":0"#, r#""priority":"utmost","latency_limit_ms":"1s""#),
+            (r#""priority":"high","latency_limit_ms":0"#, r#""priority":7,"latency_limit_ms":-5"#),
+        ] {
+            assert!(written.contains(one), "{written}");
+            assert_eq!(parse(&written.replace(one, other)).unwrap().jobs[0].effort(), usual, "{other}");
+        }
+    }
+
     /// Scenario: each of the two files is missing, sound, torn, or no text at all. No number is given that may have been given, and
     /// what cannot be used stays beside.
     #[test]
@@ -332,12 +382,12 @@ mod tests {
         let sound = text(9, all());
         for (number, jobs, expected, count) in [
             (None, None, 0, 0),
-            (Some("9\n"), Some(sound.as_str()), 9, 3),
+            (Some("9\n"), Some(sound.as_str()), 9, 4),
             // Killed between the number and the record.
-            (Some("10\n"), Some(sound.as_str()), 10, 3),
+            (Some("10\n"), Some(sound.as_str()), 10, 4),
             (Some("10\n"), Some(&sound[..99]), 10, 0),
             (Some("10\n"), None, 10, 0),
-            (Some("\0\0"), Some(sound.as_str()), 9, 3),
+            (Some("\0\0"), Some(sound.as_str()), 9, 4),
             (Some(""), Some("{}"), NOW, 0),
             (None, Some("{\"version\":9}"), NOW, 0),
         ] {

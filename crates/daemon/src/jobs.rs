@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - Nobody is told of a job before its number is on record, or the log says that it cannot be.
-//! - A job has the turn of its pool while it works. One that is held and stands has given it up.
+//! - A job has the turn of its pool while it works, and the pool works with its effort. One that is held and stands has given
+//!   it up.
 //!
 //! Left to others: the files (`job_record`), how fast a job is (`pace`), what people and restarts do with jobs (`job_control`),
 //! the work itself.
@@ -19,9 +20,11 @@ use std::time::Duration;
 use dolmen_api::{ErrorBody, ErrorCode, Job, JobKind, JobState};
 use dolmen_block_io::sync::{Either, Notify, Permit, either};
 use dolmen_block_io::{Clock, Moment};
+use dolmen_space::Effort;
 use dolmen_units::PoolId;
 
 use crate::caller::Answer;
+use crate::effort;
 use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
 use crate::pace::{Course, Pace};
@@ -78,6 +81,19 @@ impl Times {
     }
 }
 
+/// The turn of a pool. What the engine does for no job, such as restoring rows of write caches, shares the disks as it is used to
+/// from the end of the turn on.
+struct AtWork<'a> {
+    pool: &'a OpenPool,
+    _turn: Permit<'a>,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.pool.spaces.set_effort(Effort::default());
+    }
+}
+
 /// A job.
 pub(crate) struct Entry {
     pub(crate) id: u64,
@@ -99,6 +115,7 @@ pub(crate) struct Entry {
     /// Set while it is put off, or its pool is not open; it waits then, and takes no turn.
     waits_for: RefCell<Option<String>>,
     course: Rc<Course>,
+    effort: Cell<Effort>,
     pace: Cell<Pace>,
     times: Cell<Times>,
     result: RefCell<Option<String>>,
@@ -108,6 +125,7 @@ pub(crate) struct Entry {
 impl Entry {
     fn new(id: u64, (pool, pool_name): (PoolId, String), start: Start) -> Self {
         let before = start.again.as_ref();
+        let effort = before.map_or_else(|| effort::usual(start.kind), |before| before.effort.get());
         Self {
             id,
             pool,
@@ -123,6 +141,7 @@ impl Entry {
             is_on_record: Cell::new(before.is_some()),
             waits_for: RefCell::default(),
             course: Rc::default(),
+            effort: Cell::new(effort),
             pace: Cell::default(),
             times: Cell::new(before.map(|before| before.times.get()).unwrap_or_default()),
             result: RefCell::default(),
@@ -132,13 +151,14 @@ impl Entry {
 
     /// A job that is on record, and that nobody works on yet.
     fn recalled(job: RecordedJob) -> Option<Self> {
-        let (pool, aim) = (job.pool()?, job.aim()?);
+        let (pool, aim, effort) = (job.pool()?, job.aim()?, job.effort());
         let start = Start { kind: job.kind, subject: job.subject, aim, again: None };
         let entry = Self::new(job.id, (pool, job.pool_name), start);
         entry.is_in_hand.set(false);
         entry.is_on_record.set(true);
         entry.is_paused.set(job.state == JobState::Paused);
         entry.state.set(job.state);
+        entry.effort.set(effort);
         entry.result.replace(job.result);
         let ran = Duration::from_secs(job.ran_s);
         entry.times.set(Times { began_s: job.began_s, ended_s: job.ended_s, ran, since: None });
@@ -158,6 +178,7 @@ impl Entry {
         let times = self.times.get();
         let mut job = RecordedJob::new(self.id, (self.pool, &self.pool_name), self.kind, self.aim);
         job.subject = kept(&self.subject);
+        job.set_effort(self.effort.get());
         (job.began_s, job.ended_s, job.ran_s) = (times.began_s, times.ended_s, times.ran.as_secs());
         if !self.has_ended() {
             job.state = if self.is_paused.get() { JobState::Paused } else { JobState::Waiting };
@@ -179,6 +200,7 @@ impl Entry {
             JobKind::Drain => "remove",
             JobKind::Scrub => "scrub",
             JobKind::WriteCache => "resize",
+            JobKind::Rebalance => "rebalance",
         };
         format!("job {} ({verb} {})", self.id, self.subject)
     }
@@ -205,6 +227,18 @@ impl Entry {
 
     pub(crate) fn is_to_stop(&self) -> bool {
         self.course.progress.is_to_stop()
+    }
+
+    pub(crate) fn effort(&self) -> Effort {
+        self.effort.get()
+    }
+
+    /// Has it share the disks of its pool in another way with clients, at once if it is at work.
+    pub(crate) fn set_effort(&self, pool: Option<&OpenPool>, effort: Effort) {
+        self.effort.set(effort);
+        if let Some(pool) = pool.filter(|_| self.has_turn.get()) {
+            pool.spaces.set_effort(effort);
+        }
     }
 
     /// Whether it has not ended, and is not to be begun by anybody else.
@@ -280,7 +314,7 @@ impl Entry {
     }
 
     /// The turn of its pool, once it is its own and nobody wants the job to stand; nothing when it is to end before.
-    async fn turn<'a>(&self, pool: &'a OpenPool) -> Option<Permit<'a>> {
+    async fn turn<'a>(&self, pool: &'a OpenPool) -> Option<AtWork<'a>> {
         loop {
             let may_ask = || (!self.is_wanted() || !self.is_paused.get()).then_some(());
             self.bell.wait_for(may_ask).await;
@@ -290,13 +324,14 @@ impl Entry {
             let otherwise = || (!self.is_wanted() || self.is_paused.get()).then_some(());
             let taken = either(self.bell.wait_for(otherwise), pool.job_turn.take()).await;
             if let Either::Second(turn) = taken {
-                return Some(turn);
+                return Some(AtWork { pool, _turn: turn });
             }
         }
     }
 
-    fn begin(&self, now: Moment) {
+    fn begin(&self, pool: &OpenPool, now: Moment) {
         self.has_turn.set(true);
+        pool.spaces.set_effort(self.effort.get());
         self.course.progress.release();
         let times = self.times.get();
         let began_s = times.began_s.or_else(|| Some(seconds_now()));
@@ -328,7 +363,7 @@ impl Entry {
         F: Future<Output = Answer<Outcome>>,
     {
         let mut turn = self.turn(pool).await?;
-        self.begin(clock.now());
+        self.begin(pool, clock.now());
         let mut work = pin!(work(Rc::clone(&self.course)));
         loop {
             let next = either(work.as_mut(), self.course.progress.stands()).await;
@@ -343,7 +378,7 @@ impl Entry {
                 Either::Second(None) => return Some(work.await),
                 Either::Second(Some(turn)) => turn,
             };
-            self.begin(clock.now());
+            self.begin(pool, clock.now());
         }
     }
 
@@ -401,6 +436,8 @@ impl Entry {
             began_s: times.began_s,
             ended_s: times.ended_s,
             eta: pace.eta(&self.course).filter(|_| is_running),
+            priority: Some(effort::priority_of(self.effort.get())),
+            latency_limit_ms: effort::limit_ms_of(self.effort.get()),
             result: self.result.borrow().clone(),
             waits_for: self.waits_for.borrow().clone().filter(|_| state == JobState::Waiting),
         }
@@ -532,7 +569,7 @@ impl Jobs {
     fn left_over(&self, pool: PoolId, start: &Start) -> Option<Rc<Entry>> {
         let is_found_again = match start.kind {
             JobKind::Resync | JobKind::Replace | JobKind::Drain => true,
-            JobKind::Scrub | JobKind::WriteCache => false,
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance => false,
         };
         let is_same = |entry: &Rc<Entry>| {
             is_found_again && !entry.is_taken() && entry.kind == start.kind && entry.aim == start.aim
@@ -644,5 +681,67 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::Busy, message)
             .on(pool.name())
             .hint("wait until some have ended, or end one with `dolmen job stop`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dolmen_api::ImportMode;
+    use dolmen_block_io::BlockDevice;
+    use dolmen_buffer::ArenaConfig;
+    use dolmen_pool::{CreateOptions, MemoryArbiter, create};
+    use dolmen_sim::{DiskProfile, World};
+    use dolmen_space::{Priority, Spaces};
+    use dolmen_units::{Bytes, HostId};
+
+    use super::*;
+
+    const HIGH: Effort = Effort { priority: Priority::High, latency_limit: Some(Duration::from_secs(2)) };
+
+    fn entry(id: u64, pool: &OpenPool, kind: JobKind) -> Rc<Entry> {
+        let start = Start { kind, subject: String::new(), aim: Aim::Pool, again: None };
+        Rc::new(Entry::new(id, (pool.id(), pool.name()), start))
+    }
+
+    fn done() -> Answer<Outcome> {
+        Ok(Outcome::Done(String::new()))
+    }
+
+    /// Scenario: two jobs of a pool have their turns one after the other. The pool works with the effort of the one at work, also
+    /// when that is set meanwhile, and not with what is set of one that waits; between them with none of theirs.
+    #[test]
+    fn the_pool_works_with_the_effort_of_the_job_that_has_its_turn() {
+        let world = World::new(1);
+        world.set_arenas(ArenaConfig::MODEST, ArenaConfig::MODEST);
+        let profile = || DiskProfile::new(Bytes::mib(256));
+        let devices: Vec<Rc<dyn BlockDevice>> =
+            ["a", "b"].map(|name| world.add_disk(name, profile()).attach(&world)).into();
+        let seams = world.seams();
+        let ran = world.run(async move {
+            let name = "tank".parse().unwrap();
+            let options = CreateOptions { name, overwrite: Vec::new(), fault_domains: Vec::new() };
+            let arbiter = MemoryArbiter::new(HostId([7; 16]));
+            let opened = create(&seams, arbiter, &devices, &options).await.unwrap();
+            let pool = OpenPool::new(Spaces::start(opened).await.unwrap(), ImportMode::Write);
+            let (clock, before) = (seams.clock.as_ref(), pool.spaces.effort());
+            let (scrub, resync) = (entry(1, &pool, JobKind::Scrub), entry(2, &pool, JobKind::Resync));
+            let scrubbed = scrub.work(&pool, clock, |_| async {
+                assert_eq!(pool.spaces.effort(), effort::usual(JobKind::Scrub));
+                resync.set_effort(Some(&pool), Effort { priority: Priority::Low, ..HIGH });
+                assert_eq!(pool.spaces.effort(), effort::usual(JobKind::Scrub));
+                scrub.set_effort(Some(&pool), HIGH);
+                assert_eq!(pool.spaces.effort(), HIGH);
+                done()
+            });
+            assert!(scrubbed.await.is_some_and(|outcome| outcome.is_ok()));
+            assert_eq!(pool.spaces.effort(), before);
+            let resynced = resync.work(&pool, clock, |_| async {
+                assert_eq!(pool.spaces.effort(), Effort { priority: Priority::Low, ..HIGH });
+                done()
+            });
+            assert!(resynced.await.is_some_and(|outcome| outcome.is_ok()));
+            pool.spaces.close().await.unwrap();
+        });
+        assert!(ran.is_ok());
     }
 }

@@ -12,7 +12,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
     Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, check_devices, create_as, discover,
 };
-use dolmen_space::{Incident, Space, SpaceRange, Verification};
+use dolmen_space::{Incident, RebalanceForecast, Space, SpaceRange, Verification};
 use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
 
 use crate::caller::Answer;
@@ -25,6 +25,7 @@ use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
+use crate::rebalance::{forecast, steps_behind};
 use crate::words::{clients_of, counted};
 
 /// What is said of jobs of a pool that was exported.
@@ -380,10 +381,19 @@ impl Engine {
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
-        offers.extend((next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)));
+        let joining: Vec<_> =
+            (next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)).collect();
+        let behind = match request.stays {
+            true => RebalanceForecast::default(),
+            false => forecast(&pool, &joining).await?,
+        };
+        offers.extend(joining);
         let undo = disks.paths.iter().map(|path| format!("dolmen pool remove {name} {}", path.display()));
         let undo = Undo::unless_destroying(&disks.overwrite, undo.collect::<Vec<_>>().join("; "));
-        let plan = Figures::of_room(before, usual_room(&offers)).plan(undo, disks.steps("add"));
+        let figures = Figures { before, after: usual_room(&offers), moved: behind.moved.0 };
+        let mut steps = disks.steps("add");
+        steps.extend(steps_behind(&name, &behind));
+        let plan = figures.plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
         }
@@ -397,6 +407,9 @@ impl Engine {
         let were = if extents.len() == 1 { "was" } else { "were" };
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
+        if !behind.is_even() {
+            self.rebalance_behind(&pool, &mut change).await;
+        }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }

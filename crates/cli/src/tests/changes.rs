@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 25] = [
+const CHANGES: [&str; 28] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -16,6 +16,8 @@ const CHANGES: [&str; 25] = [
     "pool add tank /c",
     "pool remove tank 3",
     "pool remove tank 3 --cancel",
+    "pool rebalance tank",
+    "pool rebalance tank --cancel",
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
     "pool set tank --write-cache 1G",
@@ -33,6 +35,7 @@ const CHANGES: [&str; 25] = [
     "job pause 7",
     "job resume 7",
     "job stop 7",
+    "job set 7 --priority high --latency-limit 5ms",
     "stop",
 ];
 
@@ -431,6 +434,55 @@ fn jobs_are_paused_resumed_and_stopped_by_their_numbers() {
     for line in ["job pause", "job stop tank", "job resume -1", "job"] {
         assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }
+}
+
+#[test]
+fn what_a_job_leaves_to_clients_reaches_the_daemon() {
+    let fake = Fake::play(|_, body| obey(body));
+    for line in ["--priority low", "--latency-limit 2s -n", "--priority high --latency-limit none"] {
+        assert_eq!(fake.run(&format!("job set 7 {line}"), &NOBODY).code, ExitCode::Ok);
+    }
+    let asked = fake.asked();
+    assert_eq!(asked[0].line, "POST /v1/jobs/7/set");
+    let body = |priority: Value, limit: Value, dry_run: bool| json!({"priority": priority, "latency_limit_ms": limit, "dry_run": dry_run});
+    assert_eq!(
+        asked.into_iter().map(|asked| asked.body).collect::<Vec<_>>(),
+        [
+            body(json!("low"), Value::Null, false),
+            body(Value::Null, json!(2000), true),
+            body(json!("high"), json!(0), false)
+        ]
+    );
+    for (line, told) in [
+        ("7", "--priority <PRIORITY>"),
+        ("7 --priority urgent", "--priority <PRIORITY>"),
+        ("7 --latency-limit 0ms", "--latency-limit <TIME>"),
+        ("7 --latency-limit -1ms", "--latency-limit <TIME>"),
+        ("7 --latency-limit 61s", "--latency-limit <TIME>"),
+        ("tank --priority low", "<JOB>"),
+    ] {
+        let error = crate::parse(format!("dolmen job set {line}").split(' ')).unwrap_err().to_string();
+        assert!(error.contains(told), "{line}: {error}");
+    }
+}
+
+/// What is there goes on moving behind the adding of disks: the command says so, and does not wait. A rebalance is waited for.
+#[test]
+fn disks_are_added_without_waiting_and_a_rebalance_is_waited_for() {
+    let fake = working("done");
+    let ended = fake.run("pool add tank /c", &NOBODY);
+    assert_eq!((ended.code, ended.results.as_str()), (ExitCode::Ok, "it is done\n"));
+    assert_eq!(ended.messages, "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
+    fake.run("pool add tank /c --stays", &NOBODY);
+    let asked: Vec<Value> = fake.acts().into_iter().map(|asked| asked.body).collect();
+    let body = |stays: bool| json!({"disks": ["/c"], "destroy": [], "stays": stays, "dry_run": false});
+    assert_eq!(asked, [body(false), body(true)]);
+    let fake = working("done");
+    let ended = fake.run("pool rebalance tank", &NOBODY);
+    assert_eq!(ended.results, "it is done\n10 rows moved\n");
+    fake.run("pool rebalance tank --cancel", &NOBODY);
+    let lines: Vec<String> = fake.acts().into_iter().map(|asked| asked.line).collect();
+    assert_eq!(lines, ["POST /v1/pools/tank/rebalance", "POST /v1/pools/tank/rebalance/cancel"]);
 }
 
 /// What waits for an absent disk may do so for ever: the command says for what, and ends.

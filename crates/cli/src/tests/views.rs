@@ -268,8 +268,8 @@ fn jobs_that_stand_or_have_ended_are_told() {
     let jobs = [
         job(1, "done", json!({"ended_s": 1400, "result": "all sound"})),
         job(2, "called_off", json!({"ended_s": 4940, "result": "called off"})),
-        job(3, "paused", json!({})),
-        job(4, "running", json!({"is_pausing": true})),
+        job(3, "paused", json!({"priority": "low", "latency_limit_ms": 50})),
+        job(4, "running", json!({"is_pausing": true, "priority": "normal", "latency_limit_ms": null})),
         job(5, "running", json!({"is_pausing": true, "is_stopping": true})),
     ];
     assert_eq!(
@@ -289,8 +289,8 @@ JOB  POOL  WHAT             STATE       DONE  ENDED      RESULT
         [
             "job 1 of pool tank: scrub pool tank\n100 %  0 B, done in 9 s\nbegan 1 h 6 min ago, ended 1 h ago\nall sound\n",
             "job 2 of pool tank: scrub pool tank\n 25 %  0 B, called off\nbegan 1 h 6 min ago, ended 1 min ago\ncalled off\n",
-            "job 3 of pool tank: scrub pool tank\n 25 %  0 B, paused: `dolmen job resume 3` goes on with it\nbegan 1 h 6 min ago\n",
-            "job 4 of pool tank: scrub pool tank\n 25 %  0 B, pauses when what is under way is done\nbegan 1 h 6 min ago\n",
+            "job 3 of pool tank: scrub pool tank\n 25 %  0 B, paused: `dolmen job resume 3` goes on with it\npriority low, latency limit 50 ms\nbegan 1 h 6 min ago\n",
+            "job 4 of pool tank: scrub pool tank\n 25 %  0 B, pauses when what is under way is done\npriority normal, no latency limit\nbegan 1 h 6 min ago\n",
             "job 5 of pool tank: scrub pool tank\n 25 %  0 B, ends when what is under way is done\nbegan 1 h 6 min ago\n",
         ]
     );

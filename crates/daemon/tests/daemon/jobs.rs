@@ -14,7 +14,7 @@ const LONG_AGO: u64 = 1_700_000_000;
 const PART: usize = 16 << 20;
 
 /// A pool `tank` of these disks, and the mirror `m` of it, full.
-fn full(disks: &[&str]) -> World {
+pub(crate) fn full(disks: &[&str]) -> World {
     let world = World::new(4);
     world.make_tank(disks);
     world.post("/v1/pools/tank/spaces/m/resize", &json!({"size_bytes": 96 << 20}));
@@ -25,39 +25,39 @@ fn full(disks: &[&str]) -> World {
     world
 }
 
-fn expect(world: &World) {
+pub(crate) fn expect(world: &World) {
     for part in 0..6 {
         assert!(world.nbd().read(part * PART as u64, PART) == pattern(9, PART), "part {part}");
     }
 }
 
-fn job(world: &World, id: &Value) -> Value {
+pub(crate) fn job(world: &World, id: &Value) -> Value {
     world.get(&format!("/v1/jobs/{id}"))["job"].clone()
 }
 
-fn change(world: &World, id: &Value, verb: &str) -> Value {
+pub(crate) fn change(world: &World, id: &Value, verb: &str) -> Value {
     world.post(&format!("/v1/jobs/{id}/{verb}"), &json!({}))
 }
 
-fn ended(world: &World, id: &Value) -> Value {
+pub(crate) fn ended(world: &World, id: &Value) -> Value {
     let is_open = |job: &Value| ["waiting", "running", "paused"].contains(&job["state"].as_str().unwrap());
     eventually("the job ends", || Some(job(world, id)).filter(|job| !is_open(job)))
 }
 
-fn numbers(world: &World) -> Vec<u64> {
+pub(crate) fn numbers(world: &World) -> Vec<u64> {
     let jobs = world.get("/v1/jobs")["jobs"].clone();
     jobs.as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect()
 }
 
 /// Keeps the pool busy for a while, so that what is begun behind it waits for its turn; not at the first attempt.
-fn keep_busy(world: &World, attempt: u32) {
+pub(crate) fn keep_busy(world: &World, attempt: u32) {
     for _ in 0..6 * attempt {
         world.post("/v1/pools/tank/scrub", &json!({}));
     }
 }
 
 /// Begins a job and pauses it before it has ended, which may need several attempts; its number.
-fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value) -> Value {
+pub(crate) fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value) -> Value {
     for attempt in 0..TRIES_MAX {
         let id = begin(world, attempt)["job"]["id"].clone();
         let pause = format!("/v1/jobs/{id}/pause");
@@ -80,7 +80,7 @@ fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value) -> Value 
 }
 
 /// Waits until no job runs or waits for its turn.
-fn idle(world: &World) {
+pub(crate) fn idle(world: &World) {
     eventually("jobs end", || {
         let jobs = world.get("/v1/jobs")["jobs"].clone();
         let is_at_it = |job: &Value| job["state"] == "running" || job["state"] == "waiting";
@@ -88,7 +88,7 @@ fn idle(world: &World) {
     });
 }
 
-fn scrub(world: &mut World) -> Value {
+pub(crate) fn scrub(world: &mut World) -> Value {
     paused(world, |world, _| world.post("/v1/pools/tank/scrub", &json!({})))
 }
 
@@ -119,7 +119,7 @@ fn leaving(world: &mut World) -> Value {
         let here = disks();
         let gone = ["d0", "d1", "d2"].map(|name| world.disk(name)).into_iter();
         for path in gone.filter(|path| here.iter().all(|disk| disk["path"] != path.as_str())) {
-            world.post("/v1/pools/tank/disks", &json!({"disks": [path]}));
+            world.post("/v1/pools/tank/disks", &json!({"disks": [path], "stays": true}));
         }
         let fullest = disks().into_iter().min_by_key(|disk| disk["free_bytes"].as_u64()).unwrap();
         keep_busy(world, attempt);
@@ -146,7 +146,7 @@ fn todo(world: &World) -> String {
     world.get("/v1/status")["todo"].to_string()
 }
 
-fn record(world: &World, name: &str) -> PathBuf {
+pub(crate) fn record(world: &World, name: &str) -> PathBuf {
     world.folder.path().join("state").join(name)
 }
 
@@ -555,4 +555,58 @@ fn jobs_of_a_pool_that_is_not_here_wait_for_it() {
     assert_eq!(job(&world, &held)["state"], "paused");
     change(&world, &held, "resume");
     assert_eq!(ended(&world, &held)["state"], "done");
+}
+
+fn effort(world: &World, id: &Value) -> (Value, Value) {
+    let job = job(world, id);
+    (job["priority"].clone(), job["latency_limit_ms"].clone())
+}
+
+/// Scenario: a scrub and a removal have the efforts of their kinds. That of the scrub is set, twice and with what cannot be, over a
+/// kill; by one part alone the other stays. When it has ended, nothing is set any more.
+#[test]
+fn what_a_job_leaves_to_clients_is_set_and_survives_a_restart() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let leaving = leaving(&mut world);
+    assert_eq!(effort(&world, &leaving), (json!("normal"), Value::Null));
+    let id = scrub(&mut world);
+    let set = format!("/v1/jobs/{id}/set");
+    assert_eq!(effort(&world, &id), (json!("low"), json!(50)));
+    let high = json!({"priority": "high", "latency_limit_ms": 0});
+    let planned = world.post(&set, &json!({"priority": "high", "latency_limit_ms": 0, "dry_run": true}));
+    assert_eq!((&planned["is_changed"], effort(&world, &id)), (&json!(false), (json!("low"), json!(50))));
+    let made = world.post(&set, &high);
+    assert_eq!(made["plan"], planned["plan"]);
+    assert_eq!(made["plan"]["undo"], format!("dolmen job set {id} --priority low --latency-limit 50ms"));
+    assert_eq!(made["message"], format!("job {id} (scrub pool tank) has priority high and no latency limit"));
+    assert_eq!((&made["job"]["priority"], &made["job"]["state"]), (&json!("high"), &json!("paused")));
+    assert_eq!(world.post(&set, &high)["is_changed"], false);
+    world.kill();
+    world.start();
+    assert_eq!(effort(&world, &id), (json!("high"), Value::Null));
+    world.post(&set, &json!({"latency_limit_ms": 2000}));
+    for (body, told) in [
+        (json!({}), "neither a priority nor a latency limit"),
+        (json!({"dry_run": true}), "neither a priority nor a latency limit"),
+        (json!({"latency_limit_ms": 60_001}), "a latency limit of 60001 ms is more than 60000 ms"),
+        (json!({"latency_limit_ms": -1}), "cannot be read"),
+        (json!({"priority": "utmost"}), "utmost"),
+    ] {
+        let error = world.refused(&set, &body);
+        assert!(
+            error["code"] == "bad_request" && error["message"].as_str().unwrap().contains(told),
+            "{error}"
+        );
+    }
+    assert_eq!(effort(&world, &id), (json!("high"), json!(2000)));
+    assert_eq!(world.refused("/v1/jobs/4000/set", &high)["code"], "no_such_job");
+    change(&world, &id, "resume");
+    let done = ended(&world, &id);
+    assert_eq!((&done["state"], &done["priority"]), (&json!("done"), &json!("high")), "{done}");
+    let error = world.refused(&set, &high);
+    assert!(error["message"].as_str().unwrap().contains("has ended already"), "{error}");
+    world.kill();
+    world.start();
+    assert_eq!(effort(&world, &id), (json!("high"), json!(2000)));
+    assert_eq!(effort(&world, &leaving), (json!("normal"), Value::Null));
 }

@@ -93,7 +93,7 @@ fn a_removal_is_called_off_and_one_without_an_end_is_not_begun() {
         assert!(error["hint"].as_str().unwrap().contains("dolmen disk replace"), "{error}");
     }
     assert_eq!(paths(&world), before);
-    world.post("/v1/pools/tank/disks", &json!({"disks": [world.disk("d1")]}));
+    world.post("/v1/pools/tank/disks", &json!({"disks": [world.disk("d1")], "stays": true}));
     let simple = json!({"name": "s", "size_bytes": 8 << 20, "resiliency": "simple", "provisioning": "fixed"});
     world.post("/v1/pools/tank/spaces", &simple);
     world.kill();

@@ -21,6 +21,8 @@ mod pki;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod rebalance;
+#[cfg(test)]
 mod ringed;
 #[cfg(test)]
 mod stuck;

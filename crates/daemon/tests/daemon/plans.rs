@@ -46,11 +46,14 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 7] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 10] = [
     ("/v1/pools/{pool}/acknowledge", "healed_errors_are_a_warning_until_somebody_has_seen_them"),
     ("/v1/jobs/{id}/pause", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
     ("/v1/jobs/{id}/resume", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
     ("/v1/jobs/{id}/stop", "a_job_that_is_stopped_is_called_off_and_stays_so"),
+    ("/v1/jobs/{id}/set", "what_a_job_leaves_to_clients_is_set_and_survives_a_restart"),
+    ("/v1/pools/{pool}/rebalance", "disks_that_are_added_are_filled_unless_rows_are_to_stay"),
+    ("/v1/pools/{pool}/rebalance/cancel", "a_rebalance_is_paused_over_a_kill_resumed_and_called_off"),
     ("/v1/pools/import", "a_dry_run_of_an_import_is_refused_as_the_import_is"),
     (
         "/v1/pools/{pool}/disks/{disk}/replace/cancel",
@@ -78,7 +81,7 @@ fn no_request_with_dry_run_changes_the_state() {
             status,
             world.get("/v1/exports"),
             world.get("/v1/attachments"),
-            world.get("/v1/jobs"),
+            world.get("/v1/jobs")["jobs"].clone(),
             blocks(&world, "d2"),
         )
     };
@@ -334,10 +337,13 @@ fn the_description_of_the_api_names_every_path_of_its_documents_page() {
         "/v1/pools",
         "/v1/pools/import",
         "/v1/pools/{pool}/destroy",
+        "/v1/pools/{pool}/rebalance",
+        "/v1/pools/{pool}/rebalance/cancel",
         "/v1/pools/{pool}/disks/{disk}/replace",
         "/v1/pools/{pool}/disks/{disk}/replace/cancel",
         "/v1/pools/{pool}/spaces/{space}/resize",
         "/v1/jobs/{id}",
+        "/v1/jobs/{id}/set",
         "/v1/attachments",
         "/v1/exports",
         "/v1/counters",

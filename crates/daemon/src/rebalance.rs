@@ -1,0 +1,178 @@
+//! What is there is evened out over the disks: planned, begun, gone on with, called off (docs/design/0012).
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
+use dolmen_placement::Offer;
+use dolmen_space::RebalanceForecast;
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::job_record::Aim;
+use crate::jobs::{Entry, Outcome, Start};
+use crate::pace::Course;
+use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::words::counted;
+
+impl Engine {
+    /// Moves slabs from full disks to emptier ones.
+    pub(crate) async fn rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = self.turn_to_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        if let Some(entry) = self.rebalance_of(&pool) {
+            return Err(is_at_it(&name, &entry));
+        }
+        let forecast = forecast(&pool, &[]).await?;
+        let room = usual_room(&pool.offers());
+        let figures = Figures { before: room, after: room, moved: forecast.moved.0 };
+        let plan = figures.plan(Undo::NotNeeded, steps_of(&forecast));
+        if forecast.is_even() {
+            return Ok(planned(plan, format!("pool {name} is as even already as rows and disks allow")));
+        }
+        if request.dry_run {
+            return Ok(planned(plan, format!("pool {name} would be evened out")));
+        }
+        let job = self.start_rebalance(&pool, None).await;
+        let mut change = made(plan, format!("pool {name} is being evened out, job {}", job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+
+    /// Calls a rebalance off: what was moved stays where it is.
+    pub(crate) async fn cancel_rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let unfinished = self.jobs.unfinished_of(pool.id());
+        let Some(entry) = unfinished.iter().find(|entry| entry.kind == JobKind::Rebalance) else {
+            let message = format!("pool {name} is not being evened out; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(name.as_str())
+                .hint("`dolmen jobs` shows what goes on, and what has ended"));
+        };
+        self.stop_job(entry.id.to_string(), request).await
+    }
+
+    /// The rebalance of a pool that has not ended, and is not about to.
+    fn rebalance_of(&self, pool: &OpenPool) -> Option<Rc<Entry>> {
+        let unfinished = self.jobs.unfinished_of(pool.id());
+        unfinished.into_iter().find(|entry| entry.kind == JobKind::Rebalance && !entry.is_to_stop())
+    }
+
+    /// Begins a rebalance behind a change that has added disks, unless one is there that fills them, too.
+    pub(crate) async fn rebalance_behind(&self, pool: &Rc<OpenPool>, change: &mut Change) {
+        let job = match (self.rebalance_of(pool), self.check_job_room(pool)) {
+            (Some(entry), _) => {
+                if entry.is_paused() {
+                    change.warnings.push(format!(
+                        "{} is paused: rows that are there stay where they are until `dolmen job resume {}`",
+                        entry.what(),
+                        entry.id
+                    ));
+                }
+                entry.view(self.seams.clock.now())
+            }
+            (None, Ok(())) => self.start_rebalance(pool, None).await,
+            (None, Err(error)) => {
+                return change.warnings.push(format!(
+                    "rows that are there stay where they are, because {}; `dolmen pool rebalance {}` evens them out later",
+                    error.message,
+                    pool.name()
+                ));
+            }
+        };
+        change.message.push_str(&format!("; job {} evens out what is there", job.id));
+        change.job = Some(job);
+    }
+
+    /// The job that evens everything out, or goes on with that.
+    pub(crate) async fn start_rebalance(&self, pool: &Rc<OpenPool>, again: Option<Rc<Entry>>) -> Job {
+        let owner = Rc::clone(pool);
+        let subject = format!("pool {}", pool.name());
+        let start = Start { kind: JobKind::Rebalance, subject, aim: Aim::Pool, again };
+        self.start_job(pool, start, move |course| async move { even_out(&owner, &course).await }).await
+    }
+}
+
+/// What a rebalance has to do, also with disks that may join.
+pub(crate) async fn forecast(pool: &OpenPool, more: &[Offer]) -> Answer<RebalanceForecast> {
+    pool.spaces.forecast_rebalance(more).await.map_err(|error| fault::space(&error))
+}
+
+fn steps_of(forecast: &RebalanceForecast) -> Vec<String> {
+    let mut steps = Vec::new();
+    if forecast.rows > 0 {
+        let rows = counted(forecast.rows, "row", "rows");
+        steps.push(format!("move {} of {rows} to emptier disks; clients go on meanwhile", forecast.moved));
+    }
+    if forecast.surplus > 0 {
+        let rows = counted(forecast.surplus, "row", "rows");
+        steps.push(format!("give up a slab too many of {rows}"));
+    }
+    steps
+}
+
+/// What is done behind the adding of disks, and how that is called off.
+pub(crate) fn steps_behind(pool: &str, forecast: &RebalanceForecast) -> Vec<String> {
+    let mut steps = steps_of(forecast);
+    if let Some(last) = steps.last_mut() {
+        last.push_str(&format!(
+            ", as a job that `dolmen pool rebalance {pool} --cancel` calls off, and that --stays leaves out"
+        ));
+    }
+    steps
+}
+
+/// Refuses a second rebalance.
+fn is_at_it(pool: &str, entry: &Entry) -> ErrorBody {
+    let (what, id) = (entry.what(), entry.id);
+    let (state, hint) = match entry.is_paused() {
+        true => ("is paused", format!("`dolmen job resume {id}` goes on with it")),
+        false => ("is there already", format!("`dolmen jobs {id}` shows how far it is")),
+    };
+    let message = format!("{what} {state}; nothing was changed");
+    ErrorBody::new(ErrorCode::Busy, message)
+        .on(pool)
+        .hint(format!("{hint}; `dolmen pool rebalance {pool} --cancel` calls it off"))
+}
+
+async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome> {
+    let (spaces, progress) = (&pool.spaces, &course.progress);
+    loop {
+        let seats = spaces.pool().seats();
+        let before = forecast(pool, &[]).await?;
+        course.bytes_max.set(progress.bytes.get() + before.moved.0);
+        let is_even = spaces.rebalance(progress).await.map_err(|error| fault::space(&error))?;
+        if !is_even && progress.is_to_stop() {
+            let stays = "it was called off; what was moved stays where it is";
+            return Ok(Outcome::CalledOff(stays.to_owned()));
+        }
+        // A disk that came or went meanwhile is reckoned with as well.
+        if is_even || seats == spaces.pool().seats() {
+            return evened(pool, is_even).await.map(Outcome::Done);
+        }
+    }
+}
+
+/// What a rebalance has come to, in words.
+async fn evened(pool: &OpenPool, is_even: bool) -> Answer<String> {
+    let mut text = "everything is as even as rows and disks allow".to_owned();
+    if !is_even {
+        let left = forecast(pool, &[]).await?;
+        text = format!(
+            "what could be moved was; {} could lie on emptier disks, which did not take them, and {} a slab too many; \
+             `dolmen pool rebalance {}` tries again",
+            counted(left.rows, "row", "rows"),
+            counted(left.surplus, "row has", "rows have"),
+            pool.name()
+        );
+    }
+    let disks = pool.spaces.pool().disks();
+    let absent: Vec<String> =
+        disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect();
+    if !absent.is_empty() {
+        text.push_str(&format!("; rows with a part on {} stay where they are", absent.join(" or ")));
+    }
+    Ok(text)
+}
