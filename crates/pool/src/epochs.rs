@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use std::task::Poll;
 
 use dolmen_block_io::BlockDevice;
-use dolmen_block_io::sync::join_all;
+use dolmen_block_io::sync::{Permit, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
@@ -220,7 +220,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
-        let turn = self.epoch_turn.take().await;
+        let turn = self.turn_for_wish().await?;
         self.writable_log()?;
         let refused = |why| self.not_replaced(old, why);
         let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
@@ -323,23 +323,33 @@ impl Pool {
         if self.features.get() & features == features {
             return Ok(());
         }
-        if self.spans_needed() > SPANS_MAX / 2 {
-            self.checkpoint().await?;
-        }
-        let _turn = self.epoch_turn.take().await;
+        let _turn = self.turn_for_wish().await?;
         let known = self.features.get();
-        let found = self.spans_needed() + 1;
         if known & features == features {
             return Ok(());
-        }
-        if found > SPANS_MAX / 2 {
-            let source = dolmen_epoch::ChangeError::SpansFull { found };
-            return Err(PoolError::Epoch { name: self.name.clone(), source });
         }
         self.features.set(known | features);
         self.change_epoch(|generation, _| plan_of(generation)).await?;
         self.write_other_labels().await;
         Ok(())
+    }
+
+    /// The turn for an epoch that nothing is wrong without: where labels are half full of such that the log names, a checkpoint
+    /// comes first. What is left is kept for disks that leave: a change for which there is no room stops the pool.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written; [`PoolError::Epoch`] when others came in between, and it can be tried again.
+    pub(crate) async fn turn_for_wish(self: &Rc<Self>) -> Result<Permit<'_>, PoolError> {
+        let found = || self.spans_needed() + 1;
+        if found() > SPANS_MAX / 2 {
+            self.checkpoint().await?;
+        }
+        let turn = self.epoch_turn.take().await;
+        if found() > SPANS_MAX / 2 {
+            let source = dolmen_epoch::ChangeError::SpansFull { found: found() };
+            return Err(PoolError::Epoch { name: self.name.clone(), source });
+        }
+        Ok(turn)
     }
 
     /// Brings the number of voters up to what is wanted, one disk at a time: pages and log are copied first.
