@@ -30,6 +30,8 @@ pub(crate) const VOTERS_WANTED: usize = 4;
 
 /// Stretches of the log that an open pool leaves in its labels for openings: were all taken, it could never be opened again.
 const SPANS_FOR_OPENINGS: usize = 3;
+/// Stretches up to which people may ask for an epoch: one more would stop the pool.
+pub(crate) const SPANS_FOR_WISHES: usize = SPANS_MAX - SPANS_FOR_OPENINGS;
 
 /// Why a disk that was retired is none any more.
 const CALLED_OFF: &str = "its replacement was called off";
@@ -220,7 +222,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
-        let turn = self.turn_for_wish().await?;
+        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         let refused = |why| self.not_replaced(old, why);
         let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
@@ -323,7 +325,7 @@ impl Pool {
         if self.features.get() & features == features {
             return Ok(());
         }
-        let _turn = self.turn_for_wish().await?;
+        let _turn = self.turn_for_wish(SPANS_MAX / 2).await?;
         let known = self.features.get();
         if known & features == features {
             return Ok(());
@@ -335,17 +337,18 @@ impl Pool {
     }
 
     /// The turn for an epoch that nothing is wrong without: where labels are half full of such that the log names, a checkpoint
-    /// comes first. What is left is kept for disks that leave: a change for which there is no room stops the pool.
+    /// comes first. A change for which there is no room stops the pool; so where as many as `spans_max` were named nevertheless,
+    /// it is refused.
     ///
     /// # Errors
     /// What the pool says when it cannot be written; [`PoolError::Epoch`] when others came in between, and it can be tried again.
-    pub(crate) async fn turn_for_wish(self: &Rc<Self>) -> Result<Permit<'_>, PoolError> {
+    pub(crate) async fn turn_for_wish(self: &Rc<Self>, spans_max: usize) -> Result<Permit<'_>, PoolError> {
         let found = || self.spans_needed() + 1;
         if found() > SPANS_MAX / 2 {
             self.checkpoint().await?;
         }
         let turn = self.epoch_turn.take().await;
-        if found() > SPANS_MAX / 2 {
+        if found() > spans_max {
             let source = dolmen_epoch::ChangeError::SpansFull { found: found() };
             return Err(PoolError::Epoch { name: self.name.clone(), source });
         }
