@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use std::task::Poll;
 
 use dolmen_block_io::BlockDevice;
-use dolmen_block_io::sync::join_all;
+use dolmen_block_io::sync::{Permit, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
@@ -30,8 +30,8 @@ pub(crate) const VOTERS_WANTED: usize = 4;
 
 /// Stretches of the log that an open pool leaves in its labels for openings: were all taken, it could never be opened again.
 const SPANS_FOR_OPENINGS: usize = 3;
-/// Stretches that changes leave which can come later, for those that cannot: disks that fail while one of them is under way.
-const SPANS_FOR_LOSSES: usize = 4;
+/// Stretches up to which people may ask for an epoch: one more would stop the pool.
+pub(crate) const SPANS_FOR_WISHES: usize = SPANS_MAX - SPANS_FOR_OPENINGS;
 
 /// Why a disk that was retired is none any more.
 const CALLED_OFF: &str = "its replacement was called off";
@@ -73,28 +73,6 @@ impl Pool {
         .await
     }
 
-    /// Makes sure that an epoch which could come later leaves enough for those that cannot: each takes a place in the labels until
-    /// a checkpoint has trimmed what was written under it. Called before anything of the change is done, and without the turns of
-    /// epochs and of checkpoints, which a checkpoint takes.
-    ///
-    /// # Errors
-    /// When what holds the log up, such as a write that a disk does not answer, keeps it from being trimmed; nothing is changed
-    /// then, and the pool goes on.
-    pub(crate) async fn spare_epochs(self: &Rc<Self>) -> Result<(), PoolError> {
-        if self.spans_needed() > SPANS_MAX / 2 {
-            match self.checkpoint().await {
-                Ok(()) | Err(PoolError::MetadataFull { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let found = self.spans_needed() + 1;
-        if found > SPANS_MAX - SPANS_FOR_OPENINGS - SPANS_FOR_LOSSES {
-            let source = dolmen_epoch::ChangeError::SpansFull { found };
-            return Err(PoolError::Epoch { name: self.name.clone(), source });
-        }
-        Ok(())
-    }
-
     /// As [`exclude`](Self::exclude), by identity.
     ///
     /// # Errors
@@ -124,7 +102,6 @@ impl Pool {
         (mut member, joining): (Member, Joining),
         retires: Option<DiskId>,
     ) -> Result<Rc<Disk>, PoolError> {
-        self.spare_epochs().await?;
         let turn = self.epoch_turn.take().await;
         self.writable_log()?;
         member.left = Epoch(0);
@@ -203,7 +180,6 @@ impl Pool {
         if votes_alone() {
             return Err(last());
         }
-        self.spare_epochs().await?;
         self.forget_room(disk).await?;
         let turn = self.epoch_turn.take().await;
         if !is_member() {
@@ -246,8 +222,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
-        self.spare_epochs().await?;
-        let turn = self.epoch_turn.take().await;
+        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         let refused = |why| self.not_replaced(old, why);
         let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
@@ -350,8 +325,7 @@ impl Pool {
         if self.features.get() & features == features {
             return Ok(());
         }
-        self.spare_epochs().await?;
-        let _turn = self.epoch_turn.take().await;
+        let _turn = self.turn_for_wish(SPANS_MAX / 2).await?;
         let known = self.features.get();
         if known & features == features {
             return Ok(());
@@ -360,6 +334,25 @@ impl Pool {
         self.change_epoch(|generation, _| plan_of(generation)).await?;
         self.write_other_labels().await;
         Ok(())
+    }
+
+    /// The turn for an epoch that nothing is wrong without: where labels are half full of such that the log names, a checkpoint
+    /// comes first. A change for which there is no room stops the pool; so where as many as `spans_max` were named nevertheless,
+    /// it is refused.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written; [`PoolError::Epoch`] when others came in between, and it can be tried again.
+    pub(crate) async fn turn_for_wish(self: &Rc<Self>, spans_max: usize) -> Result<Permit<'_>, PoolError> {
+        let found = || self.spans_needed() + 1;
+        if found() > SPANS_MAX / 2 {
+            self.checkpoint().await?;
+        }
+        let turn = self.epoch_turn.take().await;
+        if found() > spans_max {
+            let source = dolmen_epoch::ChangeError::SpansFull { found: found() };
+            return Err(PoolError::Epoch { name: self.name.clone(), source });
+        }
+        Ok(turn)
     }
 
     /// Brings the number of voters up to what is wanted, one disk at a time: pages and log are copied first.
@@ -441,7 +434,6 @@ impl Pool {
         let Some(device) = disk.device() else { return Ok(false) };
         assert!(self.has_metadata_room(disk), "{} has no room for the log and pages of a voter", disk.name());
         // No checkpoint may come between copying the pages and counting the disk in.
-        self.spare_epochs().await?;
         let _checkpoint = self.checkpoint_turn.take().await;
         if self.stopping.get() || self.voters().contains(&disk.id()) {
             return Ok(!self.stopping.get());

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use dolmen_disk::MemberState;
 
 use crate::disk::Disk;
-use crate::epochs::plan_of;
+use crate::epochs::{SPANS_FOR_WISHES, plan_of};
 use crate::error::PoolError;
 use crate::pool::Pool;
 
@@ -25,8 +25,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for a part of a replacement, and for the last disk that takes anything; what the pool says when
     /// it cannot be written.
     pub async fn retire(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
-        self.spare_epochs().await?;
-        let turn = self.epoch_turn.take().await;
+        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         if self.is_drained(disk) {
             return Ok(());
@@ -56,8 +55,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for one that is not to leave, or is being replaced, or holds nothing any more and is being
     /// struck; what the pool says when it cannot be written.
     pub async fn reinstate(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
-        self.spare_epochs().await?;
-        let turn = self.epoch_turn.take().await;
+        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         if !self.is_drained(disk) {
             return Err(self.not_replaced(disk, "it is not about to leave"));

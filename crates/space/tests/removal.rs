@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
-use dolmen_pool::{ExcludeReason, PoolError};
+use dolmen_pool::{ExcludeReason, PoolError, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 use harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
@@ -244,6 +244,42 @@ fn a_removal_that_is_called_off_leaves_a_disk_like_any_other() {
         });
         judged.unwrap_or_else(|error| panic!("called off after {} ms: {error}", 10 * offset));
     }
+}
+
+/// Scenario: somebody retires a disk and lets it stay after all, over and over, each an epoch, with writes in between; meanwhile a
+/// checkpoint is held up, so that the log keeps the stretches of all of them. The pool goes on, and so does who waited.
+#[test]
+fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
+    let bench = Bench::with_profile(6450, 4, || Slow::BRIEFLY.profile());
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = space_of(&lab, &spaces, (Resiliency::Mirror { copies: 2 }, None)).await?;
+        fill(&lab, &spaces, &space).await?;
+        let pool = spaces.pool();
+        let disk = pool.find_disk("disk1")?;
+        // A row without tables, of which a checkpoint has to tell the map, which is kept from it for now.
+        lab.write(&space, SIZE.0 - ROW.0, 4096, 1).await?;
+        let change = pool.change(Purpose::Release).await;
+        let waver = async {
+            for _ in 0..12 {
+                pool.retire(&disk).await.map_err(text)?;
+                lab.write(&space, 0, 4096, 1).await.map_err(text)?;
+                pool.reinstate(&disk).await.map_err(text)?;
+                lab.write(&space, 0, 4096, 1).await.map_err(text)?;
+            }
+            Ok(())
+        };
+        let let_go = async {
+            pause(&lab, 5000).await;
+            drop(change);
+            Ok(())
+        };
+        beside(vec![Box::pin(waver), Box::pin(let_go)]).await?;
+        assert!(pool.is_member(&disk) && spaces.drains().is_empty());
+        lab.expect(&space, 0, 512 << 10, 1).await?;
+        lab.check_and_close(spaces).await
+    });
+    judged.unwrap();
 }
 
 /// Scenario: a disk is wrongly added, takes new rows, and leaves again: the pool has the room that it had.

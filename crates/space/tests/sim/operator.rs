@@ -114,18 +114,21 @@ pub async fn take_in(life: &Rc<Life>) {
     }
 }
 
-/// A disk that lied about flushes may have lost all of its labels with its cache. Nobody knows it then, and whoever looks
-/// after the pool replaces it, as long as there is a disk for that. One that never lied has no such excuse.
+/// A disk that lied about flushes may have lost all of its labels with its cache, and one that is as it was before may be as it
+/// was before it was added. Nobody knows it then, and whoever looks after the pool replaces it, as long as there is a disk for
+/// that. One that never did the one or the other has no such excuse.
 fn give_up(life: &Life, index: usize) {
-    let lied = life.disks.borrow()[index].fault_counters().of(FaultKind::LyingFlush) > 0;
-    if lied && !life.is_leaving(index) {
+    let faults = life.disks.borrow()[index].fault_counters();
+    let is_excused = [FaultKind::LyingFlush, FaultKind::ReturnedOld].iter().any(|kind| faults.of(*kind) > 0);
+    if is_excused && !life.is_leaving(index) {
         want_replaced(life, index);
     }
 }
 
-/// Asks for a disk to be replaced by the next spare one, if there is one.
+/// Asks for a disk to be replaced by the next spare one, if there is one; else by one that has left, which is as good as new.
 pub fn want_replaced(life: &super::life::Course, index: usize) -> bool {
-    let spare = life.spares.borrow_mut().pop();
+    let spare =
+        life.spares.borrow_mut().pop().or_else(|| life.removals.borrow_mut().take_struck(&life.disks));
     if let Some(new) = spare {
         life.wanted.borrow_mut().push((index, new));
     }

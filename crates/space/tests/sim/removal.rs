@@ -5,13 +5,14 @@
 //! - The operator is at it between other things; whoever comes next goes on with it.
 //! - A disk that has left is as good as new, and may be added again.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sleep;
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, PoolError};
-use dolmen_sim::Random;
+use dolmen_sim::{Random, SimDisk};
 use dolmen_space::Progress;
 use dolmen_units::Epoch;
 
@@ -34,6 +35,14 @@ pub struct Removals {
     pub added: Vec<usize>,
     /// Disks that left so, and are to be had.
     pub struck: Vec<usize>,
+}
+
+impl Removals {
+    /// A disk that left and is here, which nobody has any more.
+    pub fn take_struck(&mut self, disks: &RefCell<Vec<Rc<SimDisk>>>) -> Option<usize> {
+        let at = self.struck.iter().position(|index| !disks.borrow()[*index].is_absent())?;
+        Some(self.struck.swap_remove(at))
+    }
 }
 
 /// A removal that was begun.
@@ -123,11 +132,10 @@ fn want_added(life: &Life) {
     if !removals.added.is_empty() {
         return;
     }
-    let again = removals.struck.iter().position(|index| !life.disks.borrow()[*index].is_absent());
-    let next = match again {
-        Some(at) => {
+    let next = match removals.take_struck(&life.disks) {
+        Some(again) => {
             life.note(|tally| tally.saw(Rare::RemovedIsBack));
-            Some(removals.struck.swap_remove(at))
+            Some(again)
         }
         // One is left for replacements.
         None if life.spares.borrow().len() > 1 => life.spares.borrow_mut().pop(),
