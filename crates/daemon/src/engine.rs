@@ -27,6 +27,7 @@ use crate::doors::Doors;
 use crate::fault;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
+use crate::job_turn::JobTurn;
 use crate::jobs::Jobs;
 use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
@@ -47,14 +48,14 @@ pub(crate) struct OpenPool {
     /// Changes of this pool, one at a time.
     pub(crate) turn: Turn,
     /// Jobs of this pool, one at a time.
-    pub(crate) job_turn: Turn,
+    pub(crate) job_turn: JobTurn,
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
-        let (turn, job_turn) = (Turn::default(), Turn::default());
+        let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let history = History::default();
         Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), history })
     }

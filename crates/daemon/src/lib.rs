@@ -44,6 +44,7 @@ mod health;
 mod history;
 mod job_control;
 mod job_record;
+mod job_turn;
 mod jobs;
 mod kernel;
 mod ledger;

@@ -18,9 +18,30 @@ pub(crate) struct Course {
     pub(crate) progress: Progress,
     /// Bytes that it copies or verifies, at most; zero where nobody knows. Known when it begins, and the same until it ends.
     pub(crate) bytes_max: Cell<u64>,
+    /// Whether it is held because another job is more urgent.
+    makes_way: Cell<bool>,
 }
 
 impl Course {
+    /// Holds it for a job that is more urgent.
+    pub(crate) fn make_way(&self) {
+        self.makes_way.set(true);
+        self.progress.hold();
+    }
+
+    /// Lets it go on, also behind one that was more urgent.
+    pub(crate) fn go_on(&self) {
+        self.makes_way.set(false);
+        self.progress.release();
+    }
+
+    /// Lets it go on, unless it makes way.
+    pub(crate) fn resume(&self) {
+        if !self.makes_way.get() {
+            self.progress.release();
+        }
+    }
+
     /// Bytes that are left, as far as the rows that are done say how full rows are; where no row is done, at most.
     fn bytes_left(&self) -> u64 {
         let (done, bytes) = (self.progress.done.get(), self.progress.bytes.get());

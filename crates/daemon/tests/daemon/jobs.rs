@@ -49,7 +49,8 @@ pub(crate) fn numbers(world: &World) -> Vec<u64> {
     jobs.as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect()
 }
 
-/// Keeps the pool busy for a while, so that what is begun behind it waits for its turn; not at the first attempt.
+/// Keeps the pool busy for a while, so that what is begun behind it waits for its turn, or begins later where scrubs make way for
+/// it; not at the first attempt.
 pub(crate) fn keep_busy(world: &World, attempt: u32) {
     for _ in 0..6 * attempt {
         world.post("/v1/pools/tank/scrub", &json!({}));

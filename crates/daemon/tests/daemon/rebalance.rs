@@ -198,3 +198,19 @@ fn a_rebalance_that_a_kill_has_cut_short_is_done_under_its_number() {
     });
     assert!(was_cut_short, "each rebalance ended before the daemon was killed");
 }
+
+/// Scenario: a disk is to leave while a rebalance is at work. It makes way, both are done, and all is there.
+#[test]
+fn a_rebalance_makes_way_for_a_removal_and_goes_on_behind_it() {
+    let world = full(&["d0", "d1"]);
+    world.post(DISKS, &json!({"disks": [world.disk("d2"), world.disk("d3")], "stays": true}));
+    let rebalance = world.post(REBALANCE, &json!({}))["job"]["id"].clone();
+    let removal = world.post(&format!("{DISKS}/0/remove"), &json!({}))["job"]["id"].clone();
+    for id in [removal, rebalance] {
+        let done = ended(&world, &id);
+        assert_eq!(done["state"], "done", "{done}");
+    }
+    expect_even(&world);
+    expect(&world);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}

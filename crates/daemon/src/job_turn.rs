@@ -1,0 +1,82 @@
+//! The turn of a pool's jobs: one is at work at a time, and what can wait makes way for what restores redundancy
+//! (docs/design/0011, *Holding a job*).
+//!
+//! Invariant: while an urgent job waits, a patient one that is at work is held, or is about to be.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use dolmen_api::JobKind;
+use dolmen_block_io::sync::{Permit, Turn};
+
+use crate::pace::Course;
+
+/// Who makes way for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Redundancy is not whole before it has ended, or a disk cannot leave: patient ones make way for it.
+    Urgent,
+    /// It waits for its turn, and keeps it.
+    Usual,
+    /// Nothing is at risk while it waits.
+    Patient,
+}
+
+impl Rank {
+    pub(crate) fn of(kind: JobKind) -> Self {
+        match kind {
+            JobKind::Resync | JobKind::Replace | JobKind::Drain => Self::Urgent,
+            JobKind::WriteCache => Self::Usual,
+            JobKind::Scrub | JobKind::Rebalance => Self::Patient,
+        }
+    }
+}
+
+/// The turn.
+#[derive(Default)]
+pub(crate) struct JobTurn {
+    turn: Turn,
+    /// Urgent jobs that wait for it.
+    urgent: Cell<usize>,
+    /// The patient one that has it.
+    patient: RefCell<Option<Rc<Course>>>,
+}
+
+/// An urgent job that waits.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+impl JobTurn {
+    /// Waits for the turn; it ends when the permit is dropped.
+    pub(crate) async fn take(&self, rank: Rank) -> Permit<'_> {
+        let _waiting = (rank == Rank::Urgent).then(|| {
+            self.urgent.set(self.urgent.get() + 1);
+            self.patient.borrow().iter().for_each(|course| course.make_way());
+            Waiting(&self.urgent)
+        });
+        self.turn.take().await
+    }
+
+    /// Whoever has the turn begins, or goes on.
+    pub(crate) fn begin(&self, rank: Rank, course: &Rc<Course>) {
+        course.go_on();
+        if rank != Rank::Patient {
+            return;
+        }
+        // It may have come before an urgent one that asked later than others.
+        if self.urgent.get() > 0 {
+            course.make_way();
+        }
+        self.patient.replace(Some(Rc::clone(course)));
+    }
+
+    /// Whoever had the turn gives it up.
+    pub(crate) fn end(&self) {
+        self.patient.replace(None);
+    }
+}
