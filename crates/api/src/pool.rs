@@ -266,7 +266,8 @@ pub struct AddDisks {
     #[serde(default)]
     pub destroy: Vec<String>,
     /// Whether rows that are there stay where they are; otherwise a rebalance of the pool begins behind this.
-    #[serde(default)]
+    // Left out where it says nothing: daemons that do not know it refuse what they do not know.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
     /// Only tell what would happen.
     #[serde(default)]

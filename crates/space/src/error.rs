@@ -136,7 +136,9 @@ pub enum SpaceError {
         name: String,
     },
     /// The write cache is full of what cannot be put in place.
-    #[error("{name} is full, and what is in it cannot be put in place now; attach the disks that are absent")]
+    #[error(
+        "{name} is full, and what is in it cannot be put in place now; attach the disks that are absent, or wait until those that are back are up to date"
+    )]
     CacheFull {
         /// The space of the cache.
         name: Name,

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_pool::Disk;
+use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_sim::{FaultKind, FaultRates, Random, Rate};
 use dolmen_space::{Progress, Provisioning, Resiliency, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
@@ -412,4 +412,40 @@ fn what_is_away_is_computed_from_large_pieces() {
         });
         run.unwrap();
     }
+}
+
+/// A disk that is back is filled from others on one of which blocks have rotted: with two parities each of them is found out, block
+/// by block, and what it is of is computed without it.
+#[test]
+fn what_has_rotted_is_not_what_others_are_computed_from() {
+    const SIZE: u64 = 8 << 20;
+    let bench = Rc::new(Bench::new(5, 4, Bytes::mib(192)));
+    let outside = Rc::clone(&bench);
+    let run = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = lab.space(&spaces, "data", Bytes(SIZE), Resiliency::Parity { parity: 2 }).await?;
+        let away = spaces.pool().find_disk("disk0")?;
+        for fill in [1, 2] {
+            for at in (0..SIZE).step_by(1 << 20) {
+                lab.write(&space, at, 1 << 20, fill).await?;
+            }
+            spaces.flush().await?;
+            spaces.destage().await?;
+            spaces.pool().exclude(away.slot(), ExcludeReason::Asked).await?;
+        }
+        let rotting = harness::places_of(&outside.disks[1], 0..SIZE / 4096, 2);
+        assert!(rotting.len() > 500, "{}", rotting.len());
+        for (nth, at) in rotting.iter().enumerate().step_by(5) {
+            outside.disks[1].rot(*at, u8::try_from(nth % 8)?);
+        }
+        spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
+        let done = spaces.resync(&Progress::default()).await?;
+        assert_eq!((done.waiting, done.lost_blocks), (0, 0));
+        for at in (0..SIZE).step_by(1 << 20) {
+            lab.expect(&space, at, 1 << 20, 2).await?;
+        }
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    run.unwrap();
 }

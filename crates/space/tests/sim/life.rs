@@ -565,6 +565,12 @@ impl Life {
         self.spaces.find(name).ok().map(|space| (*uid, space))
     }
 
+    /// Whether a disk that is here again may lack what was written while it was away: what waits for that is not put in place.
+    fn are_disks_behind(&self) -> bool {
+        let is_catching_up = |work: &Work| matches!(work, Work::Rejoin | Work::Resync);
+        self.joined.get() || self.course.at_work.borrow().values().any(is_catching_up)
+    }
+
     /// Whether an error of a request is one that may be.
     pub fn accept(&self, error: &SpaceError, uid: u64, at: u64, length: u64) -> Result<(), String> {
         let oracle = self.oracle.borrow();
@@ -578,7 +584,7 @@ impl Life {
             }
             SpaceError::NoSpaceBelow { .. } => true,
             SpaceError::CacheFull { .. } => {
-                self.hard.get() || !super::operator::missing_disks(self).is_empty()
+                self.hard.get() || !super::operator::missing_disks(self).is_empty() || self.are_disks_behind()
             }
             SpaceError::Gone { .. } => leaving,
             // It was made smaller in between.
