@@ -264,10 +264,17 @@ impl Spaces {
         let mut done: Vec<RowOfLot> = done.into_inner();
         done.sort_by_key(|row| row.at);
         // Behind all of them, so that heads do not go to the log and back for each.
-        for (row, (space, _)) in
-            done.iter().filter_map(|row| Some((row.refilled.as_ref()?, rows.get(row.at)?)))
-        {
-            space.announce(row).await?;
+        for row in &mut done {
+            let (Some(refilled), Some((space, _))) = (&row.refilled, rows.get(row.at)) else { continue };
+            match space.announce(refilled).await {
+                Ok(()) => {}
+                // Its last source has left, and nobody can tell what its tables say: the others do not wait for it.
+                Err(SpaceError::Unreadable { .. }) => {
+                    row.result.waiting += refilled.slabs.len() as u64;
+                    row.refilled = None;
+                }
+                Err(error) => return Err(error),
+            }
         }
         done.iter().for_each(|row| result.add(&row.result));
         Ok(done)
@@ -366,6 +373,10 @@ impl Space {
         filling: Filling<'_>,
         result: &mut Resynced,
     ) -> Result<bool, SpaceError> {
+        // Before its blocks, which may take all the room that there is below: who writes tables later has to find theirs.
+        if slab.has_nothing() && !self.make_table_room(row, column, slab).await? {
+            return Ok(false);
+        }
         let refill = Refill {
             space: self,
             row,
@@ -457,12 +468,8 @@ impl Refill<'_> {
         }
         // Tables lie behind their blocks, and heads are there now.
         let (row, column, slab) = (self.row, self.column, self.slab);
-        let is_new = slab.has_nothing();
-        if is_new && !self.space.make_table_room(row, column, slab).await? {
-            return Ok(false);
-        }
         self.space.pair_slots(row, column, slab).await?;
-        if is_new {
+        if slab.has_nothing() {
             let _tables = shared.table_turn.take().await;
             if !row.gone.get() {
                 shared.write_headers(row, |other| other == slab).await?;

@@ -19,7 +19,7 @@ use crate::homes::{Homes, columns_to_move, is_filled_anew};
 use crate::progress::Progress;
 use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::resync::{Refilled, Resynced};
-use crate::row::Row;
+use crate::row::{Row, RowRecord, Slabs};
 use crate::space::Space;
 use crate::spaces::Spaces;
 
@@ -34,6 +34,12 @@ pub struct RemovalForecast {
     pub stuck: BTreeMap<Name, u64>,
     /// What the other disks have to offer behind that.
     pub left: Vec<Offer>,
+}
+
+/// Columns of a row with a slab on one of these disks.
+fn columns_on(record: &RowRecord, disks: &[DiskSlot]) -> Vec<usize> {
+    let is_on = |slabs: &Slabs| slabs.iter().any(|slab| disks.contains(&slab.disk));
+    record.columns.iter().enumerate().filter(|(_, slabs)| is_on(slabs)).map(|(column, _)| column).collect()
 }
 
 /// What came of the rows of a lot that were to leave disks.
@@ -145,7 +151,8 @@ impl Spaces {
             let Some(row) = space.undecided_row(*index).await? else { continue };
             let leaves = claim(space, &row).await?;
             let is_anew = leaves.iter().all(|from| is_filled_anew(self.pool(), &row, *from));
-            begun.push(((Rc::clone(space), *index), leaves, is_anew));
+            let anew = is_anew.then(|| (row.id, columns_on(&row.record(), &leaves)));
+            begun.push(((Rc::clone(space), *index), leaves, anew));
         }
         let lot: Vec<(Rc<Space>, u64)> = begun.iter().map(|(row, ..)| row.clone()).collect();
         let done = self.refill_lot(&lot, progress, result).await?;
@@ -153,19 +160,24 @@ impl Spaces {
         let not_begun = not_begun(&lot, &done).collect();
         let mut filled = Vec::with_capacity(done.len());
         for row in &done {
-            let Some((of_lot, leaves, is_anew)) = begun.get_mut(row.at) else { continue };
+            let Some((of_lot, leaves, anew)) = begun.get_mut(row.at) else { continue };
             let leaves = std::mem::take(leaves);
-            filled.push((of_lot.clone(), leaves, *is_anew && row.result.lost_blocks == 0));
+            // A column that was not filled says nothing, and neither do those of another row that took the place of this one.
+            let is_filled = |column: &usize| row.refilled.as_ref().is_some_and(|row| row.is_new(*column));
+            let whole = anew.take().filter(|(_, columns)| columns.iter().all(is_filled));
+            let whole = whole.filter(|_| row.result.lost_blocks == 0).map(|(id, _)| id);
+            filled.push((of_lot.clone(), leaves, whole));
         }
         let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
         let is_early = is_planted(Bug::GivenUpUntrusted);
         if !is_early {
             self.shared.trust_all(&refilled, result).await?;
         }
-        for ((space, index), leaves, is_whole) in filled {
+        for ((space, index), leaves, whole) in filled {
             let row = if leaves.is_empty() { None } else { space.undecided_row(index).await? };
             let Some(row) = row else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
+            let is_whole = whole == Some(row.id);
             let may_go =
                 is_whole || is_planted(Bug::LastCopyGivenUp) || space.can_do_without_absent(index).await?;
             for from in leaves {

@@ -45,6 +45,13 @@ pub(crate) struct Refilled {
     pub(crate) slabs: Vec<RefilledSlab>,
 }
 
+impl Refilled {
+    /// Whether a slab of a column was filled that had nothing before.
+    pub(crate) fn is_new(&self, column: usize) -> bool {
+        self.slabs.iter().any(|filled| filled.column == column && filled.slab.has_nothing())
+    }
+}
+
 pub(crate) struct RefilledSlab {
     pub(crate) column: usize,
     pub(crate) slab: Slab,
