@@ -18,7 +18,7 @@ use crate::layout::BLOCK;
 use crate::line::{LineStates, code_of};
 use crate::read::{Copy, is_silence, matches_state};
 use crate::record::BlockState;
-use crate::recovery::{Below, Claim, OpenBlock, Recovery, RowClaims, give_to_all};
+use crate::recovery::{Claim, OpenBlock, Recovery, RowClaims, give_to_all};
 use crate::row::{Row, Slab};
 use crate::shared::Shared;
 use crate::space::Space;
@@ -39,7 +39,7 @@ pub(crate) async fn decide_lines(
     space: &Space,
     row: &Rc<Row>,
     open: Vec<OpenBlock>,
-    (below, held): (Below, &Held),
+    held: &Held,
     left: &mut RowClaims,
     recovery: &mut Recovery,
 ) -> Result<(), SpaceError> {
@@ -55,7 +55,7 @@ pub(crate) async fn decide_lines(
     let lines: Vec<Line<'_>> =
         lines.into_iter().map(|(line, blocks)| Line { shared, space, row, line, blocks }).collect();
     for together in lines.chunks(DECIDED_TOGETHER) {
-        let decided = join_all(together.iter().map(|line| line.decide(below, &without_table)));
+        let decided = join_all(together.iter().map(|line| line.decide(&without_table)));
         for (line, decided) in together.iter().zip(decided.await) {
             let (decided, part) = decided?;
             recovery.add(part);
@@ -89,7 +89,6 @@ impl Line<'_> {
     /// What its blocks are, if enough disks answer; what that took.
     async fn decide(
         &self,
-        below: Below,
         without_table: &BTreeSet<u32>,
     ) -> Result<(Option<LineStates>, Recovery), SpaceError> {
         let mut part = Recovery::default();
@@ -100,11 +99,16 @@ impl Line<'_> {
         let mut frames = self.row.shape.parity_columns() as u64 + 1;
         self.row.for_each_slab(|_, _| frames += 1);
         let _frames = self.shared.looks.take(frames).await;
-        let Some((before, written)) = self.before_and_written(below).await? else { return Ok((None, part)) };
+        let Some((before, written)) = self.before_and_written().await? else { return Ok((None, part)) };
         let was_in_flight = self.was_in_flight();
         let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
         if is_nothing || (before == written && !was_in_flight) {
             return Ok((Some(written), part));
+        }
+        let data = self.row.shape.data_columns();
+        // Nothing is read for what could not be told from it.
+        if self.row.count_columns(|slab| self.is_here(slab)) < data {
+            return Ok((None, part));
         }
         let copies: Copies = join_all(written.iter().enumerate().map(async |(column, state)| match state {
             BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line).await,
@@ -120,7 +124,6 @@ impl Line<'_> {
                 .map(|(state, copies)| if is_good(copies, *state) { *state } else { BlockState::Never });
             return Ok((Some(states.collect()), part));
         }
-        let data = self.row.shape.data_columns();
         if self.count_asked(&written, &copies) < data {
             return Ok((None, part));
         }
@@ -154,19 +157,22 @@ impl Line<'_> {
     /// Columns whose blocks, if there are any, could be read from slabs that hold everything else.
     fn count_asked(&self, written: &LineStates, copies: &Copies) -> usize {
         let has_answered = |copy: &Copy| copy.trusted && !copy.result.is_err_and(is_silence);
-        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.shared.pool).is_some();
         let asked = written.iter().zip(copies).enumerate().filter(|(column, (state, copies))| match state {
             BlockState::Valid(_) => copies.iter().any(has_answered),
             BlockState::Never | BlockState::Damaged => {
-                self.row.with_slabs(*column, |slabs| slabs.iter().any(is_here))
+                self.row.with_slabs(*column, |slabs| slabs.iter().any(|slab| self.is_here(slab)))
             }
         });
         asked.count()
     }
 
+    fn is_here(&self, slab: &Slab) -> bool {
+        slab.stale.is_none() && slab.present(&self.shared.pool).is_some()
+    }
+
     /// What the blocks were when a flush covered them last, and what was written since; `None` where no disk is here that could
     /// tell.
-    async fn before_and_written(&self, below: Below) -> Result<Option<(LineStates, LineStates)>, SpaceError> {
+    async fn before_and_written(&self) -> Result<Option<(LineStates, LineStates)>, SpaceError> {
         let mut before = match self.shared.line_states(self.row, self.line).await {
             Ok(states) => states,
             Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => return Ok(None),
@@ -174,7 +180,7 @@ impl Line<'_> {
         };
         let mut written = before.clone();
         for block in &self.blocks {
-            let Some(base) = block.base(self.shared, self.row, below).await else { return Ok(None) };
+            let Some(base) = block.base else { return Ok(None) };
             before.get_mut(block.column).into_iter().for_each(|state| *state = base);
             written.get_mut(block.column).into_iter().for_each(|state| *state = block.newest());
         }

@@ -77,6 +77,29 @@ impl FoundPage {
     }
 }
 
+/// A page of a table, as far as disks that hold everything tell.
+pub(crate) enum PageOnDisk {
+    /// None of them answers.
+    Away,
+    /// None was written yet.
+    Blank,
+    /// No copy can be believed.
+    Lost,
+    Found(Page),
+}
+
+impl PageOnDisk {
+    /// What it says of a block; `None` where nobody answers.
+    pub(crate) fn state(&self, entry: usize) -> Option<BlockState> {
+        match self {
+            Self::Away => None,
+            Self::Blank => Some(BlockState::Never),
+            Self::Lost => Some(BlockState::Damaged),
+            Self::Found(page) => Some(page.state(entry)),
+        }
+    }
+}
+
 /// What is known of a page beside its slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Knowledge {
@@ -174,26 +197,28 @@ impl Shared {
         Ok(Some(self.keep(row, column, index, page)))
     }
 
-    /// What the table on the disks says of a block, beside the table in memory; damage when none can be believed, `None` when
-    /// none answers.
-    pub(crate) async fn state_on_disk(
+    /// A page of a table as it is on the disks, beside the one in memory.
+    pub(crate) async fn page_on_disk(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        (index, entry): (usize, usize),
+        (column, index): (usize, usize),
         in_memory: &Page,
-    ) -> Option<BlockState> {
+    ) -> PageOnDisk {
         if !row.is_formatted() {
-            return Some(BlockState::Never);
+            return PageOnDisk::Blank;
         }
         let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
         let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
         let found = self.find_page(row, column, index).await;
-        let believed = found.iter().filter(|copy| copy.slab.stale.is_none() && copy.is_believed(knowledge));
-        let newest =
-            believed.filter_map(|copy| copy.newest.as_ref()).max_by_key(|(_, generation)| *generation);
-        let answers = found.iter().any(|copy| copy.slab.stale.is_none());
-        answers.then(|| newest.map_or(BlockState::Damaged, |(page, _)| page.state(entry)))
+        let mut answers = found.into_iter().filter(|copy| copy.slab.stale.is_none()).peekable();
+        if answers.peek().is_none() {
+            return PageOnDisk::Away;
+        }
+        let newest = answers
+            .filter(|copy| copy.is_believed(knowledge))
+            .filter_map(|copy| copy.newest)
+            .max_by_key(|(_, generation)| *generation);
+        newest.map_or(PageOnDisk::Lost, |(page, _)| PageOnDisk::Found(page))
     }
 
     /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk

@@ -17,7 +17,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::in_flight::decide_lines;
 use crate::locks::Range;
 use crate::mention::Mentions;
-use crate::pages::Knowledge;
+use crate::pages::{Knowledge, PageOnDisk};
 use crate::read::{Copy, is_silence, matches_state};
 use crate::record::{BlockState, ReadStretch, Stamp, Stretch, stretches};
 use crate::replay::Cached;
@@ -331,16 +331,17 @@ pub(crate) async fn recover_row(
             page.set(entry, settled.state, settled.stamp, shared.now(&held));
         }
         if claims.iter().any(Claim::is_undecided) {
-            open.push(OpenBlock { column, block, page, claims });
+            open.push(OpenBlock { column, block, page, claims, base: None });
         }
     }
+    note_bases(shared, row, &mut open, below).await;
     if row.has_parity() {
-        decide_lines(shared, space, row, open, (below, &held), &mut left, recovery).await?;
+        decide_lines(shared, space, row, open, &held, &mut left, recovery).await?;
         shared.note_dirty(row);
         return Ok(left);
     }
     for together in open.chunks(DECIDED_TOGETHER) {
-        let decided = join_all(together.iter().map(|open| open.decide(shared, space, row, below)));
+        let decided = join_all(together.iter().map(|open| open.decide(shared, space, row)));
         for (open, decided) in together.iter().zip(decided.await) {
             let (decided, part) = decided?;
             recovery.add(part);
@@ -363,23 +364,40 @@ pub(crate) struct OpenBlock {
     pub(crate) block: u32,
     page: Rc<Page>,
     pub(crate) claims: Claims,
+    /// What it was when a flush covered it last; `None` while no disk is here that could tell.
+    pub(crate) base: Option<BlockState>,
+}
+
+/// Notes what blocks were when a flush covered them last. Each page is looked up once for all of its blocks: a row may have
+/// thousands that cannot be decided while disks are away, and everybody who comes asks again.
+async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], below: Below) {
+    let mut latest: Option<((usize, usize), PageOnDisk)> = None;
+    for block in open {
+        let (index, entry) = place_in_page(block.block);
+        if below == Below::Memory || !block.claims.iter().all(Claim::is_undecided) {
+            block.base = Some(block.page.state(entry));
+            continue;
+        }
+        let place = (block.column, index);
+        let known = match latest.take() {
+            Some((other, known)) if other == place => known,
+            _ => {
+                // Both slots of each copy.
+                let mut frames = 0;
+                row.for_each_table(block.column, |_, _| frames += 2);
+                let _frames = shared.looks.take(frames).await;
+                shared.page_on_disk(row, place, &block.page).await
+            }
+        };
+        block.base = known.state(entry);
+        latest = Some((place, known));
+    }
 }
 
 impl OpenBlock {
     /// What was said of it last.
     pub(crate) fn newest(&self) -> BlockState {
         self.claims.last().map(|claim| claim.state).unwrap_or_default()
-    }
-
-    /// What it was when a flush covered it last; `None` while no disk is here that could tell.
-    pub(crate) async fn base(&self, shared: &Shared, row: &Rc<Row>, below: Below) -> Option<BlockState> {
-        let (index, entry) = place_in_page(self.block);
-        match below {
-            Below::Disk if self.claims.iter().all(Claim::is_undecided) => {
-                shared.state_on_disk(row, self.column, (index, entry), &self.page).await
-            }
-            Below::Disk | Below::Memory => Some(self.page.state(entry)),
-        }
     }
 
     /// Notes what it is.
@@ -396,15 +414,14 @@ impl OpenBlock {
         shared: &Shared,
         space: &Space,
         row: &Rc<Row>,
-        below: Below,
     ) -> Result<(Option<BlockState>, Recovery), SpaceError> {
-        let Self { column, block, claims, .. } = self;
-        // Both slots of each table and a copy to give; taken in one go, as many look beside each other.
+        let Self { column, block, claims, base, .. } = self;
+        // What each slab has and one to give; taken in one go, as many look beside each other.
         let slabs = row.with_slabs(*column, <[Slab]>::len) as u64;
-        let _frames = shared.looks.take(2 * slabs + 1).await;
+        let _frames = shared.looks.take(slabs + 1).await;
         let mut part = Recovery::default();
         let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
-        let decided = match self.base(shared, row, below).await {
+        let decided = match *base {
             Some(base) => decide(shared, space, row, (*column, *block), base, &open, &mut part).await?,
             None => None,
         };

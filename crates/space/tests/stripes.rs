@@ -302,6 +302,43 @@ fn a_stripe_in_flight_waits_for_its_disks_as_a_whole() {
     }
 }
 
+/// Scenario: stripes that no flush has covered are out of reach, but for their first three columns. Whoever asks for one learns
+/// that from few reads, however many of them wait: each page of the tables is looked up once, and no block for which there are
+/// too few others.
+#[test]
+fn stripes_that_are_out_of_reach_cost_who_asks_few_reads() {
+    const STRIPES: usize = 16;
+    const BLOCKS: u64 = INTERLEAVE / 4096;
+    let bench = Rc::new(Bench::new(42, 6, Bytes::mib(96)));
+    let outside = Rc::clone(&bench);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity: 1 });
+            (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(4), Bytes(INTERLEAVE));
+            let space = spaces.create(spec).await?;
+            lab.write(&space, 0, 2 * STRIPE, 9).await?;
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            lab.write(&space, 2 * STRIPE as u64, STRIPES * 2 * STRIPE, 1).await?;
+            let stays = |disk: &SimDisk| !harness::places_of(disk, 0..3 * BLOCKS, 9).is_empty();
+            for (slot, _) in (0..).zip(&outside.disks).filter(|(_, disk)| !stays(disk)) {
+                spaces.pool().exclude(DiskSlot(slot), ExcludeReason::Asked).await?;
+            }
+            assert!(matches!(space.flush().await, Err(SpaceError::Unflushed { .. })));
+            let commands = || lab.devices.iter().map(|device| device.counters().reads).sum::<u64>();
+            let before = commands();
+            let read = space.read(2 * STRIPE as u64, 4096).await;
+            assert!(matches!(read, Err(SpaceError::Unreadable { .. })));
+            let reads = commands() - before;
+            println!("{reads} reads for {} blocks that are out of reach", STRIPES * 2 * STRIPE / 4096);
+            assert!(reads <= 5 * 4, "both slots of two copies for each column: {reads}");
+            std::mem::forget((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+}
+
 /// Scenario: one disk, or both, leave while a stripe is being written. With one away the write stands; else it fails, and
 /// nothing of it is there.
 #[test]
