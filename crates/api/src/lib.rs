@@ -13,6 +13,7 @@
 //! | `POST /v1/pools/{pool}/rebalance` | [`Simple`] | [`Change`] with a job, unless all is even |
 //! | `POST /v1/pools/{pool}/rebalance/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/write_cache/drain` | [`DrainWriteCache`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/repair_after` | [`SetRepairAfter`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/write_cache/resize` | [`ResizeWriteCache`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/destroy` | [`Destroy`] | [`Change`] |
 //! | `GET /v1/pools/{pool}/disks`, `POST …` | [`AddDisks`] | [`Disks`], [`Change`], with a job where a rebalance follows |
@@ -58,6 +59,7 @@ mod pool;
 mod room;
 mod space;
 mod status;
+mod time;
 mod way;
 
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
@@ -68,7 +70,7 @@ pub use plan::{Change, Plan, Simple};
 pub use pool::{
     AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, DrainWriteCache,
     ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk, ResizeWriteCache,
-    WriteCache,
+    SetRepairAfter, WriteCache,
 };
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{
@@ -76,6 +78,7 @@ pub use space::{
     Spaces,
 };
 pub use status::{Health, Shutdown, Status, Version};
+pub use time::duration;
 pub use way::{
     AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, DetachSpace, Export, Exports, NetworkExport,
     ServeNetwork, ServeSpace, TlsFiles,

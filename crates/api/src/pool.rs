@@ -99,6 +99,10 @@ pub struct Pool {
     pub free_bytes: u64,
     /// Spaces on it.
     pub space_count: u64,
+    /// Seconds that a disk may be absent before what it had is rebuilt on the others; 0 for ever. Left out of a pool that is
+    /// not open, and by daemons that do not know it.
+    #[serde(default)]
+    pub repair_after_s: Option<u64>,
     /// Write caches of its strict spaces, those with parity among them.
     #[serde(default)]
     pub write_caches: Vec<WriteCache>,
@@ -173,6 +177,22 @@ pub struct DrainWriteCache {
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// Sets how long a disk may be absent before what it had is rebuilt on the other disks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetRepairAfter {
+    /// Seconds, up to 365 days; 0 for ever.
+    pub seconds: u64,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl SetRepairAfter {
+    /// The longest time, in seconds.
+    pub const SECONDS_MAX: u64 = 365 * 24 * 3600;
 }
 
 /// All pools.

@@ -12,7 +12,9 @@ use crate::args_bench::BenchArguments;
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
-use crate::values::{LatencyLimit, Rate, SpaceName, parse_fill, parse_seconds, parse_size, parse_space_size};
+use crate::values::{
+    LatencyLimit, Rate, RepairAfter, SpaceName, parse_fill, parse_seconds, parse_size, parse_space_size,
+};
 
 /// Stands above the options that every command has, apart from its own.
 const COMMON: &str = "Options of every command";
@@ -359,7 +361,7 @@ pub(crate) struct PoolRebalance {
 
 /// `dolmen pool set`
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain"])))]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain", "repair_after"])))]
 pub(crate) struct PoolSet {
     /// The pool
     pub pool: Name,
@@ -378,6 +380,10 @@ pub(crate) struct PoolSet {
     /// Which write cache, where the pool has several: that of spaces that survive the loss of so many disks
     #[arg(long, value_name = "DISKS", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub survives: Option<u8>,
+    /// How long a disk may be absent before what it had is rebuilt on the other disks, and it leaves the pool: a time from 1s to
+    /// 365d, or never; usually 30m
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub repair_after: Option<RepairAfter>,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

@@ -6,7 +6,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, DetachSpace, Devices, Df,
     Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument,
     JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
-    ResiliencyKind, ResizeSpace, ResizeWriteCache, SetJob, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    ResiliencyKind, ResizeSpace, ResizeWriteCache, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
+    Spaces, Status,
 };
 use dolmen_daemon::daemon_at;
 
@@ -26,7 +27,7 @@ use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_p
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
-use crate::values::{LatencyLimit, Rate, SpaceName};
+use crate::values::{LatencyLimit, Rate, RepairAfter, SpaceName};
 
 /// How long a daemon that said that it ends may take for it.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -178,11 +179,12 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     let survives = arguments.survives;
     let resize =
         arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
-    if arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some() {
-        if let Some(resize) = &resize {
-            // What cannot be done is refused before anything else is.
-            session.would(&format!("{path}/resize"), resize)?;
-        }
+    let is_drain = arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some();
+    if let Some(resize) = resize.as_ref().filter(|_| is_drain || arguments.repair_after.is_some()) {
+        // What cannot be done is refused before anything else is.
+        session.would(&format!("{path}/resize"), resize)?;
+    }
+    if is_drain {
         let request = DrainWriteCache {
             fill_percent: arguments.write_cache_fill,
             bytes_per_s_max: arguments.write_cache_drain.map(|Rate(rate)| rate.map_or(0, |rate| rate.0)),
@@ -190,6 +192,11 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
             dry_run: false,
         };
         session.change(&format!("{path}/drain"), &request, arguments.dry.intent())?;
+    }
+    if let Some(RepairAfter(seconds)) = arguments.repair_after {
+        let request = SetRepairAfter { seconds, dry_run: false };
+        let path = format!("{}/repair_after", pool_path(&arguments.pool));
+        session.change(&path, &request, arguments.dry.intent())?;
     }
     let Some(resize) = resize else { return Ok(()) };
     let change = session.change(&format!("{path}/resize"), &resize, arguments.dry.intent())?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dolmen_api::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs};
+use dolmen_api::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, duration};
 use dolmen_units::Bytes;
 
 use crate::change::Session;
@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::out::{Kind, Out};
 use crate::paint::Tone;
 use crate::table::{Align, Cell, Table};
-use crate::words::{duration, percent};
+use crate::words::percent;
 
 /// Lines of progress that are not on a terminal come this many per cent apart, so that a log stays short.
 const LINE_PERCENT: u64 = 5;

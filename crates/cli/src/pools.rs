@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dolmen_api::{Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces, WriteCache};
+use dolmen_api::{
+    Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces, WriteCache, duration,
+};
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -67,6 +69,13 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
     ]);
     facts.row(vec!["used".into(), Bytes(pool.used_bytes).to_string().into()]);
     facts.row(vec!["free".into(), Bytes(pool.free_bytes).to_string().into()]);
+    if let Some(seconds) = pool.repair_after_s {
+        let text = match seconds {
+            0 => "never; `dolmen pool set --repair-after` changes that".to_owned(),
+            seconds => format!("when it was away for {}", duration(seconds)),
+        };
+        facts.row(vec!["rebuilt without an absent disk".into(), text.into()]);
+    }
     for cache in &pool.write_caches {
         let (size, waiting) = (Bytes(cache.size_bytes), Bytes(cache.waiting_bytes));
         let lost = match cache.survives {

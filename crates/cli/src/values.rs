@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use dolmen_api::SetRepairAfter;
 use dolmen_units::{BLOCK_BYTES, Bytes, Name, ParseBytesError, ParseNameError};
 
 /// Seconds that a command waits for an answer, at most.
@@ -149,6 +150,32 @@ impl FromStr for LatencyLimit {
     }
 }
 
+/// A text that is no time for which a disk may be absent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a time from 1s to 365d, such as 90s, 30m, 2h or 7d, or never")]
+pub(crate) struct RepairAfterError;
+
+/// How long a disk may be absent, in seconds; 0 for ever, which is written `never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RepairAfter(pub u64);
+
+impl FromStr for RepairAfter {
+    type Err = RepairAfterError;
+
+    fn from_str(text: &str) -> Result<Self, RepairAfterError> {
+        if text == "never" {
+            return Ok(Self(0));
+        }
+        let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+        let in_unit = |(unit, seconds)| text.strip_suffix(unit).map(|number| (number, seconds));
+        let (number, unit) = units.into_iter().find_map(in_unit).ok_or(RepairAfterError)?;
+        let count: u64 = number.trim_end().parse().map_err(|_| RepairAfterError)?;
+        let seconds = count.saturating_mul(unit);
+        let is_allowed = (1..=SetRepairAfter::SECONDS_MAX).contains(&seconds);
+        if is_allowed { Ok(Self(seconds)) } else { Err(RepairAfterError) }
+    }
+}
+
 /// A size that a space can have.
 pub(crate) fn parse_space_size(text: &str) -> Result<Bytes, SizeError> {
     let size = match parse_size(text) {
@@ -198,6 +225,16 @@ mod tests {
         assert!(matches!(parse_space_size("9E"), Err(SizeError::TooLarge { .. })));
         for text in ["-1", "", "ten"] {
             assert!(matches!(parse_space_size(text), Err(SizeError::Bytes(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_of_absence_have_a_unit_or_are_none() {
+        for (text, seconds) in [("1s", 1), ("30m", 1800), ("2 h", 7200), ("365d", 31_536_000), ("never", 0)] {
+            assert_eq!(text.parse(), Ok(RepairAfter(seconds)), "{text}");
+        }
+        for text in ["", "0", "0s", "30", "366d", "-1s", "1.5h", "m", "99999999999999999999d", "soon"] {
+            assert_eq!(text.parse::<RepairAfter>(), Err(RepairAfterError), "{text}");
         }
     }
 

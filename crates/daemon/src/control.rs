@@ -15,8 +15,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, DetachSpace,
     Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool,
     JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk,
-    ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, Shutdown, Simple, SpaceDocument, Spaces, Status,
-    Version,
+    ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
+    Spaces, Status, Version,
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -211,6 +211,9 @@ change!(
     /// Sets from how much on a write cache is emptied, and how fast.
     post_write_cache_drain, "/v1/pools/{pool}/write_cache/drain", DrainWriteCache, drain_write_cache, "pool" pool);
 change!(
+    /// Sets how long a disk may be absent before what it had is rebuilt on the others.
+    post_repair_after, "/v1/pools/{pool}/repair_after", SetRepairAfter, set_repair_after, "pool" pool);
+change!(
     /// Adds disks to a pool.
     post_disks, "/v1/pools/{pool}/disks", AddDisks, add_disks, "pool" pool);
 change!(
@@ -350,6 +353,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_acknowledge))
         .routes(routes!(post_write_cache))
         .routes(routes!(post_write_cache_drain))
+        .routes(routes!(post_repair_after))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))

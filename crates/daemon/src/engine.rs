@@ -19,6 +19,7 @@ use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
 use dolmen_units::{HostId, Name, PoolId};
 
+use crate::absent::Absences;
 use crate::arbiter::FileArbiter;
 use crate::caller::{Answer, Work};
 use crate::config::{Config, POOLS_MAX};
@@ -51,13 +52,14 @@ pub(crate) struct OpenPool {
     pub(crate) job_turn: JobTurn,
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
+    pub(crate) absences: Absences,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
-        let history = History::default();
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), history })
+        let (history, absences) = (History::default(), Absences::default());
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), history, absences })
     }
 
     pub(crate) fn id(&self) -> PoolId {

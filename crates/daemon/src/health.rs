@@ -5,6 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Health, Job, JobKind, JobState, SCHEMA, Status, Version,
 };
+use dolmen_block_io::Moment;
 use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::Bytes;
@@ -361,7 +362,7 @@ fn for_damage(open: &OpenPool) -> Vec<String> {
     todo
 }
 
-fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
+fn todo(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<String> {
     let name = open.name();
     let mut todo = Vec::new();
     match open.spaces.pool().state() {
@@ -398,8 +399,9 @@ fn todo(open: &OpenPool, jobs: &[Job]) -> Vec<String> {
             ));
             continue;
         }
+        let outlook = open.absences.outlook(disk, now).map(|text| format!("; {text}")).unwrap_or_default();
         todo.push(format!(
-            "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`",
+            "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
             disk.name()
         ));
     }
@@ -447,7 +449,7 @@ impl Engine {
         for open in self.open_pools() {
             let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
-            to_do.extend(todo(&open, &jobs));
+            to_do.extend(todo(&open, &jobs, now));
             to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
             pools.push(self.view_pool(&open).await?);
             spaces.extend(self.view_spaces(&open).await?);

@@ -83,6 +83,9 @@ struct RecordedDisk {
     counted: Errors,
     #[serde(default)]
     acknowledged: Errors,
+    /// Whether the pool does without it because it stayed away.
+    #[serde(default)]
+    given_up: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -334,6 +337,7 @@ impl OpenPool {
             path: Some(disk.name()).filter(|path| path.starts_with('/') && path.len() <= PATH_BYTES_MAX),
             counted: disk.counters().into(),
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
+            given_up: self.absences.is_given_up(disk.id()),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {
@@ -348,6 +352,9 @@ impl OpenPool {
         for disk in self.spaces.pool().disks() {
             let id = disk.id().to_string();
             let Some(known) = recorded.disks.iter().find(|known| known.id == id) else { continue };
+            if known.given_up {
+                self.absences.give_up(disk.id());
+            }
             let earlier = known.counted.counters();
             disk.note(|counters| {
                 counters.read_errors = counters.read_errors.saturating_add(earlier.read_errors);

@@ -24,6 +24,7 @@
 //!
 //! Invariant: nothing is told to be done before what has to survive the daemon is on record.
 
+mod absent;
 mod arbiter;
 mod attach;
 mod caller;

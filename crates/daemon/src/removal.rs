@@ -75,6 +75,7 @@ impl Engine {
             return Ok(planned(plan, format!("the removal of {} would be called off", disk.name())));
         }
         pool.spaces.pool().reinstate(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        pool.absences.take_back(disk.id());
         let aim = Aim::Disk(disk.id());
         self.jobs.stop(pool.id(), JobKind::Drain, aim, &format!("{} is not removed any more", disk.name()));
         self.jobs.keep().await;
@@ -83,6 +84,7 @@ impl Engine {
 
     /// Goes on with removals that were begun before the pool was opened, or that had to wait.
     pub(crate) async fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+        self.reinstate_returned(pool).await;
         for disk in pool.spaces.drains() {
             if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
                 self.start_draining(pool, disk).await;
@@ -95,7 +97,7 @@ impl Engine {
         self.jobs.is_taken(pool.id(), JobKind::Drain, None)
     }
 
-    async fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
+    pub(crate) async fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
         let start =
             Start { kind: JobKind::Drain, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
@@ -133,7 +135,7 @@ impl Engine {
 }
 
 /// Nothing is begun that has nowhere to go.
-fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
+pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
     let name = disk.name();
     let replacements = pool.spaces.pool().replacements();
     if let Some((old, new)) = replacements.iter().find(|(old, new)| [old.id(), new.id()].contains(&disk.id()))

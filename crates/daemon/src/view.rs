@@ -70,6 +70,7 @@ impl Engine {
             State::Latched(cause) => (PoolState::Stopped, Some(cause)),
         };
         let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let repair_after = pool.repair_after().await.map_err(|error| fault::pool(&error))?;
         let data_bytes: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
         let free_bytes: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
         Ok(Pool {
@@ -84,6 +85,7 @@ impl Engine {
             used_bytes: data_bytes.saturating_sub(free_bytes),
             free_bytes,
             space_count: open.spaces.list().len() as u64,
+            repair_after_s: Some(repair_after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
             disks,
         })
@@ -104,6 +106,7 @@ impl Engine {
             used_bytes: 0,
             free_bytes: 0,
             space_count: 0,
+            repair_after_s: None,
             write_caches: Vec::new(),
             disks: Vec::new(),
         };

@@ -32,6 +32,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         if pool.is_closing.get() {
             return;
         }
+        engine.look_for_absent(&pool).await;
         engine.keep_history(&pool).await;
         let seats = pool.spaces.pool().seats();
         if seats != seated {
@@ -87,7 +88,8 @@ impl Engine {
         let begun = pool.spaces.pool().replacements();
         let is_replacing = begun.iter().any(|(_, new)| is_free(JobKind::Replace, is_for(new)));
         let is_draining = pool.spaces.drains().iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
-        if !is_behind && !is_replacing && !is_draining {
+        let is_overdue = self.has_overdue(pool);
+        if !is_behind && !is_replacing && !is_draining && !is_overdue {
             return Tended::Nothing;
         }
         if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
@@ -97,6 +99,7 @@ impl Engine {
             self.start_resync(pool).await;
         }
         self.go_on_draining(pool).await;
+        self.give_up_overdue(pool).await;
         Tended::Began
     }
 }

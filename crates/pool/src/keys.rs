@@ -92,6 +92,12 @@ pub fn setting(cache: SpaceId, which: u64) -> Key {
     key(Kind::Counter, 2, cache.0, which)
 }
 
+/// A setting of the pool itself: no space has number 0.
+#[must_use]
+pub fn pool_setting(which: u64) -> Key {
+    setting(SpaceId(0), which)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {

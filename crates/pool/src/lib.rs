@@ -29,6 +29,7 @@ pub mod keys;
 mod open;
 mod pool;
 mod removal;
+mod settings;
 
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
 pub use change::{Change, Claim, Purpose};

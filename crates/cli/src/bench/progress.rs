@@ -5,7 +5,7 @@ use dolmen_units::Bytes;
 
 use super::machine::milliseconds;
 use crate::out::{Kind, Out};
-use crate::words::duration;
+use dolmen_api::duration;
 
 /// Characters of a line that is overwritten: one that wraps would leave pieces behind.
 const LINE_MAX: usize = 79;

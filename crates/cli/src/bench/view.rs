@@ -10,7 +10,8 @@ use super::target::Prepared;
 use crate::out::Out;
 use crate::paint::Tone;
 use crate::table::{Align, Cell, Table};
-use crate::words::{count, duration};
+use crate::words::count;
+use dolmen_api::duration;
 
 /// What would be done, for programs.
 #[derive(Debug, Serialize)]

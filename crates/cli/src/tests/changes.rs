@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 28] = [
+const CHANGES: [&str; 29] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -21,6 +21,7 @@ const CHANGES: [&str; 28] = [
     "disk replace tank 3 /d",
     "disk replace tank 3 --cancel",
     "pool set tank --write-cache 1G",
+    "pool set tank --repair-after 1h",
     "pool acknowledge tank",
     "disk online tank 3",
     "space create tank/x --size 1G",
@@ -603,7 +604,10 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
     fake.run("pool set tank --write-cache-fill 50%", &NOBODY);
     fake.run("pool set tank --write-cache-drain 100M --write-cache 1G", &NOBODY);
     fake.run("pool set tank --write-cache-drain max --survives 1 -n", &NOBODY);
+    fake.run("pool set tank --repair-after 2h -n", &NOBODY);
     let asked = fake.asked();
+    assert_eq!(asked[7].line, "POST /v1/pools/tank/repair_after");
+    assert_eq!(asked[7].body, json!({"seconds": 7200, "dry_run": true}));
     let drain = |fill: Option<u8>, rate: Option<u64>, survives: Option<u8>, dry_run: bool| json!({"fill_percent": fill, "bytes_per_s_max": rate, "survives": survives, "dry_run": dry_run});
     assert_eq!(asked[2].line, "POST /v1/pools/tank/write_cache/drain");
     assert_eq!(asked[2].body, drain(Some(50), None, None, false));
@@ -622,6 +626,8 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
         "pool set tank --write-cache-fill -1",
         "pool set tank --write-cache-drain 0",
         "pool set tank --write-cache-drain fast",
+        "pool set tank --repair-after 0",
+        "pool set tank --repair-after -1s",
     ] {
         assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }

@@ -1,6 +1,8 @@
 //! The daemon as its clients see it: a process, its API, its NBD socket. Disks are sparse files; no root is needed.
 
 #[cfg(test)]
+mod absent;
+#[cfg(test)]
 mod attached;
 #[cfg(test)]
 mod bad;

@@ -97,6 +97,7 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/resync", json!({})),
         ("/v1/pools/tank/write_cache/resize", json!({"size_bytes": 5 << 20})),
         ("/v1/pools/tank/write_cache/drain", json!({"fill_percent": 50})),
+        ("/v1/pools/tank/repair_after", json!({"seconds": 3600})),
         ("/v1/pools/tank/export", json!({})),
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),

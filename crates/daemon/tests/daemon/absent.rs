@@ -1,0 +1,127 @@
+//! Disks that stay away: the pool does without them, and takes those back that return in time (docs/design/0015).
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::client::{World, eventually};
+use crate::jobs::{ended, expect, full, idle, keep_busy, paused};
+
+const SET: &str = "/v1/pools/tank/repair_after";
+
+fn disks(world: &World) -> Vec<Value> {
+    world.get("/v1/pools/tank/disks")["disks"].as_array().unwrap().clone()
+}
+
+fn todo(world: &World) -> String {
+    world.get("/v1/status")["todo"].to_string()
+}
+
+/// The daemon dies, and the next one finds a disk gone.
+fn take_away(world: &mut World, name: &str) {
+    world.kill();
+    fs::rename(world.disk(name), world.folder.path().join("away")).unwrap();
+    world.start();
+}
+
+fn bring_back(world: &World, name: &str) {
+    fs::rename(world.folder.path().join("away"), world.disk(name)).unwrap();
+}
+
+/// The newest job that moves a disk's data.
+fn drain(world: &World) -> Option<Value> {
+    let jobs = world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
+    jobs.into_iter().filter(|job| job["kind"] == "drain").max_by_key(|job| job["id"].as_u64())
+}
+
+#[test]
+fn a_disk_that_stays_away_is_done_without_over_a_killed_daemon() {
+    // Scenario: half an hour is what nobody has to set. With a second, the pool has its redundancy back by itself, though the
+    // daemon is killed on the way; then one of the others may go.
+    let mut world = full(&["d0", "d1", "d2"]);
+    assert_eq!(world.get("/v1/pools/tank")["pool"]["repair_after_s"], 1800);
+    let asked = world.post(SET, &json!({"seconds": 1, "dry_run": true}));
+    assert_eq!(asked["is_changed"], false);
+    assert!(asked["plan"]["undo"].as_str().unwrap().contains("--repair-after 1800s"), "{asked}");
+    take_away(&mut world, "d2");
+    eventually("it is told", || todo(&world).contains("rebuilt on the other disks in").then_some(()));
+    assert!(drain(&world).is_none());
+    world.post(SET, &json!({"seconds": 1}));
+    eventually("the disk is given up", || drain(&world));
+    world.kill();
+    world.start();
+    eventually("it has left", || (disks(&world).len() == 2).then_some(()));
+    idle(&world);
+    assert_eq!(drain(&world).unwrap()["state"], "done");
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    expect(&world);
+    world.kill();
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.start();
+    expect(&world);
+}
+
+#[test]
+fn a_disk_that_is_back_in_time_is_a_member_as_before() {
+    // Scenario: the disk is back while what it had is being rebuilt, or with the next daemon: it takes data again, and the job is
+    // called off.
+    for is_killed in [false, true] {
+        let mut world = full(&["d0", "d1", "d2"]);
+        world.post(SET, &json!({"seconds": 1}));
+        let id = paused(&mut world, |world, attempt| {
+            if disks(world).len() < 3 {
+                // The attempt before was too late: the disk has left, and is a stranger.
+                idle(world);
+                bring_back(world, "d2");
+                let path = world.disk("d2");
+                world.post("/v1/pools/tank/disks", &json!({"disks": [path], "destroy": [path]}));
+                idle(world);
+            }
+            let before = drain(world).map(|job| job["id"].clone());
+            take_away(world, "d2");
+            keep_busy(world, attempt);
+            let begun = || drain(world).filter(|job| Some(&job["id"]) != before.as_ref());
+            json!({"job": eventually("the disk is given up", begun)})
+        });
+        assert_eq!(disks(&world).len(), 3);
+        if is_killed {
+            world.kill();
+            bring_back(&world, "d2");
+            world.start();
+        } else {
+            bring_back(&world, "d2");
+            world.post("/v1/pools/tank/disks/2/online", &json!({}));
+        }
+        let ended = ended(&world, &id);
+        assert_eq!(ended["state"], "called_off", "{ended}");
+        idle(&world);
+        let states: Vec<Value> = disks(&world).iter().map(|disk| disk["state"].clone()).collect();
+        assert_eq!(states, ["present", "present", "present"]);
+        assert_eq!(world.get("/v1/status")["health"], "healthy");
+        expect(&world);
+    }
+}
+
+#[test]
+fn nothing_is_begun_that_cannot_end_or_that_nobody_wants() {
+    // Scenario: a space has its only copy on the disk, perhaps; then the others have too few disks; then it is to wait for ever.
+    // Nothing is begun, the status says why, and what is wrong is refused.
+    let mut world = full(&["d0", "d1"]);
+    let simple = json!({"name": "s", "size_bytes": 8 << 20, "resiliency": "simple", "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.post(SET, &json!({"seconds": 1}));
+    take_away(&mut world, "d1");
+    let says = |text: &str| eventually(text, || todo(&world).contains(text).then_some(()));
+    says("not rebuilt on other disks: ");
+    says("s have no other copy of what it may hold");
+    world.post("/v1/pools/tank/spaces/s/delete", &json!({"destroy": "s"}));
+    world.post(SET, &json!({"seconds": 2}));
+    says("have a part on ");
+    assert!(drain(&world).is_none());
+    let told = world.post(SET, &json!({"seconds": 0}));
+    assert!(told["message"].as_str().unwrap().contains("for ever"), "{told}");
+    assert!(!todo(&world).contains("rebuilt on"), "{}", todo(&world));
+    assert_eq!(world.refused(SET, &json!({"seconds": 365 * 86_400 + 1}))["code"], "bad_request");
+    assert_eq!(world.post(SET, &json!({"seconds": 0}))["is_changed"], false);
+    expect(&world);
+}

@@ -1,0 +1,41 @@
+//! What people set of a pool as a whole; it stands in the map.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::change::Purpose;
+use crate::error::PoolError;
+use crate::keys;
+use crate::pool::Pool;
+
+/// The number of the setting, in its key of the map.
+const REPAIR_AFTER: u64 = 1;
+/// How long a disk may be absent where nobody has set that.
+const REPAIR_AFTER_USUAL: Duration = Duration::from_secs(30 * 60);
+
+impl Pool {
+    /// How long a disk may be absent before what it had is rebuilt on others (docs/design/0015); `None` for ever.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the map cannot be read.
+    pub async fn repair_after(&self) -> Result<Option<Duration>, PoolError> {
+        let value = self.get(&keys::pool_setting(REPAIR_AFTER)).await?;
+        let set = value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
+        Ok(match set {
+            None => Some(REPAIR_AFTER_USUAL),
+            Some(0) => None,
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+        })
+    }
+
+    /// Sets it, in whole seconds.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written.
+    pub async fn set_repair_after(self: &Rc<Self>, after: Option<Duration>) -> Result<(), PoolError> {
+        let seconds = after.map_or(0, |after| after.as_secs().max(1));
+        let mut change = self.change(Purpose::Release).await;
+        change.put(keys::pool_setting(REPAIR_AFTER), seconds.to_le_bytes().to_vec());
+        change.commit().await.map(drop)
+    }
+}
