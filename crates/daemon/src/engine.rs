@@ -17,7 +17,7 @@ use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
 use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
-use dolmen_units::{HostId, Name, PoolId};
+use dolmen_units::{DiskSlot, HostId, Name, PoolId};
 
 use crate::arbiter::FileArbiter;
 use crate::caller::{Answer, Work};
@@ -33,6 +33,7 @@ use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
 use crate::member::Members;
 use crate::nbd::NbdServer;
+use crate::plight::Plight;
 use crate::scribe::Scribe;
 use crate::ways::Ways;
 
@@ -51,13 +52,16 @@ pub(crate) struct OpenPool {
     pub(crate) job_turn: JobTurn,
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
+    /// What has become of what disks lie on, as it was seen last.
+    pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let history = History::default();
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), history })
+        let (is_closing, plights) = (Cell::new(false), RefCell::default());
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, plights })
     }
 
     pub(crate) fn id(&self) -> PoolId {

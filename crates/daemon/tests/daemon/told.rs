@@ -265,3 +265,71 @@ fn disks_of_an_open_pool_that_are_named_in_an_import_are_told_of() {
         assert_eq!(change["warnings"], json!([told]));
     }
 }
+
+/// The second disk of the pool, and what the status says to do.
+fn second_disk(world: &World) -> (Value, String) {
+    let disk = world.get("/v1/pools/tank/disks")["disks"][1].clone();
+    (disk, world.get("/v1/status")["todo"].to_string())
+}
+
+#[test]
+fn a_disk_whose_file_is_removed_is_told_before_it_is_lost_and_can_be_replaced() {
+    // Scenario: somebody removes the file of a disk in use. Nothing fails, and without a word nobody would know before the daemon
+    // ends, which is when it is gone. It works on: what is written has both copies, and it is replaced by moving what it has.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(1, 1 << 20));
+    fs::remove_file(world.disk("d1")).unwrap();
+    eventually("it is told", || (second_disk(&world).0["plight"] == "removed").then_some(()));
+    let told = health(&world);
+    assert!(
+        told.0 == "warning" && told.1.contains("was removed") && told.1.contains("lost when it ends"),
+        "{told:?}"
+    );
+    let (disk, todo) = second_disk(&world);
+    assert_eq!(disk["state"], "present", "it is given up by nobody");
+    assert!(todo.contains("dolmen disk replace tank 1 NEW"), "{todo}");
+    let mut client = world.nbd();
+    client.write(1 << 20, &pattern(2, 1 << 20));
+    client.flush();
+    drop(client);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": world.disk("d2")}));
+    assert_eq!(world.last_job()["state"], "done");
+    eventually("it is over", || (health(&world).0 == "healthy").then_some(()));
+    restart(&mut world);
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.kill();
+    world.start();
+    let content = [pattern(1, 1 << 20), pattern(2, 1 << 20)].concat();
+    assert!(world.nbd().read(0, 2 << 20) == content, "the new disk has all of it");
+}
+
+#[test]
+fn a_disk_whose_file_is_cut_is_told_at_once_and_says_what_it_is_when_it_is_asked_for() {
+    // Scenario: somebody cuts the file of a disk in use to nothing. It is told before anything is written; with the next flush the
+    // disk leaves, and who wants it back, as it is or with its length given back, is told what is there.
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let file = fs::OpenOptions::new().write(true).open(world.disk("d1")).unwrap();
+    file.set_len(0).unwrap();
+    eventually("it is told", || (second_disk(&world).0["plight"] == "cut_short").then_some(()));
+    let told = health(&world);
+    assert!(told.0 == "warning" && told.1.contains("was cut to 0 B"), "{told:?}");
+    let mut client = world.nbd();
+    client.write(0, &pattern(1, 1 << 20));
+    client.flush();
+    let (disk, _) = second_disk(&world);
+    assert_eq!((&disk["state"], &disk["plight"]), (&json!("absent"), &Value::Null));
+    let online = "/v1/pools/tank/disks/1/online";
+    let cut = world.refused(online, &json!({}));
+    let is_there = format!("{} is there, and is not disk 1 of pool tank any more", world.disk("d1"));
+    assert!(cut["message"].as_str().unwrap().starts_with(&is_there), "{cut}");
+    assert!(cut["hint"].as_str().unwrap().contains("dolmen disk replace tank 1 NEW"), "{cut}");
+    file.set_len(256 << 20).unwrap();
+    let empty = world.refused(online, &json!({}));
+    assert!(empty["message"].as_str().unwrap().contains("it has no label"), "{empty}");
+    fs::remove_file(world.disk("d1")).unwrap();
+    let gone = world.refused(online, &json!({}));
+    assert!(gone["message"].as_str().unwrap().contains("was not found anywhere"), "{gone}");
+    assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20));
+}
