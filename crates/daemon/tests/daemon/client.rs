@@ -274,7 +274,12 @@ impl<S: Read + Write> Nbd<S> {
     }
 
     pub(crate) fn flush(&mut self) {
-        assert_eq!(self.ask(3, 0, 0, &[], &mut []), 0);
+        assert_eq!(self.try_flush(), 0);
+    }
+
+    /// As [`flush`](Self::flush), with the error that it may meet.
+    pub(crate) fn try_flush(&mut self) -> u32 {
+        self.ask(3, 0, 0, &[], &mut [])
     }
 
     pub(crate) fn trim(&mut self, at: u64, length: usize) {

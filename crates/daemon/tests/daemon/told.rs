@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::{Value, json};
 
-use crate::client::{World, eventually, pattern};
+use crate::client::{Nbd, World, eventually, pattern};
 
 const ACKNOWLEDGE: &str = "/v1/pools/tank/acknowledge";
 const BLOCK: usize = 4096;
@@ -332,4 +332,55 @@ fn a_disk_whose_file_is_cut_is_told_at_once_and_says_what_it_is_when_it_is_asked
     let gone = world.refused(online, &json!({}));
     assert!(gone["message"].as_str().unwrap().contains("was not found anywhere"), "{gone}");
     assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20));
+}
+
+/// A daemon that was killed when the disk had left that alone had what was written last, and the disk as it was before that.
+fn killed_with_unflushed() -> World {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let space = json!({"name": "s", "size_bytes": 32 << 20, "resiliency": "simple", "columns": 1, "row_bytes": 1 << 20});
+    world.post("/v1/pools/tank/spaces", &space);
+    world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
+    let mut client = served(&world, "tank/s");
+    client.write(0, &pattern(1, BLOCK));
+    client.flush();
+    let has_it = |disk: &&&str| {
+        let image = fs::read(world.disk(disk)).unwrap();
+        image.chunks_exact(BLOCK).any(|block| block == pattern(1, BLOCK))
+    };
+    let disk = ["d0", "d1"].iter().find(has_it).unwrap().to_string();
+    let before = world.folder.path().join("before");
+    fs::copy(world.disk(&disk), &before).unwrap();
+    client.write(0, &pattern(2, BLOCK));
+    fs::OpenOptions::new().write(true).open(world.disk(&disk)).unwrap().set_len(0).unwrap();
+    assert_ne!(client.try_flush(), 0);
+    world.kill();
+    fs::rename(before, world.disk(&disk)).unwrap();
+    world
+}
+
+fn served(world: &World, name: &str) -> Nbd {
+    Nbd::connect(&world.folder.path().join("run/nbd.sock"), name)
+}
+
+#[test]
+fn what_is_gone_is_told_by_one_flush_to_clients_that_outlive_the_daemon_and_not_the_system() {
+    // Scenario: a disk alone has what was acknowledged and not flushed, is cut, and is put back as it was before. Whoever has
+    // outlived the daemon has a flush fail once. Where the system was started since, nobody has, and no file system that is
+    // mounted then is to meet an error.
+    for is_same_boot in [true, false] {
+        let mut world = killed_with_unflushed();
+        if !is_same_boot {
+            let path = record(&world, "pools");
+            let mut pool: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            assert!(pool["boot"].is_string(), "{pool}");
+            pool["boot"] = json!("another");
+            fs::write(path, pool.to_string()).unwrap();
+        }
+        world.start();
+        let mut client = served(&world, "tank/s");
+        assert!(client.read(0, BLOCK) == pattern(1, BLOCK));
+        assert_eq!(client.try_flush() != 0, is_same_boot);
+        client.flush();
+    }
 }
