@@ -68,9 +68,9 @@ pub use exit::ExitCode;
 pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJob};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
-    AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskState, Disks, DrainWriteCache,
-    ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk, ResizeWriteCache,
-    SetRepairAfter, WriteCache,
+    AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskPlight, DiskState, Disks,
+    DrainWriteCache, ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk,
+    ResizeWriteCache, SetRepairAfter, WriteCache,
 };
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{

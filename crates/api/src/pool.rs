@@ -46,6 +46,9 @@ pub struct Disk {
     pub last_path: Option<String>,
     /// Whether it takes part.
     pub state: DiskState,
+    /// What has become of what it lies on, of one that takes part all the same.
+    #[serde(default)]
+    pub plight: Option<DiskPlight>,
     /// Its size.
     pub size_bytes: u64,
     /// Room for slabs.
@@ -62,6 +65,18 @@ pub struct Disk {
     pub write_errors: u64,
     /// Blocks that did not match their checksum.
     pub checksum_errors: u64,
+}
+
+/// What has become of what a disk lies on, while its pool is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskPlight {
+    /// Its file was removed: it works for as long as the daemon runs, and is gone then.
+    Removed,
+    /// Its file was cut short: it leaves the pool with the next flush.
+    CutShort,
+    /// Its device is gone from the system: it leaves the pool with the next command.
+    Unplugged,
 }
 
 /// The disks of a pool.

@@ -211,7 +211,7 @@ mod tests {
             zoning: Zoning::None,
             shareable: false,
         };
-        let file = OpenFile::new(&handle.reactor, fd, 512, None);
+        let file = OpenFile::new(&handle.reactor, fd, 512, None, None);
         let opened = Opened { file, kind: Kind::File, access: Access::ReadWrite, geometry };
         LinuxDevice::assemble(Path::new("hanging"), opened, limit)
     }

@@ -2,7 +2,8 @@
 //!
 //! Two locks keep others out. `flock` on the open file keeps a second daemon from the same disk or file; it belongs to
 //! the open file, which commands under way hold as well, so it ends only after the last of them. `O_EXCL` on a block
-//! device keeps the kernel's own users out (a mount, a RAID array, a swap), and is refused while they are there.
+//! device keeps the kernel's own users out (a mount, a RAID array, a swap), and is refused while they are there. A mark
+//! beside them ends with the process, and so tells a living owner from commands of one that has ended (see `holder`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::device::{Access, COMMAND_LIMIT, Opened};
 use crate::geometry::{self, BlockAtomicity, DirectIo, Kind};
-use crate::holder::{Holder, holder};
+use crate::holder::{Holder, holder, mark};
 use crate::in_use::{InUse, in_use};
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
@@ -73,7 +74,7 @@ pub enum OpenError {
     Locked {
         /// The path.
         path: PathBuf,
-        /// The process, where one that lives can be seen.
+        /// The process, unless it has ended.
         by: Option<Holder>,
     },
     /// The kernel uses it.
@@ -115,8 +116,10 @@ pub(crate) fn open(handle: &Handle, path: &Path, options: OpenOptions) -> Result
         Kind::File => open_file(path, options)?,
         Kind::Block(_) => (open_block(path, options)?, DirectIo::Unknown),
     };
+    let mut marked = None;
     if options.exclusive {
         lock(&fd, path)?;
+        marked = mark(&fd);
     }
     let geometry = geometry_of(&fd, path, options.atomicity, direct)?;
     check(path, geometry)?;
@@ -126,7 +129,7 @@ pub(crate) fn open(handle: &Handle, path: &Path, options: OpenOptions) -> Result
         Kind::File => None,
         Kind::Block(number) => Some(number.sysfs()),
     };
-    Ok(Opened { file: OpenFile::new(&handle.reactor, fd, unit, presence), kind, access, geometry })
+    Ok(Opened { file: OpenFile::new(&handle.reactor, fd, unit, presence, marked), kind, access, geometry })
 }
 
 /// What is at the path, without the effects that opening a device or a pipe may have.
@@ -175,7 +178,7 @@ fn locked(path: &Path) -> OpenError {
 
 fn held(by: Option<&Holder>) -> String {
     by.map_or_else(
-        || "in use by another process, or writes of an earlier one are still under way".to_owned(),
+        || "commands of a process that has ended are still under way".to_owned(),
         |by| format!("in use by {by}"),
     )
 }

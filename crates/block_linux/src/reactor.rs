@@ -45,6 +45,8 @@ pub(crate) struct OpenFile {
     unit_bytes: usize,
     /// A path that exists as long as the device does; `None` for what cannot be unplugged.
     presence: Option<PathBuf>,
+    /// The mark beside its lock, to which no request goes.
+    _mark: Option<OwnedFd>,
     outstanding: Cell<usize>,
     counters: Cell<IoCounters>,
 }
@@ -52,7 +54,7 @@ pub(crate) struct OpenFile {
 impl OpenFile {
     /// A file without blocks: a socket.
     pub(crate) fn stream(reactor: &Rc<Reactor>, fd: OwnedFd) -> Rc<Self> {
-        Self::new(reactor, fd, 1, None)
+        Self::new(reactor, fd, 1, None, None)
     }
 
     pub(crate) fn new(
@@ -60,6 +62,7 @@ impl OpenFile {
         fd: OwnedFd,
         unit_bytes: usize,
         presence: Option<PathBuf>,
+        mark: Option<OwnedFd>,
     ) -> Rc<Self> {
         let slot = reactor.driver.borrow_mut().adopt(fd.as_fd());
         Rc::new(Self {
@@ -68,6 +71,7 @@ impl OpenFile {
             slot,
             unit_bytes,
             presence,
+            _mark: mark,
             outstanding: Cell::new(0),
             counters: Cell::default(),
         })

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -15,11 +16,12 @@ use dolmen_block_io::{
     write_zeroes,
 };
 use dolmen_block_linux::{
-    BlockAtomicity, DriverChoice, Family, Handle, LinuxDevice, Listener, OpenError, OpenOptions, Runtime,
-    RuntimeConfig, Socket, SocketError, Use, in_use,
+    BlockAtomicity, DriverChoice, Family, Handle, Holder, LinuxDevice, Listener, OpenError, OpenOptions,
+    Runtime, RuntimeConfig, Socket, SocketError, Use, in_use,
 };
 use dolmen_buffer::{Arena, Shared};
 use dolmen_units::Epoch;
+use rustix::fs::{CWD, FileType, Mode};
 use tempfile::TempDir;
 
 const TOKEN: Epoch = Epoch(1);
@@ -180,6 +182,24 @@ fn a_second_owner_is_refused_until_the_first_is_gone() {
         drop(first);
         assert!(LinuxDevice::open(&runtime.handle(), &path, OpenOptions::default()).is_ok());
     });
+}
+
+#[test]
+fn a_device_that_was_opened_by_another_name_is_held_by_somebody_unseen() {
+    // Scenario: a container has a node of its own for a device that another one has open. Neither the table of locks nor a
+    // mark can tell; that the kernel refuses it, and no lock is held by this node, has to be enough.
+    let folder = folder();
+    let Some(disk) = LoopDevice::new(&disk_file(folder.path(), 4 * MIB)) else { return };
+    let number = std::fs::metadata(&disk.0).unwrap().rdev();
+    let node = folder.path().join("node");
+    rustix::fs::mknodat(CWD, &node, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, number).unwrap();
+    let runtime = runtime(DriverChoice::Automatic).unwrap();
+    let first = open(&runtime.handle(), &disk.0);
+    let open_again = || LinuxDevice::open(&runtime.handle(), &node, OpenOptions::default());
+    let second = open_again();
+    assert!(matches!(second, Err(OpenError::Locked { by: Some(Holder::Unseen), .. })), "{second:?}");
+    drop(first);
+    assert!(open_again().is_ok());
 }
 
 #[test]

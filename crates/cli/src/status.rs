@@ -1,6 +1,6 @@
 //! The answer to "am I fine?", on one screen: a sentence, why, what is being done, what to do; then pools and spaces.
 
-use dolmen_api::{DiskState, Health, Pool, Space, Status, Version};
+use dolmen_api::{DiskPlight, DiskState, Health, Pool, Space, Status, Version};
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -199,7 +199,13 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
 /// Where a disk is, or was.
 fn disk_place(disk: &dolmen_api::Disk) -> String {
     let was = || disk.last_path.as_ref().map(|path| format!("was {path}"));
-    disk.path.clone().or_else(was).unwrap_or_default()
+    let place = disk.path.clone().or_else(was).unwrap_or_default();
+    match disk.plight {
+        Some(DiskPlight::Removed) => format!("{place} (removed)"),
+        Some(DiskPlight::CutShort) => format!("{place} (cut short)"),
+        Some(DiskPlight::Unplugged) => format!("{place} (unplugged)"),
+        None => place,
+    }
 }
 
 fn errors_cell(disk: &dolmen_api::Disk) -> Cell {

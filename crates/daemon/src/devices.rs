@@ -214,7 +214,7 @@ impl Engine {
         Ok(dolmen_api::Devices { schema: dolmen_api::SCHEMA, devices })
     }
 
-    async fn describe(&self, path: &Path) -> Device {
+    pub(crate) async fn describe(&self, path: &Path) -> Device {
         let shown = path.display().to_string();
         let device = |state, size_bytes, what: String, of: Option<(String, usize)>| {
             let (pool, count) = of.unzip();

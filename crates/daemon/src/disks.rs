@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
+    Change, DeviceState, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
@@ -422,13 +422,38 @@ impl Engine {
             pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
         let found = self.look_at(&self.places(&hints)).await;
         let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
-        let path = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
-        path.map(|candidate| PathBuf::from(candidate.device.name())).ok_or_else(|| {
-            let message = format!("{} was not found anywhere", disk.name());
-            ErrorBody::new(ErrorCode::NoSuchDevice, message)
-                .on(disk.name())
-                .hint("attach it, or name the path where it is now")
-        })
+        let at = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
+        match at {
+            Some(candidate) => Ok(PathBuf::from(candidate.device.name())),
+            None => Err(self.not_found(pool, disk).await),
+        }
+    }
+
+    /// That an absent disk is nowhere, and what is in its place.
+    async fn not_found(&self, pool: &OpenPool, disk: &Disk) -> ErrorBody {
+        let (name, path) = (disk.name(), PathBuf::from(disk.name()));
+        let error = |message: String| ErrorBody::new(ErrorCode::NoSuchDevice, message).on(name.clone());
+        if !path.is_absolute() || !path.exists() {
+            return error(format!("{name} was not found anywhere"))
+                .hint("attach it, or name the path where it is now");
+        }
+        let there = self.describe(&path).await;
+        let is_what = match there.state {
+            DeviceState::Empty => "it has no label, and holds nothing that is known".to_owned(),
+            DeviceState::Foreign => format!("it holds {}", there.what),
+            DeviceState::Member => format!("it is another one, {}", there.what),
+            DeviceState::InUse | DeviceState::Unfit | DeviceState::Unusable => there.what,
+        };
+        let message = format!(
+            "{name} is there, and is not disk {} of pool {} any more: {is_what}",
+            disk.slot().0,
+            pool.name()
+        );
+        error(message).hint(format!(
+            "name the path where the disk is now, if it is elsewhere, or replace it: `dolmen disk replace {} {} NEW`",
+            pool.name(),
+            disk.slot().0
+        ))
     }
 }
 

@@ -17,7 +17,7 @@ use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
 use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
-use dolmen_units::{HostId, Name, PoolId};
+use dolmen_units::{DiskSlot, HostId, Name, PoolId};
 
 use crate::absent::Absences;
 use crate::arbiter::FileArbiter;
@@ -34,6 +34,7 @@ use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
 use crate::member::Members;
 use crate::nbd::NbdServer;
+use crate::plight::Plight;
 use crate::scribe::Scribe;
 use crate::ways::Ways;
 
@@ -53,13 +54,16 @@ pub(crate) struct OpenPool {
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
+    /// What has become of what disks lie on, as it was seen last.
+    pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let (history, absences) = (History::default(), Absences::default());
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing: Cell::new(false), history, absences })
+        let (is_closing, plights) = (Cell::new(false), RefCell::default());
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, plights })
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -18,6 +18,8 @@ use crate::error::DaemonError;
 
 /// Who this host is, in the state folder.
 const HOST_FILE: &str = "host-id";
+/// Which start of the system this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const MACHINE_ID: &str = "/etc/machine-id";
 /// The pause between two looks at a lock whose holder is gone, or not known.
 const LOOK_AGAIN_NS: i64 = 20_000_000;
@@ -134,6 +136,11 @@ pub(crate) fn read_if_any(path: &Path) -> io::Result<Option<String>> {
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
     Ok(Some(text))
+}
+
+/// Which start of the system this is; `None` where it does not say.
+pub(crate) fn boot_id() -> Option<String> {
+    fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 /// Who this host is: as on record, else derived from the system's own identity, so that a lost record does not make the

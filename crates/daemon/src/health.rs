@@ -255,6 +255,10 @@ pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
     for disk in pool.disks().iter().filter(|disk| !disk.is_present()) {
         why.extend(disk.unfit().map(|cause| format!("{} cannot be used: {cause}", disk.name())));
     }
+    for (plight, _) in open.plights_in_words() {
+        health = health.max(Health::Warning);
+        why.push(plight);
+    }
     for (disk, errors) in unseen_errors(open) {
         health = health.max(Health::Warning);
         why.push(format!("{} had {}", disk.name(), errors_text(&errors)));
@@ -412,6 +416,7 @@ fn todo(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<String> {
             disk.slot().0
         ));
     }
+    todo.extend(open.plights_in_words().into_iter().map(|(_, todo)| todo));
     todo.extend(for_disks_with_errors(open));
     let is_short = |space: &Rc<Space>| !open.lacks_disks_for(space) && short_of_room(open, space).is_some();
     if open.spaces.list().iter().any(is_short) {

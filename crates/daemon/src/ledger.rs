@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::ImportMode;
+use dolmen_space::Clients;
 use dolmen_units::PoolId;
 use serde::{Deserialize, Serialize};
 
 use crate::doors::Network;
-use crate::files::{read_if_any, remove_durably, write_durably};
+use crate::files::{boot_id, read_if_any, remove_durably, write_durably};
 use crate::scribe::Scribe;
 
 /// The version of the files.
@@ -47,6 +48,9 @@ pub(crate) struct Remembered {
     /// Whether it is being made. The next daemon opens it if it has all of its labels, and wipes them if it has not.
     #[serde(default)]
     pub(crate) is_being_made: bool,
+    /// Which start of the system it was open in last: clients outlive a daemon, and end with their host.
+    #[serde(default)]
+    boot: Option<String>,
 }
 
 impl Remembered {
@@ -62,6 +66,15 @@ impl Remembered {
             served: Vec::new(),
             is_being_destroyed,
             is_being_made,
+            boot: boot_id(),
+        }
+    }
+
+    /// Who may still be there of those that were told of writes while it was open.
+    pub(crate) fn clients(&self) -> Clients {
+        match self.boot.is_some() && self.boot == boot_id() {
+            true => Clients::MayLive,
+            false => Clients::AreGone,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                      scribe (own files) · usher (devices) · looker (names of disks)
+//!                                      scribe (own files) · usher (devices) · looker (files of disks)
 //! ```
 //!
 //! | file | what |
@@ -17,7 +17,7 @@
 //! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
-//! | `watch`, `names` | what is done without being asked for |
+//! | `watch`, `names`, `plight` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
@@ -55,6 +55,7 @@ mod nbd;
 mod opening;
 mod pace;
 mod plan;
+mod plight;
 mod pools;
 mod process;
 mod rebalance;

@@ -124,7 +124,11 @@ impl Members {
     pub(crate) fn held(&self) -> Vec<Held> {
         let given = self.given.borrow();
         let held = given.iter().filter_map(Weak::upgrade).filter(|member| member.device.borrow().is_some());
-        held.filter_map(|member| Some((member.name(), member.identity?))).collect()
+        let of = |member: Rc<MemberDevice>| {
+            let (name, identity) = (member.name(), member.identity?);
+            Some(Held { name, identity, capacity: member.geometry.capacity })
+        };
+        held.filter_map(of).collect()
     }
 
     /// A device is called otherwise from now on.

@@ -1,37 +1,60 @@
-//! What disks are called while they are in use: a file that is renamed stays the disk that it is.
+//! What disks are called while they are in use, and whether what they lie on is there: a file that is renamed stays the disk
+//! that it is, and one that is removed has no name any more.
 //!
 //! Looking asks file systems, one of which may hang; it is done on a thread of its own, on which nothing else waits.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use std::{fs, io};
 
 use dolmen_block_io::{Clock, sleep};
+use dolmen_units::Bytes;
 
 use crate::devices::{Identity, identity};
 use crate::engine::Engine;
+use crate::plight::Plight;
 use crate::scribe::Scribe;
 
 /// How often it is looked whether disks are where they were.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const OWN_FILES: &str = "/proc/self/fd";
 
-/// A disk in use: what it is called, and what it is.
-pub(crate) type Held = (String, Identity);
+/// A disk in use.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// What it is called.
+    pub(crate) name: String,
+    /// What it is.
+    pub(crate) identity: Identity,
+    /// How long it was when it was opened.
+    pub(crate) capacity: Bytes,
+}
 
 /// A new name in the place of an old one.
 type Renamed = (String, String);
 
-/// Follows renamed disks for as long as the engine lives.
+/// What was seen of disks in use.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    renamed: Vec<Renamed>,
+    /// By the names that they had until now.
+    plights: Vec<(String, Plight)>,
+}
+
+/// Follows disks for as long as the engine lives.
 pub(crate) async fn follow(engine: Weak<Engine>, looker: Scribe, clock: Rc<dyn Clock>) {
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
         let Some(held) = engine.upgrade().map(|engine| engine.members.held()) else { return };
-        let looked = looker.run(move || renamed(&held)).await;
+        let looked = looker.run(move || look_at(&held)).await;
         let Some(engine) = engine.upgrade() else { return };
-        // Where it cannot be told, they keep their names.
-        for (old, new) in looked.unwrap_or_default() {
+        // Where it cannot be told, they keep their names, and are what they were.
+        let Ok(seen) = looked else { continue };
+        engine.open_pools().iter().for_each(|pool| pool.note_plights(&seen.plights));
+        for (old, new) in seen.renamed {
             tracing::info!(old, new, "a disk was renamed");
             engine.members.rename(&old, &new);
             for pool in engine.open_pools() {
@@ -43,26 +66,62 @@ pub(crate) async fn follow(engine: Weak<Engine>, looker: Scribe, clock: Rc<dyn C
     }
 }
 
-/// Those that are not where they were, and where they are: this process has them open.
-fn renamed(held: &[Held]) -> io::Result<Vec<Renamed>> {
-    let is_elsewhere = |(name, is): &&Held| identity(Path::new(name)) != Some(*is);
-    let missed: Vec<&Held> = held.iter().filter(is_elsewhere).collect();
-    let mut found: Vec<Renamed> = Vec::new();
-    if missed.is_empty() {
-        return Ok(found);
+fn look_at(held: &[Held]) -> io::Result<Seen> {
+    let mut seen = Seen::default();
+    let mut missed = Vec::new();
+    for disk in held {
+        if is_unplugged(disk.identity) {
+            seen.plights.push((disk.name.clone(), Plight::Unplugged));
+        } else if identity(Path::new(&disk.name)) == Some(disk.identity) {
+            let status = fs::metadata(&disk.name);
+            let cut = status.ok().and_then(|status| cut_short(disk, &status));
+            seen.plights.extend(cut.map(|cut| (disk.name.clone(), cut)));
+        } else {
+            missed.push(disk);
+        }
     }
+    if !missed.is_empty() {
+        look_for(&missed, &mut seen)?;
+    }
+    Ok(seen)
+}
+
+/// Those that are not where they were, and where they are: this process has them open.
+fn look_for(missed: &[&Held], seen: &mut Seen) -> io::Result<()> {
     for entry in fs::read_dir(OWN_FILES)? {
         let link = entry?.path();
         let Some(is) = identity(&link) else { continue };
-        let Some((old, _)) = missed.iter().find(|(_, other)| *other == is) else { continue };
+        let Some(disk) = missed.iter().find(|disk| disk.identity == is) else { continue };
+        let Ok(status) = fs::metadata(&link) else { continue };
+        let is_removed = status.is_file() && status.nlink() == 0;
+        let plight = if is_removed { Some(Plight::Removed) } else { cut_short(disk, &status) };
+        if let Some(plight) = plight.filter(|_| !seen.plights.iter().any(|(name, _)| *name == disk.name)) {
+            seen.plights.push((disk.name.clone(), plight));
+        }
         // One that was deleted has no name any more, and is not what this says.
         let new = fs::read_link(&link).ok().filter(|path| identity(path) == Some(is));
         let Some(new) = new.and_then(|path| path.into_os_string().into_string().ok()) else { continue };
-        if !found.iter().any(|(other, _)| other == old) {
-            found.push((old.clone(), new));
+        if !seen.renamed.iter().any(|(old, _)| *old == disk.name) {
+            seen.renamed.push((disk.name.clone(), new));
         }
     }
-    Ok(found)
+    Ok(())
+}
+
+fn cut_short(disk: &Held, status: &Metadata) -> Option<Plight> {
+    let is_cut = status.is_file() && status.len() < disk.capacity.0;
+    is_cut.then_some(Plight::CutTo(Bytes(status.len())))
+}
+
+/// Whether the system has no such device any more, or makes it empty before it takes it away.
+fn is_unplugged((is_device, number, _): Identity) -> bool {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let folder = format!("/sys/dev/block/{major}:{minor}");
+    is_device
+        && match fs::read_to_string(format!("{folder}/size")) {
+            Ok(sectors) => sectors.trim() == "0",
+            Err(_) => Path::new("/sys/dev/block").exists() && !Path::new(&folder).exists(),
+        }
 }
 
 #[cfg(test)]
@@ -77,16 +136,58 @@ mod tests {
         let shown = |name: &str| path(name).display().to_string();
         let names = ["moved", "deleted", "stays", "usurped"];
         let files: Vec<_> = names.iter().map(|name| fs::File::create(path(name)).unwrap()).collect();
-        let held: Vec<Held> =
-            names.iter().map(|name| (shown(name), identity(&path(name)).unwrap())).collect();
-        assert_eq!(renamed(&held).unwrap(), []);
+        let held = names.map(|name| Held {
+            name: shown(name),
+            identity: identity(&path(name)).unwrap(),
+            capacity: Bytes::ZERO,
+        });
+        assert_eq!(look_at(&held).unwrap(), Seen::default());
         fs::rename(path("moved"), path("here")).unwrap();
         fs::remove_file(path("deleted")).unwrap();
         fs::rename(path("usurped"), path("there")).unwrap();
         fs::write(path("usurped"), "another").unwrap();
-        let mut found = renamed(&held).unwrap();
-        found.sort();
-        assert_eq!(found, [(shown("moved"), shown("here")), (shown("usurped"), shown("there"))]);
+        let mut found = look_at(&held).unwrap();
+        found.renamed.sort();
+        assert_eq!(found.plights, [(shown("deleted"), Plight::Removed)]);
+        assert_eq!(found.renamed, [(shown("moved"), shown("here")), (shown("usurped"), shown("there"))]);
         drop(files);
+    }
+
+    /// Neither a file nor a device that is there; numbers that no device has.
+    #[test]
+    fn a_device_that_the_system_does_not_have_is_unplugged() {
+        assert!(is_unplugged((true, rustix::fs::makedev(0xffe, 0xffe), 0)));
+        assert!(!is_unplugged((false, rustix::fs::makedev(0xffe, 0xffe), 1)));
+        let disk = |entry: fs::DirEntry| {
+            let size = fs::read_to_string(entry.path().join("size")).ok()?;
+            let (major, minor) =
+                entry.file_name().to_str()?.split_once(':').map(|(a, b)| (a.parse(), b.parse()))?;
+            (size.trim() != "0").then_some(rustix::fs::makedev(major.ok()?, minor.ok()?))
+        };
+        let devices = fs::read_dir("/sys/dev/block").into_iter().flatten().flatten();
+        let all: Vec<u64> = devices.filter_map(disk).collect();
+        assert!(!all.iter().any(|number| is_unplugged((true, *number, 0))), "{all:?}");
+    }
+
+    /// One that was cut is told wherever it is by now; one that grew is what it was.
+    #[test]
+    fn a_file_that_is_shorter_than_it_was_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let shown = |name: &str| path(name).display().to_string();
+        let names = ["cut", "cut and moved", "grown"];
+        let files = names.map(|name| fs::File::create(path(name)).unwrap());
+        files.iter().for_each(|file| file.set_len(100).unwrap());
+        let held = names.map(|name| Held {
+            name: shown(name),
+            identity: identity(&path(name)).unwrap(),
+            capacity: Bytes(100),
+        });
+        files.iter().zip([99, 0, 101]).for_each(|(file, length)| file.set_len(length).unwrap());
+        fs::rename(path("cut and moved"), path("here")).unwrap();
+        let found = look_at(&held).unwrap();
+        let cut = |name: &str, to| (shown(name), Plight::CutTo(Bytes(to)));
+        assert_eq!(found.plights, [cut("cut", 99), cut("cut and moved", 0)]);
+        assert_eq!(found.renamed, [(shown("cut and moved"), shown("here"))]);
     }
 }

@@ -13,7 +13,7 @@ use dolmen_nbd::Access;
 use dolmen_pool::{
     Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, open,
 };
-use dolmen_space::Spaces;
+use dolmen_space::{Clients, Spaces};
 use dolmen_units::PoolId;
 
 use crate::caller::Answer;
@@ -32,6 +32,15 @@ use crate::watch::watch;
 const REOPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// The same while a person waits for the answer.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a pool is opened.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    mode: ImportMode,
+    clients: Clients,
+    /// How long its disks may be in other hands.
+    patience: Duration,
+}
 
 fn open_mode(mode: ImportMode) -> OpenMode {
     match mode {
@@ -131,7 +140,8 @@ impl Engine {
             error.causes = unusable(&found);
             return Err(error);
         }
-        let opened = self.open_pool(id, &remembered.name, &paths, mode, REOPEN_PATIENCE).await;
+        let how = How { mode, clients: remembered.clients(), patience: REOPEN_PATIENCE };
+        let opened = self.open_pool(id, &remembered.name, &paths, how).await;
         let pool = opened.map_err(|error| match copies.as_slice() {
             [] => error,
             copies => error.hint(format!(
@@ -191,11 +201,10 @@ impl Engine {
         id: PoolId,
         name: &str,
         paths: &[PathBuf],
-        mode: ImportMode,
-        patience: Duration,
+        how: How,
     ) -> Answer<Rc<OpenPool>> {
         self.check_pool_count(name)?;
-        let (mut found, refused) = self.take_members(id, name, paths, patience).await?;
+        let (mut found, refused) = self.take_members(id, name, paths, how.patience).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         if candidates.is_empty() {
             let mut error = ErrorBody::new(
@@ -205,10 +214,10 @@ impl Engine {
             error.causes = refused;
             return Err(error.on(name));
         }
-        let options = OpenOptions { mode: open_mode(mode) };
+        let options = OpenOptions { mode: open_mode(how.mode) };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await;
         let pool = match opened {
-            Ok(opened) => self.take_over(opened, mode).await,
+            Ok(opened) => self.take_over(opened, how.mode, how.clients).await,
             Err(error) => Err(fault::open(&error)),
         };
         if pool.is_err() {
@@ -218,8 +227,13 @@ impl Engine {
     }
 
     /// Recovers the spaces of a pool that was opened, and takes it into the list.
-    pub(crate) async fn take_over(self: &Rc<Self>, opened: Opened, mode: ImportMode) -> Answer<Rc<OpenPool>> {
-        let spaces = Spaces::start(opened).await.map_err(|error| fault::space(&error))?;
+    pub(crate) async fn take_over(
+        self: &Rc<Self>,
+        opened: Opened,
+        mode: ImportMode,
+        clients: Clients,
+    ) -> Answer<Rc<OpenPool>> {
+        let spaces = Spaces::start_among(opened, clients).await.map_err(|error| fault::space(&error))?;
         let recovery = spaces.recovery();
         let pool = OpenPool::new(spaces, mode);
         self.recall(&pool).await;
@@ -311,7 +325,9 @@ impl Engine {
             return Ok(change);
         }
         drop(found);
-        let pool = self.open_pool(id, &name, &paths, request.mode, IMPORT_PATIENCE).await?;
+        let clients = self.clients_of(id);
+        let how = How { mode: request.mode, clients, patience: IMPORT_PATIENCE };
+        let pool = self.open_pool(id, &name, &paths, how).await?;
         self.remember(&pool).await;
         self.take_up_waiting().await;
         let room = usual_room(&pool.offers());
@@ -375,6 +391,11 @@ impl Engine {
         let options = OpenOptions { mode: OpenMode::Read };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await?;
         Ok(usual_room(&opened.pool.offers(Purpose::Claim)))
+    }
+
+    /// Who may still be there of the clients of a pool that is not open: none of one that was given back in order.
+    fn clients_of(&self, id: PoolId) -> Clients {
+        self.closed.borrow().get(&id).map_or(Clients::AreGone, |closed| closed.remembered.clients())
     }
 
     /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.

@@ -12,7 +12,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
     Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, check_devices, create_as, discover,
 };
-use dolmen_space::{Incident, RebalanceForecast, Space, SpaceRange, Verification};
+use dolmen_space::{Clients, Incident, RebalanceForecast, Space, SpaceRange, Verification};
 use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
 
 use crate::caller::Answer;
@@ -103,7 +103,7 @@ impl Engine {
                 return Err(fault::create(&error));
             }
         };
-        let pool = self.take_over(opened, ImportMode::Write).await?;
+        let pool = self.take_over(opened, ImportMode::Write, Clients::AreGone).await?;
         self.remember(&pool).await;
         let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         change.pool = Some(self.view_pool(&pool).await?);

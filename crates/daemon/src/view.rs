@@ -16,6 +16,7 @@ use crate::fault;
 use crate::health::{is_here, pool_health, space_health};
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
+use crate::plight::Plight;
 use crate::write_cache::view_write_cache;
 
 fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
@@ -47,6 +48,7 @@ impl Engine {
                     (true, true) => DiskState::Retired,
                     (true, false) => DiskState::Present,
                 },
+                plight: open.plight_of(disk).map(Plight::kind),
                 size_bytes: disk.member().capacity.0,
                 data_bytes: disk.data_bytes().0,
                 free_bytes: if here { free } else { 0 },

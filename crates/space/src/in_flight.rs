@@ -135,6 +135,9 @@ impl Line<'_> {
         part.decided += data as u64;
         part.reverted += data as u64;
         part.reverted_lines += 1;
+        if self.blocks.iter().any(|block| block.claims.iter().any(Claim::was_left)) {
+            part.went_back += data as u64;
+        }
         // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of a write
         // that failed while a flush waited for it, or of a decision that was cut short, and was never served.
         let was = |state: &BlockState| match state {

@@ -97,7 +97,7 @@ pub use removal::RemovalForecast;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};
-pub use spaces::{Spaces, new_member, parse_resiliency};
+pub use spaces::{Clients, Spaces, new_member, parse_resiliency};
 pub use spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,

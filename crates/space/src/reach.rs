@@ -25,7 +25,7 @@ use crate::recovery::{
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
-use crate::spaces::Spaces;
+use crate::spaces::{Clients, Spaces};
 use crate::tickets::Held;
 
 /// Blocks of rows, by column and block of the column.
@@ -109,6 +109,16 @@ impl Shared {
         self.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
     }
 
+    /// Notes that an opening found acknowledged blocks of a space in an earlier state, so that its next flush says so to clients
+    /// that have outlived whoever had acknowledged them.
+    pub(crate) fn note_gone_back(&self, space: Option<&Rc<Space>>) {
+        let Some(space) = space.filter(|_| self.clients.get() == Clients::MayLive) else { return };
+        if !space.lost_unflushed.replace(true) {
+            tracing::error!(pool = %self.pool.name(), space = %space.name(),
+                "acknowledged writes that no flush had covered are what was there before; the next flush says so");
+        }
+    }
+
     /// Whether a row has unflushed blocks that are out of reach.
     pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
         self.unflushed_away.borrow().contains(&(row.space, row.index))
@@ -157,6 +167,12 @@ impl Space {
         let cache = self.cache.borrow();
         let is_cached_away = cache.as_ref().is_some_and(|cache| cache.has_undecided_of(self.id()));
         is_cached_away || !self.shared.rows_unflushed_away(self).is_empty()
+    }
+
+    /// Whether the next flush has to tell that acknowledged blocks are not there any more. Asking changes nothing.
+    #[must_use]
+    pub fn has_gone_back(&self) -> bool {
+        self.lost_unflushed.get()
     }
 
     /// Makes everything that was acknowledged before durable.

@@ -36,6 +36,8 @@ pub(crate) struct Claim {
     state: BlockState,
     stamp: Stamp,
     intent: bool,
+    /// Whether it was said when the only disks that have it had left: who wrote it was told that it was done, or that it failed.
+    left: bool,
     /// Low bits of the generation that the block's page had on disk at least.
     generation: u16,
 }
@@ -51,13 +53,14 @@ impl Claim {
             state: page.state(entry),
             stamp: page.stamp(entry),
             intent: false,
+            left: false,
             generation,
         }
     }
 
     /// The same, not covered by a flush.
     pub(crate) fn undecided(self) -> Self {
-        Self { settled: false, ..self }
+        Self { settled: false, left: true, ..self }
     }
 
     /// What it says.
@@ -70,12 +73,18 @@ impl Claim {
         !self.settled
     }
 
+    /// Whether it was left undecided while the pool was open.
+    pub(crate) fn was_left(&self) -> bool {
+        self.left
+    }
+
     /// Whether another says the same, but for the checksum.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let Self { row, settled, state, stamp, intent, generation } = self;
+        let Self { row, settled, state, stamp, intent, left, generation } = self;
         let kind = |state: BlockState| state.parts().0;
-        (*row, *settled, kind(*state), *stamp, *intent, *generation)
-            == (other.row, other.settled, kind(other.state), other.stamp, other.intent, other.generation)
+        let same = (*row, *settled, *stamp, *intent, *left, *generation)
+            == (other.row, other.settled, other.stamp, other.intent, other.left, other.generation);
+        same && kind(*state) == kind(other.state)
     }
 }
 
@@ -106,6 +115,8 @@ pub struct Recovery {
     pub damaged: u64,
     /// Of them, blocks whose last state was on no copy, so that they have an earlier one since the last flush.
     pub reverted: u64,
+    /// Of all blocks, those that had been left undecided, and are what they were before, or lost.
+    pub went_back: u64,
     /// Of them, blocks of which no copy here is good, while disks are away that may have one.
     pub rotten_here: u64,
     /// Blocks whose disks are not here, so that nothing could be decided.
@@ -125,6 +136,7 @@ impl Recovery {
             taken_as_found,
             damaged,
             reverted,
+            went_back,
             rotten_here,
             out_of_reach,
             whole_lines,
@@ -136,6 +148,7 @@ impl Recovery {
         self.taken_as_found += taken_as_found;
         self.damaged += damaged;
         self.reverted += reverted;
+        self.went_back += went_back;
         self.rotten_here += rotten_here;
         self.out_of_reach += out_of_reach;
         self.whole_lines += whole_lines;
@@ -211,6 +224,9 @@ async fn decide_rows(
         for decided in decided.await {
             let Some((row, left, part)) = decided? else { continue };
             recovery.add(part);
+            if part.went_back > 0 {
+                shared.note_gone_back(spaces.get(&row.owner()));
+            }
             if !left.is_empty() {
                 let mut left = left;
                 left.values_mut().for_each(keep_latest);
@@ -281,6 +297,7 @@ pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, row: &mut RowC
             state: read.state(number),
             stamp: stretch.stamp,
             intent: stretch.intent,
+            left: stretch.undecided,
             generation: stretch.generation,
         });
     }
@@ -575,8 +592,10 @@ async fn decide(
     let newest = open.last().map(|claim| claim.state);
     for state in candidates {
         let reverted = u64::from(newest != Some(state));
+        let went_back = u64::from(has_gone_back(open, state));
         if state == BlockState::Never {
             recovery.reverted += reverted;
+            recovery.went_back += went_back;
             return Ok(Some(state));
         }
         // A copy that misses other writes is as good for a block that it has.
@@ -584,9 +603,11 @@ async fn decide(
         if let Some(good) = good {
             recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
             recovery.reverted += reverted;
+            recovery.went_back += went_back;
             return Ok(Some(state));
         }
     }
+    recovery.went_back += u64::from(open.iter().any(Claim::was_left));
     if !open.iter().any(|claim| claim.intent) {
         let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
         let is_elsewhere = row.may_be_good_beside(column, was_read);
@@ -622,6 +643,11 @@ async fn decide(
             Ok(Some(BlockState::Damaged))
         }
     }
+}
+
+/// Whether a block that is in this state has lost what it was when it was left undecided.
+fn has_gone_back(open: &[Claim], state: BlockState) -> bool {
+    open.iter().rev().take_while(|claim| claim.state != state).any(Claim::was_left)
 }
 
 /// A block of a strict space that no copy here verifies.

@@ -35,6 +35,8 @@ struct Recorded {
     content: Content,
     said: Lsn,
     is_marked: bool,
+    /// Whether it was said to be undecided while the pool was open.
+    was_left: bool,
 }
 
 /// A redo of a line as the log has it.
@@ -99,8 +101,9 @@ impl Cached {
                         versions.remove(&since);
                         continue;
                     }
-                    let version =
-                        versions.entry(since).or_insert(Recorded { content, said: lsn, is_marked: false });
+                    let fresh = Recorded { content, said: lsn, is_marked: false, was_left: false };
+                    let version = versions.entry(since).or_insert(fresh);
+                    version.was_left |= mapping.undecided;
                     version.said = lsn;
                     // Said to be undecided, it counts as that although a flush has passed over what was said before.
                     version.is_marked |= is_settled || mapping.covered;
@@ -158,11 +161,22 @@ impl Cached {
             let cache = spaces.get(&row.space).and_then(|space| space.cache.borrow().clone());
             let Some(cache) = cache else { continue };
             let heir = heirs.remove(&(row.space, row.index));
-            of_row.load(&cache, &row, heir, held.ticket()).await?;
+            if of_row.load(&cache, &row, heir, held.ticket()).await? == Loaded::GoneBack {
+                shared.note_gone_back(spaces.get(&row.space));
+            }
             rows.push(row);
         }
         Ok(rows)
     }
+}
+
+/// What became of versions that the log has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loaded {
+    /// They stand, or nobody had relied on them.
+    Whole,
+    /// The newest of a block had been left undecided, and came to nothing.
+    GoneBack,
 }
 
 /// Versions that end with a line: the block of the row, and the first record of the newest of them.
@@ -222,7 +236,7 @@ impl OfRow {
         row: &Rc<Row>,
         heir: Option<(Rc<Row>, Self)>,
         now: Ticket,
-    ) -> Result<(), SpaceError> {
+    ) -> Result<Loaded, SpaceError> {
         let of_row = self.end_what_is_in_place(&row.shape).into_iter().map(|one| (Rc::clone(row), one));
         let mut unfinished: Vec<_> = of_row.collect();
         if let Some((heir, mut of_heir)) = heir {
@@ -241,16 +255,19 @@ impl OfRow {
                 Redo { row: home, line, blocks, ends, said, owns_all: false }
             })
             .collect();
+        let mut loaded = Loaded::Whole;
         for (block, versions) in self.versions {
-            if block < row.shape.row_blocks() {
-                load_versions(cache, row, block, &versions, now).await?;
+            if block < row.shape.row_blocks()
+                && load_versions(cache, row, block, &versions, now).await? == Loaded::GoneBack
+            {
+                loaded = Loaded::GoneBack;
             }
         }
         for redo in unfinished {
             redo.own_places().for_each(|place| cache.count_live(place));
             cache.leave_unfinished(redo);
         }
-        Ok(())
+        Ok(loaded)
     }
 }
 
@@ -260,7 +277,8 @@ async fn load_versions(
     block: u32,
     versions: &BTreeMap<Lsn, Recorded>,
     now: Ticket,
-) -> Result<(), SpaceError> {
+) -> Result<Loaded, SpaceError> {
+    let mut loaded = Loaded::Whole;
     let marked = versions.iter().rfind(|(_, version)| version.is_marked).map(|(since, _)| *since);
     for (since, recorded) in versions.range(marked.unwrap_or_default()..) {
         let mut ticket = None;
@@ -275,13 +293,20 @@ async fn load_versions(
             ticket = match state {
                 None => Some(UNDECIDED),
                 Some(state) if may_hold(state, checksum) => Some(now),
-                Some(_) => continue,
+                Some(_) => {
+                    if recorded.was_left {
+                        loaded = Loaded::GoneBack;
+                    }
+                    continue;
+                }
             };
         }
+        // What took its place stands.
+        loaded = Loaded::Whole;
         let version = Version { content: recorded.content, since: *since, said: recorded.said, ticket };
         cache.add_recovered(row, block, version);
     }
-    Ok(())
+    Ok(loaded)
 }
 
 impl Cache {

@@ -24,6 +24,7 @@ use crate::record::{BlockState, Stamp, Stretch};
 use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, Unfound, note_all_unfound, recover_row};
 use crate::row::Row;
 use crate::space::Space;
+use crate::spaces::Clients;
 use crate::stripe::PARITY_BYTES_MAX;
 use crate::table::Now;
 use crate::tickets::{Held, Ticket, Tickets};
@@ -177,6 +178,8 @@ pub(crate) struct Shared {
     pub(crate) unfound: RefCell<Vec<Unfound>>,
     /// Counts the write-backs that have begun.
     pub(crate) write_backs: Cell<u64>,
+    /// Who may have been told of writes before the pool was opened.
+    pub(crate) clients: Cell<Clients>,
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
     pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
     resolve_turn: Turn,
@@ -263,6 +266,7 @@ impl Shared {
             settling: RefCell::default(),
             unfound: RefCell::default(),
             write_backs: Cell::new(0),
+            clients: Cell::new(Clients::AreGone),
             unflushed_away: RefCell::default(),
             resolve_turn: Turn::default(),
             deciding: Cell::default(),

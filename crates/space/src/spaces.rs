@@ -40,6 +40,15 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
 
+/// Who may still be there of those that were told of writes before the pool was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// Nobody: the host that they were on has ended with them.
+    AreGone,
+    /// Any of them: the daemon alone has ended. What they wrote and is not there has to be told by the next flush.
+    MayLive,
+}
+
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
@@ -58,8 +67,17 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata makes no sense or cannot be read.
     pub async fn start(opened: Opened) -> Result<Rc<Self>, SpaceError> {
+        Self::start_among(opened, Clients::AreGone).await
+    }
+
+    /// As [`start`](Self::start), with clients that may have outlived whoever had the pool open before.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata makes no sense or cannot be read.
+    pub async fn start_among(opened: Opened, clients: Clients) -> Result<Rc<Self>, SpaceError> {
         let pool = Rc::clone(&opened.pool);
         let shared = Shared::new(Rc::clone(&pool));
+        shared.clients.set(clients);
         let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
         for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
             let (_, id, _) = keys::parts(&key);
@@ -786,6 +804,7 @@ impl Spaces {
         if self.pool().state() == PoolState::Writable {
             self.flush().await?;
         }
+        self.tell_what_went_back();
         Ok(self.pool().close().await?)
     }
 
@@ -797,7 +816,16 @@ impl Spaces {
         self.shared.closing.begin();
         self.heirs_end().await;
         self.flush().await?;
+        self.tell_what_went_back();
         Ok(self.pool().export().await?)
+    }
+
+    /// Logs which spaces close before a flush of a client came that would have told it of what went back.
+    fn tell_what_went_back(&self) {
+        for space in self.list().into_iter().filter(|space| space.has_gone_back()) {
+            tracing::error!(pool = %self.pool().name(), space = %space.name(),
+                "acknowledged writes that no flush had covered are what was there before, and no flush came that would have said so");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::fake::{Ended, Fake, NOBODY, answer};
 
 fn disk(slot: u16, state: &str, path: Value, checksum_errors: u64) -> Value {
     let last_path = if path.is_null() { json!("/disks/b") } else { Value::Null };
-    json!({"slot": slot, "last_path": last_path, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
+    json!({"slot": slot, "last_path": last_path, "plight": null, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
         "size_bytes": 4u64 << 30, "data_bytes": 4000u64 << 20, "free_bytes": 1u64 << 30, "fault_domain": 0,
         "is_voter": true, "read_errors": 0, "write_errors": 0, "checksum_errors": checksum_errors})
 }
@@ -118,6 +118,20 @@ fn the_status_stays_on_one_screen_with_the_worst_first() {
         assert!(ended.results.contains(more), "{more}: {}", ended.results);
     }
     assert!(ended.results.contains("note   the daemon is version 0.0.9, this command 0.1.0"));
+}
+
+#[test]
+fn what_has_become_of_the_file_of_a_disk_is_told_beside_its_path() {
+    for (plight, told) in [
+        ("removed", "/disks/a (removed)"),
+        ("cut_short", "/disks/a (cut short)"),
+        ("unplugged", "/disks/a (unplugged)"),
+    ] {
+        let mut tank = pool("tank", "warning");
+        tank["disks"][0]["plight"] = json!(plight);
+        let ended = shown("status", status("warning", vec![tank], vec![]));
+        assert!(ended.results.contains(told), "{told}: {}", ended.results);
+    }
 }
 
 #[test]

@@ -23,17 +23,34 @@ pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) ->
     panic!("waited in vain: {what}");
 }
 
+/// How `unshare` runs a program that sees no other processes, and dies with `unshare`.
+pub(crate) const IN_A_CONTAINER: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     daemon: Option<Child>,
+    numbering: Numbering,
+}
+
+/// Which processes a daemon sees, and who sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// Those that the tests see.
+    Shared,
+    /// Itself alone, as in a container.
+    Own,
 }
 
 impl World {
     /// A folder with `disks` sparse files of 256 MiB, `d0` and so on, and a running daemon.
     pub(crate) fn new(disks: usize) -> Self {
+        Self::numbered(disks, Numbering::Shared)
+    }
+
+    pub(crate) fn numbered(disks: usize, numbering: Numbering) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("disks")).unwrap();
-        let mut world = Self { folder, daemon: None };
+        let mut world = Self { folder, daemon: None, numbering };
         for index in 0..disks {
             world.make_disk(&format!("d{index}"), 256 << 20);
         }
@@ -56,7 +73,14 @@ impl World {
 
     pub(crate) fn command(&self, state: &str, run: &str) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmend"));
+        let program = env!("CARGO_BIN_EXE_dolmend");
+        let mut command = match self.numbering {
+            Numbering::Shared => Command::new(program),
+            Numbering::Own => Command::new("unshare"),
+        };
+        if self.numbering == Numbering::Own {
+            command.args(IN_A_CONTAINER).arg(program);
+        }
         command.arg("--state").arg(path(state)).arg("--run").arg(path(run)).arg("--links").arg(path("dev"));
         command.arg("--named-only").env("DOLMEN_LOG", "warn").stdin(Stdio::null());
         command
@@ -250,7 +274,12 @@ impl<S: Read + Write> Nbd<S> {
     }
 
     pub(crate) fn flush(&mut self) {
-        assert_eq!(self.ask(3, 0, 0, &[], &mut []), 0);
+        assert_eq!(self.try_flush(), 0);
+    }
+
+    /// As [`flush`](Self::flush), with the error that it may meet.
+    pub(crate) fn try_flush(&mut self) -> u32 {
+        self.ask(3, 0, 0, &[], &mut [])
     }
 
     pub(crate) fn trim(&mut self, at: u64, length: usize) {

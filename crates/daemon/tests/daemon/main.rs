@@ -11,6 +11,8 @@ mod client;
 #[cfg(test)]
 mod doors;
 #[cfg(test)]
+mod elsewhere;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod leave;

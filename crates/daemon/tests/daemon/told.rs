@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::{Value, json};
 
-use crate::client::{World, eventually, pattern};
+use crate::client::{Nbd, World, eventually, pattern};
 
 const ACKNOWLEDGE: &str = "/v1/pools/tank/acknowledge";
 const BLOCK: usize = 4096;
@@ -263,5 +263,124 @@ fn disks_of_an_open_pool_that_are_named_in_an_import_are_told_of() {
         let change = world.post("/v1/pools/import", &json!({"paths": paths, "dry_run": dry_run}));
         let told = format!("{} is a disk of pool one, which is open here already", world.disk("d0"));
         assert_eq!(change["warnings"], json!([told]));
+    }
+}
+
+/// The second disk of the pool, and what the status says to do.
+fn second_disk(world: &World) -> (Value, String) {
+    let disk = world.get("/v1/pools/tank/disks")["disks"][1].clone();
+    (disk, world.get("/v1/status")["todo"].to_string())
+}
+
+#[test]
+fn a_disk_whose_file_is_removed_is_told_before_it_is_lost_and_can_be_replaced() {
+    // Scenario: somebody removes the file of a disk in use. Nothing fails, and without a word nobody would know before the daemon
+    // ends, which is when it is gone. It works on: what is written has both copies, and it is replaced by moving what it has.
+    let mut world = World::new(3);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(1, 1 << 20));
+    fs::remove_file(world.disk("d1")).unwrap();
+    eventually("it is told", || (second_disk(&world).0["plight"] == "removed").then_some(()));
+    let told = health(&world);
+    assert!(
+        told.0 == "warning" && told.1.contains("was removed") && told.1.contains("lost when it ends"),
+        "{told:?}"
+    );
+    let (disk, todo) = second_disk(&world);
+    assert_eq!(disk["state"], "present", "it is given up by nobody");
+    assert!(todo.contains("dolmen disk replace tank 1 NEW"), "{todo}");
+    let mut client = world.nbd();
+    client.write(1 << 20, &pattern(2, 1 << 20));
+    client.flush();
+    drop(client);
+    world.post("/v1/pools/tank/disks/1/replace", &json!({"with": world.disk("d2")}));
+    assert_eq!(world.last_job()["state"], "done");
+    eventually("it is over", || (health(&world).0 == "healthy").then_some(()));
+    restart(&mut world);
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.kill();
+    world.start();
+    let content = [pattern(1, 1 << 20), pattern(2, 1 << 20)].concat();
+    assert!(world.nbd().read(0, 2 << 20) == content, "the new disk has all of it");
+}
+
+#[test]
+fn a_disk_whose_file_is_cut_is_told_at_once_and_says_what_it_is_when_it_is_asked_for() {
+    // Scenario: somebody cuts the file of a disk in use to nothing. It is told before anything is written; with the next flush the
+    // disk leaves, and who wants it back, as it is or with its length given back, is told what is there.
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let file = fs::OpenOptions::new().write(true).open(world.disk("d1")).unwrap();
+    file.set_len(0).unwrap();
+    eventually("it is told", || (second_disk(&world).0["plight"] == "cut_short").then_some(()));
+    let told = health(&world);
+    assert!(told.0 == "warning" && told.1.contains("was cut to 0 B"), "{told:?}");
+    let mut client = world.nbd();
+    client.write(0, &pattern(1, 1 << 20));
+    client.flush();
+    let (disk, _) = second_disk(&world);
+    assert_eq!((&disk["state"], &disk["plight"]), (&json!("absent"), &Value::Null));
+    let online = "/v1/pools/tank/disks/1/online";
+    let cut = world.refused(online, &json!({}));
+    let is_there = format!("{} is there, and is not disk 1 of pool tank any more", world.disk("d1"));
+    assert!(cut["message"].as_str().unwrap().starts_with(&is_there), "{cut}");
+    assert!(cut["hint"].as_str().unwrap().contains("dolmen disk replace tank 1 NEW"), "{cut}");
+    file.set_len(256 << 20).unwrap();
+    let empty = world.refused(online, &json!({}));
+    assert!(empty["message"].as_str().unwrap().contains("it has no label"), "{empty}");
+    fs::remove_file(world.disk("d1")).unwrap();
+    let gone = world.refused(online, &json!({}));
+    assert!(gone["message"].as_str().unwrap().contains("was not found anywhere"), "{gone}");
+    assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20));
+}
+
+/// A daemon that was killed when the disk had left that alone had what was written last, and the disk as it was before that.
+fn killed_with_unflushed() -> World {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let space = json!({"name": "s", "size_bytes": 32 << 20, "resiliency": "simple", "columns": 1, "row_bytes": 1 << 20});
+    world.post("/v1/pools/tank/spaces", &space);
+    world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
+    let mut client = served(&world, "tank/s");
+    client.write(0, &pattern(1, BLOCK));
+    client.flush();
+    let has_it = |disk: &&&str| {
+        let image = fs::read(world.disk(disk)).unwrap();
+        image.chunks_exact(BLOCK).any(|block| block == pattern(1, BLOCK))
+    };
+    let disk = ["d0", "d1"].iter().find(has_it).unwrap().to_string();
+    let before = world.folder.path().join("before");
+    fs::copy(world.disk(&disk), &before).unwrap();
+    client.write(0, &pattern(2, BLOCK));
+    fs::OpenOptions::new().write(true).open(world.disk(&disk)).unwrap().set_len(0).unwrap();
+    assert_ne!(client.try_flush(), 0);
+    world.kill();
+    fs::rename(before, world.disk(&disk)).unwrap();
+    world
+}
+
+fn served(world: &World, name: &str) -> Nbd {
+    Nbd::connect(&world.folder.path().join("run/nbd.sock"), name)
+}
+
+#[test]
+fn what_is_gone_is_told_by_one_flush_to_clients_that_outlive_the_daemon_and_not_the_system() {
+    // Scenario: a disk alone has what was acknowledged and not flushed, is cut, and is put back as it was before. Whoever has
+    // outlived the daemon has a flush fail once. Where the system was started since, nobody has, and no file system that is
+    // mounted then is to meet an error.
+    for is_same_boot in [true, false] {
+        let mut world = killed_with_unflushed();
+        if !is_same_boot {
+            let path = record(&world, "pools");
+            let mut pool: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            assert!(pool["boot"].is_string(), "{pool}");
+            pool["boot"] = json!("another");
+            fs::write(path, pool.to_string()).unwrap();
+        }
+        world.start();
+        let mut client = served(&world, "tank/s");
+        assert!(client.read(0, BLOCK) == pattern(1, BLOCK));
+        assert_eq!(client.try_flush() != 0, is_same_boot);
+        client.flush();
     }
 }

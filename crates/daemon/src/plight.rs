@@ -1,0 +1,105 @@
+//! What becomes of what a disk lies on while its pool is open: a file is removed or cut, a device taken out.
+//!
+//! Nothing of it is decided by this. A file that was removed takes reads and writes for as long as the daemon has it open,
+//! so to give its disk up at once would cost redundancy that is still there; one that was cut, or is unplugged, fails by
+//! itself with the next flush or command. But who is told only then, or when the daemon has ended, is told too late.
+
+use dolmen_api::DiskPlight;
+use dolmen_pool::Disk;
+use dolmen_units::Bytes;
+
+use crate::engine::OpenPool;
+
+/// What has become of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plight {
+    /// The file has no name any more.
+    Removed,
+    /// The file is no longer than this.
+    CutTo(Bytes),
+    /// The device is gone.
+    Unplugged,
+}
+
+impl Plight {
+    /// As the API has it.
+    pub(crate) fn kind(self) -> DiskPlight {
+        match self {
+            Self::Removed => DiskPlight::Removed,
+            Self::CutTo(_) => DiskPlight::CutShort,
+            Self::Unplugged => DiskPlight::Unplugged,
+        }
+    }
+
+    /// What that means for a disk.
+    fn why(self, disk: &Disk) -> String {
+        let name = disk.name();
+        match self {
+            Self::Removed => format!(
+                "the file of {name} was removed: what is on it can be read and written for as long as this daemon runs, and is \
+                 lost when it ends"
+            ),
+            Self::CutTo(found) => format!(
+                "the file of {name} was cut to {found} of {}: what was behind that is lost, and the disk leaves with the next \
+                 flush",
+                disk.member().capacity
+            ),
+            Self::Unplugged => {
+                format!(
+                    "the device of {name} is gone: the disk leaves with the next command that it is given"
+                )
+            }
+        }
+    }
+
+    /// What to do about it.
+    fn todo(self, pool: &str, disk: &Disk) -> String {
+        let slot = disk.slot().0;
+        match self {
+            Self::Removed => format!(
+                "`dolmen disk replace {pool} {slot} NEW` before this daemon ends, which moves what {} has to another disk",
+                disk.name()
+            ),
+            Self::CutTo(_) => format!(
+                "`dolmen disk replace {pool} {slot} NEW`, which makes what {} had anew from the other disks",
+                disk.name()
+            ),
+            Self::Unplugged => format!(
+                "attach {} again and `dolmen disk online {pool} {slot}`, or `dolmen disk replace {pool} {slot} NEW`",
+                disk.name()
+            ),
+        }
+    }
+}
+
+impl OpenPool {
+    /// Notes what was seen of disks, by their names; what is new is logged, once.
+    pub(crate) fn note_plights(&self, seen: &[(String, Plight)]) {
+        let mut known = self.plights.borrow_mut();
+        let mut now = std::collections::BTreeMap::new();
+        for disk in self.spaces.pool().disks().iter().filter(|disk| disk.is_present()) {
+            let Some((_, plight)) = seen.iter().find(|(name, _)| *name == disk.name()) else { continue };
+            if known.get(&disk.slot()) != Some(plight) {
+                tracing::error!(pool = self.name(), "{}", plight.why(disk));
+            }
+            now.insert(disk.slot(), *plight);
+        }
+        *known = now;
+    }
+
+    /// What was seen last of a disk that takes part.
+    pub(crate) fn plight_of(&self, disk: &Disk) -> Option<Plight> {
+        self.plights.borrow().get(&disk.slot()).copied().filter(|_| disk.is_present())
+    }
+
+    /// What has become of what disks lie on, and what to do about it.
+    pub(crate) fn plights_in_words(&self) -> Vec<(String, String)> {
+        let name = self.name();
+        let disks = self.spaces.pool().disks();
+        let told = disks.iter().filter_map(|disk| {
+            let plight = self.plight_of(disk)?;
+            Some((plight.why(disk), plight.todo(&name, disk)))
+        });
+        told.collect()
+    }
+}
