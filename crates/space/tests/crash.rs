@@ -16,20 +16,18 @@
     clippy::type_complexity
 )] // a test may fail, print its seed and its figures, and look at a clock for them
 
-#[path = "harness/crash.rs"]
-mod crash;
 mod harness;
+#[path = "harness/judge.rs"]
+mod judge;
 #[path = "harness/life.rs"]
 mod life;
+#[path = "harness/tape.rs"]
+mod tape;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant as Clock;
 
-use crash::{
-    BLOCK, Case, Death, Deed, Expected, Flipped, Instant, Mark, NotingArbiter, Tape, attach, host_with,
-    judge, judge_in, open_pool, run_for,
-};
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{
     BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
@@ -37,7 +35,9 @@ use dolmen_sim::{
 };
 use dolmen_space::{Integrity, Resiliency};
 use harness::Kind;
+use judge::{Case, Devices, Flipped, attach, judge, judge_in, open_pool, run_for};
 use life::{DISKS, Life, Plot};
+use tape::{BLOCK, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, host_with};
 
 const KINDS: [Kind; 7] = [
     Kind::usual(Resiliency::Simple),
@@ -307,7 +307,7 @@ fn beginnings(life: &Life) -> Beginnings {
     for entry in life.tape.entries.borrow().iter() {
         if let Deed::Put { first, count, fill } = entry.deed {
             let blocks = (first..first + count).filter(|_| fill != 0);
-            found.extend(blocks.map(|block| (crash::beginning(block, fill), (entry.name, block))));
+            found.extend(blocks.map(|block| (judge::beginning(block, fill), (entry.name, block))));
         }
     }
     if let Some(columns) = parity_of(life.kind.resiliency) {
@@ -323,13 +323,13 @@ fn beginnings(life: &Life) -> Beginnings {
 fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
     let mut lines: BTreeMap<_, BTreeMap<u64, Vec<&Vec<u8>>>> = BTreeMap::new();
     for (beginning, (name, block)) in blocks {
-        let line = lines.entry((*name, crash::line_of(columns, *block))).or_default();
+        let line = lines.entry((*name, judge::line_of(columns, *block))).or_default();
         line.entry(*block).or_default().push(beginning);
     }
     let mut found = Beginnings::new();
     for ((name, _), of_line) in lines {
         let first = of_line.keys().next().copied().unwrap_or_default();
-        let mut sums = BTreeSet::from([vec![0; crash::BEGINNING]]);
+        let mut sums = BTreeSet::from([vec![0; judge::BEGINNING]]);
         for contents in of_line.values() {
             let with = |sum: &Vec<u8>, content: &[u8]| -> Vec<u8> {
                 sum.iter().zip(content).map(|(left, right)| left ^ right).collect()
@@ -338,7 +338,7 @@ fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
             let more: Vec<Vec<u8>> = more.collect();
             sums.extend(more);
         }
-        sums.remove(&vec![0; crash::BEGINNING]);
+        sums.remove(&vec![0; judge::BEGINNING]);
         found.extend(sums.into_iter().map(|sum| (sum, (name, first))));
     }
     found
@@ -346,7 +346,7 @@ fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
 
 /// The block that a page of a state holds.
 fn block_at(known: &Beginnings, state: &CrashState, page: (DiskIndex, u64)) -> Option<(&'static str, u64)> {
-    let mut bytes = vec![0; crash::BEGINNING];
+    let mut bytes = vec![0; judge::BEGINNING];
     state.image(page.0)?.read(page.1, &mut bytes);
     known.get(&bytes).copied()
 }
@@ -578,7 +578,7 @@ fn judge_the_killed(
         thorough: true,
     };
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
-    let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
+    let devices = Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
     judge_in(world, case, devices, arbiter)
 }
 

@@ -14,8 +14,9 @@ use dolmen_sim::{DiskProfile, SimDisk, World};
 use dolmen_space::{Progress, Space, Spaces};
 use dolmen_units::{Bytes, PoolId};
 
-use crate::crash::{Deed, NotingArbiter, Scribe, Tape, open_pool};
 use crate::harness::{Kind, Outcome};
+use crate::judge::open_pool;
+use crate::tape::{Deed, Entry, NotingArbiter, Scribe, Tape};
 
 /// Disks of the pool.
 pub const DISKS: usize = 3;
@@ -131,9 +132,8 @@ impl Life {
     pub fn steps_at(&self, cut: usize) -> Vec<&'static str> {
         let entries = self.tape.entries.borrow();
         let steps = entries.iter().filter(|entry| matches!(entry.deed, Deed::Step));
-        let under_way = |entry: &&crate::crash::Entry| {
-            entry.begun.cut <= cut && entry.acked.is_none_or(|acked| cut <= acked.cut)
-        };
+        let under_way =
+            |entry: &&Entry| entry.begun.cut <= cut && entry.acked.is_none_or(|acked| cut <= acked.cut);
         steps.filter(under_way).map(|entry| entry.name).collect()
     }
 }
