@@ -144,6 +144,7 @@ impl Tape {
 
     /// Records from now on. What was noted before has happened before every cut.
     pub fn record(&self, world: &World) {
+        self.epochs.borrow_mut().iter_mut().for_each(|(mark, _)| mark.order = 0);
         assert!(self.recorder.set(world.record()).is_ok(), "a tape records once");
     }
 
