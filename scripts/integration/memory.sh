@@ -6,14 +6,21 @@
 # takes on its behalf may then have to come from pages that only it can write back. Its log says so at its start. Where
 # that is so, only those who write are in the group, and the daemon is beside it.
 #
-# DOLMEN_MEMORY_MIB     the limit (default: 320, of which the daemon locks some 160; without it 128)
-# DOLMEN_MEMORY_TIMES   how many times the limit is written (default: 4)
+# Made for other machines too: it needs no more than a shell, the usual tools, fio and a program, which DOLMEN_BIN names. The
+# state directory (DOLMEN_STATE) has to be on a disk: files of a file system in memory would count against the limit.
+#
+# DOLMEN_MEMORY_MIB       the limit (default: 512, of which the daemon locks some 280; without it 128)
+# DOLMEN_MEMORY_TIMES     how many times the limit is written (default: 4)
+# DOLMEN_MEMORY_SECONDS   how long writing, and reading back, may take (default: 300)
+# DOLMEN_MEMORY_WAY       how the space is attached, ublk or loop (default: loop)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 . "$root/scripts/rig.sh"
 script='little memory'
 times=${DOLMEN_MEMORY_TIMES:-4}
+seconds=${DOLMEN_MEMORY_SECONDS:-300}
+attach_way=${DOLMEN_MEMORY_WAY:-loop}
 mnt=$run/mnt/home
 
 # --- the control group -----------------------------------------------------------------------------------------------
@@ -81,7 +88,7 @@ make_home() {
 
 # jobs [OPTION]...: through the page cache, with checksums in each block.
 jobs() {
-    within timeout 300 fio --directory="$mnt" --size="${job_mib}M" --ioengine=psync --fallocate=none --verify=crc32c \
+    within timeout "$seconds" fio --directory="$mnt" --size="${job_mib}M" --ioengine=psync --fallocate=none --verify=crc32c \
         --verify_fatal=1 --verify_state_save=0 --name=stream --rw=write --bs=1M "$@" \
         --name=random --rw=randwrite --bs=16k "$@" >>"$logs/fio.log" 2>&1 || { tail -n 20 "$logs/fio.log" >&2; return 1; }
 }
@@ -94,7 +101,7 @@ can_flush_io() { as_root sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status | 
 
 choose_limit() {
     members_word='writers and daemon'
-    limit_mib=${DOLMEN_MEMORY_MIB:-320}
+    limit_mib=${DOLMEN_MEMORY_MIB:-512}
     if ! can_flush_io; then
         skip 'the daemon within the group (this system does not grant CAP_SYS_RESOURCE, so it is no I/O flusher); only those who write are in it'
         members_word=writers
@@ -112,9 +119,15 @@ start_daemon() {
     fi
 }
 
-open_script $((${DOLMEN_MEMORY_MIB:-320} * times * 3 + 1024)) mkfs.ext4 fio
+is_in_memory() { [ "$(stat -f -c %T "$1")" = tmpfs ]; }
+
+open_script $((${DOLMEN_MEMORY_MIB:-512} * times * 3 + 1024)) mkfs.ext4 fio
 if ! find_groups; then
     skip "$script (no control group of this system limits memory)"
+    exit 0
+fi
+if is_in_memory "$state"; then
+    skip "$script ($state is in memory, and would count against the limit; set DOLMEN_STATE to a folder on a disk)"
     exit 0
 fi
 choose_limit
@@ -125,7 +138,7 @@ fi
 : >"$logs/fio.log"
 make_join
 
-step "$members_word in a control group of $limit_mib MiB (version $version)"
+step "$members_word in a control group of $limit_mib MiB (version $version), attached by $attach_way"
 must 'disks' make_disks $((limit_mib * times * 2 + 2048)) a b c
 must 'the daemon answers' start_daemon
 must 'the pool is made' dolmen pool create "$pool" "$disks"/*

@@ -4,7 +4,7 @@
 //!
 //! States are drawn, evenly over the kinds of steps, until a budget is spent: `DOLMEN_CRASH_STATES` states for each life
 //! and way of crashing, or `all`. `DOLMEN_CRASH_SEED` draws others; `DOLMEN_CRASH_LIVES=parity` takes the lives of these spaces
-//! alone.
+//! alone. Of a short life nothing is drawn: all that it may leave is opened, by the tests called everything.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -16,28 +16,28 @@
     clippy::type_complexity
 )] // a test may fail, print its seed and its figures, and look at a clock for them
 
-#[path = "harness/crash.rs"]
-mod crash;
 mod harness;
+#[path = "harness/judge.rs"]
+mod judge;
 #[path = "harness/life.rs"]
 mod life;
+#[path = "harness/tape.rs"]
+mod tape;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant as Clock;
 
-use crash::{
-    BLOCK, Case, Death, Deed, Expected, Flipped, Instant, Mark, NotingArbiter, Tape, attach, host_with,
-    judge, judge_in, open_pool, run_for,
-};
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{
-    BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
-    World,
+    BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SUBSETS_MAX, SimDisk,
+    StateOptions, Tearing, World,
 };
 use dolmen_space::{Integrity, Resiliency};
 use harness::Kind;
+use judge::{Case, Devices, Flipped, attach, judge, judge_in, open_pool, run_for};
 use life::{DISKS, Life, Plot};
+use tape::{BLOCK, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, host_with};
 
 const KINDS: [Kind; 7] = [
     Kind::usual(Resiliency::Simple),
@@ -307,7 +307,7 @@ fn beginnings(life: &Life) -> Beginnings {
     for entry in life.tape.entries.borrow().iter() {
         if let Deed::Put { first, count, fill } = entry.deed {
             let blocks = (first..first + count).filter(|_| fill != 0);
-            found.extend(blocks.map(|block| (crash::beginning(block, fill), (entry.name, block))));
+            found.extend(blocks.map(|block| (judge::beginning(block, fill), (entry.name, block))));
         }
     }
     if let Some(columns) = parity_of(life.kind.resiliency) {
@@ -323,13 +323,13 @@ fn beginnings(life: &Life) -> Beginnings {
 fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
     let mut lines: BTreeMap<_, BTreeMap<u64, Vec<&Vec<u8>>>> = BTreeMap::new();
     for (beginning, (name, block)) in blocks {
-        let line = lines.entry((*name, crash::line_of(columns, *block))).or_default();
+        let line = lines.entry((*name, judge::line_of(columns, *block))).or_default();
         line.entry(*block).or_default().push(beginning);
     }
     let mut found = Beginnings::new();
     for ((name, _), of_line) in lines {
         let first = of_line.keys().next().copied().unwrap_or_default();
-        let mut sums = BTreeSet::from([vec![0; crash::BEGINNING]]);
+        let mut sums = BTreeSet::from([vec![0; judge::BEGINNING]]);
         for contents in of_line.values() {
             let with = |sum: &Vec<u8>, content: &[u8]| -> Vec<u8> {
                 sum.iter().zip(content).map(|(left, right)| left ^ right).collect()
@@ -338,7 +338,7 @@ fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
             let more: Vec<Vec<u8>> = more.collect();
             sums.extend(more);
         }
-        sums.remove(&vec![0; crash::BEGINNING]);
+        sums.remove(&vec![0; judge::BEGINNING]);
         found.extend(sums.into_iter().map(|sum| (sum, (name, first))));
     }
     found
@@ -346,7 +346,7 @@ fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
 
 /// The block that a page of a state holds.
 fn block_at(known: &Beginnings, state: &CrashState, page: (DiskIndex, u64)) -> Option<(&'static str, u64)> {
-    let mut bytes = vec![0; crash::BEGINNING];
+    let mut bytes = vec![0; judge::BEGINNING];
     state.image(page.0)?.read(page.1, &mut bytes);
     known.get(&bytes).copied()
 }
@@ -578,7 +578,7 @@ fn judge_the_killed(
         thorough: true,
     };
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
-    let devices = crash::Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
+    let devices = Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
     judge_in(world, case, devices, arbiter)
 }
 
@@ -701,6 +701,78 @@ fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
     }
     let (states, cuts) = (tally.states, tally.cuts.len());
     println!("checkpoints in parts: {states} states in {:?}, {cuts} cuts", begun.elapsed());
+}
+
+/// Every set of disks that a space survives the loss of, none first.
+fn tolerated(resiliency: Resiliency) -> Vec<BTreeSet<usize>> {
+    let sets = (0u32..1 << DISKS).filter(|set| set.count_ones() <= u32::from(resiliency.redundancy()));
+    sets.map(|set| (0..DISKS).filter(|disk| set & (1 << disk) != 0).collect()).collect()
+}
+
+/// Whether a state is the one that stands for all that differ in nothing but what disks have that are gone.
+fn stands_without(state: &CrashState, gone: &BTreeSet<usize>) -> bool {
+    state.fates().iter().all(|(write, fate)| !gone.contains(&write.disk.0) || *fate == Fate::Lost)
+}
+
+/// What there is to try at a cut: each subset of the writes in question on the disks that are here, at each instant.
+fn count_at(life: &Life, cut: Cut, gone: &BTreeSet<usize>) -> u64 {
+    let pending = life.tape.recorder().pending(cut);
+    assert!(pending.len() <= SUBSETS_MAX, "of {} writes at {cut:?} subsets would be drawn", pending.len());
+    let here = pending.iter().filter(|write| !gone.contains(&write.disk.0)).count();
+    life.tape.instants(cut).len() as u64 * (1 << here)
+}
+
+/// Opens all that a short life may leave, behind every write and flush: each subset of what no flush has covered, without
+/// each set of disks that the space survives the loss of. Nothing is drawn, and each is judged to the end.
+fn try_everything(resiliency: Resiliency) -> Result<(), String> {
+    let begun = Clock::now();
+    let life = Life::record(Kind::usual(resiliency), Plot::Short, seed());
+    let (cuts, losses) = (life.tape.recorder().cuts(), tolerated(resiliency));
+    let (mut tally, mut count) = (Tally::default(), 0);
+    for &cut in &cuts {
+        for gone in &losses {
+            count += count_at(&life, cut, gone);
+            let states = life.tape.recorder().states(cut, &StateOptions::default());
+            for state in states.filter(|state| stands_without(state, gone)) {
+                try_state(&life, &state, &mut tally, |case| {
+                    case.gone.clone_from(gone);
+                    case.torn = false;
+                    case.thorough = true;
+                })?;
+            }
+        }
+    }
+    println!(
+        "everything, {resiliency}: {} states in {:?}: every subset at each of {} cuts, of {} kinds of steps, without each of {} sets of disks",
+        tally.states,
+        begun.elapsed(),
+        cuts.len(),
+        tally.steps.len(),
+        losses.len()
+    );
+    assert_eq!(tally.states, count, "something was left out");
+    Ok(())
+}
+
+/// Two copies, one disk of which may be gone.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "opens thousands of pools; scripts/crash.sh does it with optimisation")]
+fn everything_that_a_short_life_may_leave_is_old_or_new_with_two_copies() -> Result<(), String> {
+    try_everything(Resiliency::Mirror { copies: 2 })
+}
+
+/// Three copies, two disks of which may be gone.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "opens thousands of pools; scripts/crash.sh does it with optimisation")]
+fn everything_that_a_short_life_may_leave_is_old_or_new_with_three_copies() -> Result<(), String> {
+    try_everything(Resiliency::Mirror { copies: 3 })
+}
+
+/// Parity, one disk of which may be gone.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "opens thousands of pools; scripts/crash.sh does it with optimisation")]
+fn everything_that_a_short_life_may_leave_is_old_or_new_with_parity() -> Result<(), String> {
+    try_everything(Resiliency::Parity { parity: 1 })
 }
 
 /// Control: a tape that claims a flush was acknowledged when it began. The judge has to find a state that breaks the claim,

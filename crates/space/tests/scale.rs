@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_buffer::ArenaConfig;
-use dolmen_pool::{MemoryArbiter, Purpose};
+use dolmen_pool::{MemoryArbiter, Pool, Purpose, keys};
 use dolmen_sim::{DiskProfile, LatencyModel, Random, Request, World};
-use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, HostId};
+use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces, slab_grains};
+use dolmen_units::{Bytes, HostId, SpaceId};
 use harness::{Bench, Outcome};
 
 const DISKS: usize = 240;
@@ -31,6 +31,9 @@ const CAPACITY: Bytes = Bytes::gib(17_477);
 const LIMIT: Duration = Duration::from_secs(10);
 /// Memory that an opening may take, and in it what the disks of the model keep of the tables that it writes.
 const MEMORY_MAX: Bytes = Bytes::mib(512);
+
+/// Rows that are on the map unless `DOLMEN_SCALE_ROWS` asks for others.
+const MAPPED_ROWS: u64 = 1 << 14;
 
 /// How long a disk takes to begin with what does not follow its last request. It transfers 200 MB/s.
 const FLASH: Duration = Duration::from_micros(100);
@@ -48,6 +51,41 @@ impl LatencyModel for Head {
         self.end.set(request.at + request.length);
         seek + Duration::from_nanos(request.length * 5)
     }
+}
+
+/// What is on the map beside the space that is written: rows of a space that is not there. They are claimed, so that free runs
+/// are what real ones would leave, and have records as long as those of real ones. Headers and tables, which no opening reads
+/// unless the log names the row, are left out: the disks of the model would have to keep them in memory.
+const MAPPED: SpaceId = SpaceId(999);
+/// Rows put on the map by one change.
+const ROWS_OF_A_CHANGE: u64 = 64;
+
+/// How many rows are on the map: of 256 MiB, which a space of 2 PiB has when nobody says otherwise. 4 PiB of mirrored slabs have
+/// 8,388,608 of them.
+fn mapped_rows() -> u64 {
+    std::env::var("DOLMEN_SCALE_ROWS").ok().map_or(MAPPED_ROWS, |rows| rows.parse().unwrap())
+}
+
+/// Claims so many rows and puts them on the map, with records of 16 bytes, 16 for each slab and 12 for each of its runs
+/// (docs/format).
+async fn fill_the_map(pool: &Rc<Pool>, rows: u64) -> Outcome {
+    let mut spec = SpaceSpec::usual("mapped".parse()?, Bytes::gib(2 << 20), Resiliency::Mirror { copies: 2 });
+    spec.provisioning = Provisioning::Fixed;
+    let (request, grains) = (spec.check()?, slab_grains(spec.interleave, 0));
+    let begun = Instant::now();
+    let mut length = 0;
+    for first in (0..rows).step_by(ROWS_OF_A_CHANGE as usize) {
+        let mut change = pool.change(Purpose::Claim).await;
+        for row in first..rows.min(first + ROWS_OF_A_CHANGE) {
+            let (_, claims) = change.place(&request, grains, |_| 0)?;
+            length = 16 + claims.len() * 16 + claims.iter().map(|claim| claim.runs.len() * 12).sum::<usize>();
+            change.put(keys::row(MAPPED, row), vec![7; length]);
+        }
+        change.commit().await?;
+    }
+    pool.checkpoint().await?;
+    println!("{rows} rows of {} on the map, {length} bytes each, in {:?}", spec.row_bytes(), begun.elapsed());
+    Ok(())
 }
 
 /// How a space is written until the log is full.
@@ -137,6 +175,7 @@ fn opening_after(load: Load, seek: Duration) -> Result<Opening, Box<dyn std::err
         let mut spec = SpaceSpec::usual("tank".parse()?, load.size, Resiliency::Mirror { copies: 2 });
         spec.provisioning = Provisioning::Fixed;
         let space = spaces.create(spec).await?;
+        fill_the_map(spaces.pool(), mapped_rows()).await?;
         // A change that is not made keeps tables from being committed, so that the log is not trimmed and fills.
         let waiting = spaces.pool().change(Purpose::Release).await;
         let writes = fill(&spaces, &space, load).await;

@@ -14,8 +14,9 @@ use dolmen_sim::{DiskProfile, SimDisk, World};
 use dolmen_space::{Progress, Space, Spaces};
 use dolmen_units::{Bytes, PoolId};
 
-use crate::crash::{Deed, NotingArbiter, Scribe, Tape, open_pool};
 use crate::harness::{Kind, Outcome};
+use crate::judge::open_pool;
+use crate::tape::{Deed, Entry, NotingArbiter, Scribe, Tape};
 
 /// Disks of the pool.
 pub const DISKS: usize = 3;
@@ -87,6 +88,9 @@ pub enum Plot {
     Heirs,
     /// A block is cached and flushed, and cached again.
     Cached,
+    /// A pool that exists: a space is made, a row claimed, blocks written, flushed, written over, discarded, the space made
+    /// larger and deleted, each once and with as few commands as it takes.
+    Short,
     /// A pool whose map is full: rows of it are changed and deleted, and checkpoints are made in parts.
     FullMap,
 }
@@ -101,6 +105,7 @@ impl Plot {
             | Self::Stripes
             | Self::Heirs
             | Self::Cached
+            | Self::Short
             | Self::FullMap => DISKS,
             Self::Removal => DISKS + 1,
             Self::Disks => DISKS + 2,
@@ -116,11 +121,9 @@ impl Life {
             (0..plot.disks()).map(|number| world.add_disk(&name_of(number), profile())).collect();
         let tape = Tape::new(None);
         let liver = Liver::new(&world, &disks, &tape, kind);
-        if plot == Plot::FullMap {
-            let before = liver.clone();
-            let before = async move { before.fill().await.map_err(|error| error.to_string()) };
-            world.run(before).unwrap().unwrap();
-        }
+        let before = liver.clone();
+        let before = async move { before.before(plot).await.map_err(|error| error.to_string()) };
+        world.run(before).unwrap().unwrap();
         tape.record(&world);
         let pool = Rc::clone(&liver.arbiter);
         world.run(liver.live(plot)).unwrap().unwrap();
@@ -131,9 +134,8 @@ impl Life {
     pub fn steps_at(&self, cut: usize) -> Vec<&'static str> {
         let entries = self.tape.entries.borrow();
         let steps = entries.iter().filter(|entry| matches!(entry.deed, Deed::Step));
-        let under_way = |entry: &&crate::crash::Entry| {
-            entry.begun.cut <= cut && entry.acked.is_none_or(|acked| cut <= acked.cut)
-        };
+        let under_way =
+            |entry: &&Entry| entry.begun.cut <= cut && entry.acked.is_none_or(|acked| cut <= acked.cut);
         steps.filter(under_way).map(|entry| entry.name).collect()
     }
 }
@@ -203,9 +205,19 @@ impl Liver {
             Plot::Stripes => Box::pin(self.stripes()).await,
             Plot::Heirs => Box::pin(self.heirs()).await,
             Plot::Cached => Box::pin(self.cached()).await,
+            Plot::Short => Box::pin(self.short()).await,
             Plot::FullMap => Box::pin(self.full_map()).await,
         };
         result.map_err(|error| error.to_string())
+    }
+
+    /// What a life begins with, unrecorded.
+    async fn before(&self, plot: Plot) -> Outcome {
+        match plot {
+            Plot::FullMap => self.fill().await,
+            Plot::Short => self.short_begins().await,
+            _ => Ok(()),
+        }
     }
 
     fn seams(&self) -> &Seams {
@@ -573,6 +585,42 @@ impl Liver {
         Ok(())
     }
 
+    /// Everything once, and nothing beside it: few writes wait for a flush at a time, so that every subset can be tried.
+    async fn short(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.reopen().await?;
+        let a = match spaces.find("a") {
+            Ok(a) => a,
+            Err(_) => scribe.step("create a space", self.make(&spaces, "a")).await?,
+        };
+        scribe.step("claim, fresh write", scribe.put("a", &a, 0, 1)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe.step("overwrite", scribe.put("a", &a, 0, 1)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe.step("discard", scribe.discard("a", &a, 0, 1)).await?;
+        scribe.step("flush", scribe.flush(&spaces)).await?;
+        scribe.step("grow", scribe.resize("a", &spaces, &a, Bytes(2 * SIZE.0))).await?;
+        scribe.step("delete", scribe.delete("a", &spaces, &a)).await?;
+        Ok(())
+    }
+
+    /// With parity the space is there, because with the first one a write cache is made, whose rows begin with more writes at
+    /// once than there can be subsets of.
+    async fn short_begins(&self) -> Outcome {
+        let spaces = self.create().await?;
+        if self.kind.resiliency.parity_columns() > 0 {
+            self.make(&spaces, "a").await?;
+        }
+        Ok(spaces.close().await?)
+    }
+
+    /// The pool that exists.
+    async fn reopen(&self) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
+        let opening = open_pool(self.seams(), &self.devices, arbiter, OpenMode::Write);
+        Ok(opening.await.map_err(|error| format!("{error:?}"))?)
+    }
+
     /// Fills the map to its last page, and gives back what it takes to go on.
     async fn fill(&self) -> Outcome {
         let scribe = &self.scribe;
@@ -595,9 +643,7 @@ impl Liver {
     /// the first one while blocks are written.
     async fn full_map(&self) -> Outcome {
         let scribe = &self.scribe;
-        let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
-        let opening = open_pool(self.seams(), &self.devices, arbiter, OpenMode::Write);
-        let spaces = opening.await.map_err(|error| format!("{error:?}"))?;
+        let spaces = self.reopen().await?;
         let (pool, a) = (Rc::clone(spaces.pool()), spaces.find("a")?);
         let scattered = |number: u64| (number * 7919) % self.rows.get();
         scribe.put("a", &a, 1, 1).await?;
