@@ -10,6 +10,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::MemoryArbiter;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, World};
+use dolmen_space::{Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, HostId};
 use harness::Bench;
 
@@ -41,6 +42,47 @@ fn what_was_written_is_read_after_reopening() {
             lab.check_and_close(spaces).await
         });
         outcome.unwrap();
+    }
+}
+
+/// Every interleave there is, with rows of the length that a space has when nobody gives one: what is written across several of
+/// them is read with any one disk gone.
+#[test]
+fn every_interleave_is_read_without_any_one_disk() {
+    /// Mebibytes that are written, from the second block on.
+    const PIECES: u64 = 3;
+    let place = |piece: u64| 4096 + (piece << 20);
+    let kinds = [Resiliency::Mirror { copies: 2 }, Resiliency::Parity { parity: 1 }];
+    for (interleave, resiliency) in (4..=10).flat_map(|bits| kinds.map(|kind| (Bytes::kib(1 << bits), kind)))
+    {
+        let bench = Bench::new(3, 4, Bytes::mib(384));
+        let made = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(32), resiliency);
+            spec.interleave = interleave;
+            let space = spaces.create(spec).await?;
+            for piece in 0..PIECES {
+                lab.write(&space, place(piece), 1 << 20, 5).await?;
+            }
+            lab.write(&space, place(1), 65536, 6).await?;
+            spaces.flush().await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        made.unwrap_or_else(|error| panic!("{interleave} of {resiliency:?}: {error}"));
+        for gone in 0..4 {
+            let without = bench.run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, place(0), 1 << 20, 5).await?;
+                lab.expect(&space, place(1), 65536, 6).await?;
+                lab.expect(&space, place(1) + 65536, (1 << 20) - 65536, 5).await?;
+                lab.expect(&space, place(2), 1 << 20, 5).await?;
+                lab.expect(&space, place(PIECES), 65536, 0).await?;
+                Ok(spaces.close().await?)
+            });
+            without.unwrap_or_else(|error| panic!("{interleave} of {resiliency:?} without {gone}: {error}"));
+        }
     }
 }
 

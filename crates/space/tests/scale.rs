@@ -249,3 +249,78 @@ fn full_logs_on_disks_that_seek_are_recovered_in_ten_seconds() -> Outcome {
     }
     Ok(())
 }
+
+/// Rows that a pool has when further ones are claimed.
+const POOLS: [u64; 3] = [64, 2048, 1 << 14];
+/// Rows that are claimed, and a block of each written.
+const CLAIMED: u64 = 64;
+
+/// What claiming rows took on all disks: for each, the claim and a first block on two disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cost {
+    writes: u64,
+    bytes: u64,
+    reads: u64,
+}
+
+impl Cost {
+    fn so_far(devices: &[Rc<dyn BlockDevice>]) -> Self {
+        let each = devices.iter().map(|device| device.counters());
+        let zero = Self { writes: 0, bytes: 0, reads: 0 };
+        each.fold(zero, |sum, of| Self {
+            writes: sum.writes + of.writes,
+            bytes: sum.bytes + of.write_bytes,
+            reads: sum.reads + of.reads,
+        })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            writes: self.writes - before.writes,
+            bytes: self.bytes - before.bytes,
+            reads: self.reads - before.reads,
+        }
+    }
+}
+
+/// What it costs to claim rows of a thin space in a pool that has so many; and the checkpoint behind that, which takes the claims
+/// from the log to the map.
+fn cost_of_claims(rows: u64) -> Result<(Cost, Cost), Box<dyn std::error::Error>> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let costs = Rc::new(Cell::new(None));
+    let tell = Rc::clone(&costs);
+    bench(FLASH).run(async move |lab| {
+        let spaces = lab.create().await?;
+        let mirror = Resiliency::Mirror { copies: 2 };
+        let space = spaces.create(SpaceSpec::usual("thin".parse()?, Bytes::gib(1 << 10), mirror)).await?;
+        fill_the_map(spaces.pool(), rows).await?;
+        lab.write(&space, 0, 4096, 1).await?;
+        spaces.flush().await?;
+        spaces.pool().checkpoint().await?;
+        let before = Cost::so_far(&lab.devices);
+        for row in 1..=CLAIMED {
+            lab.write(&space, row * space.row_bytes(), 4096, 1).await?;
+        }
+        let claimed = Cost::so_far(&lab.devices);
+        spaces.pool().checkpoint().await?;
+        let behind = Cost::so_far(&lab.devices);
+        tell.set(Some((claimed.since(before), behind.since(claimed))));
+        std::mem::forget((spaces, space));
+        Ok(())
+    })?;
+    Ok(costs.get().ok_or("the pool was not measured")?)
+}
+
+/// Claiming a slab takes as many writes in a large pool as in a small one: the same to the byte. So does the checkpoint that
+/// takes the claims to the map, but for the pages above a leaf, of which there is one more for every hundredfold of rows.
+#[test]
+fn a_claim_costs_the_same_however_many_rows_there_are() -> Outcome {
+    let costs = POOLS.map(|rows| cost_of_claims(rows).map(|cost| (rows, cost)));
+    let costs: Vec<_> = costs.into_iter().collect::<Result<_, _>>()?;
+    for (rows, (claims, checkpoint)) in &costs {
+        println!("{rows} rows, {CLAIMED} more: {claims:?}; the checkpoint behind them: {checkpoint:?}");
+    }
+    let claims: Vec<Cost> = costs.iter().map(|(_, (claims, _))| *claims).collect();
+    assert!(claims.iter().all(|claim| *claim == claims[0]), "{claims:?}");
+    Ok(())
+}
