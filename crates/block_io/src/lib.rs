@@ -24,5 +24,5 @@ pub use device::{
     read, write, write_zeroes,
 };
 pub use executor::{Executor, Spawner};
-pub use memory::MemoryDevice;
+pub use memory::{MemoryClock, MemoryDevice};
 pub use seams::{Entropy, Seams, fixed_entropy};

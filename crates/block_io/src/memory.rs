@@ -1,4 +1,5 @@
-//! A disk in memory, which never fails: for tests of what stands above it, and as the simplest reading of the contract.
+//! A disk in memory, which never fails, and a clock that nothing but its owner moves: for tests of what stands above them,
+//! and as the simplest reading of the contracts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -7,7 +8,8 @@ use std::rc::Rc;
 
 use dolmen_units::{Bytes, Epoch};
 
-use crate::completion::{Completions, Outcome, Payload, Submission};
+use crate::clock::{Clock, Moment};
+use crate::completion::{CompletionKey, Completions, Outcome, Payload, Submission};
 use crate::device::{Action, BlockDevice, Command, DeviceError, Geometry, IoCounters, Zoning};
 
 const PAGE_BYTES: u64 = 4096;
@@ -178,11 +180,48 @@ impl fmt::Debug for MemoryDevice {
     }
 }
 
+/// A clock that stands still until it is told to go on.
+#[derive(Debug)]
+pub struct MemoryClock {
+    now: Cell<Moment>,
+    completions: Rc<Completions>,
+    alarms: RefCell<BTreeMap<(Moment, u64), CompletionKey>>,
+}
+
+impl MemoryClock {
+    /// One that shows the first moment there is.
+    #[must_use]
+    pub fn new() -> Rc<Self> {
+        let completions = Completions::new();
+        Rc::new(Self { now: Cell::default(), completions, alarms: RefCell::default() })
+    }
+
+    /// Goes on to the next moment for which somebody waits, and wakes one who does; whether there was one.
+    pub fn jump(&self) -> bool {
+        let Some(((moment, _), key)) = self.alarms.borrow_mut().pop_first() else { return false };
+        self.now.set(self.now.get().max(moment));
+        self.completions.complete(key, Outcome { result: Ok(()), payload: Payload::None });
+        true
+    }
+}
+
+impl Clock for MemoryClock {
+    fn now(&self) -> Moment {
+        self.now.get()
+    }
+
+    fn wake_at(&self, moment: Moment) -> Submission {
+        let (key, submission) = self.completions.begin();
+        self.alarms.borrow_mut().insert((moment, key.0), key);
+        submission
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::conformance;
-    use crate::executor::Executor;
+    use crate::executor::{Executor, Spawner};
     use dolmen_buffer::{Arena, ArenaConfig};
 
     #[test]
@@ -192,5 +231,28 @@ mod tests {
         let executor = Executor::new();
         let done = executor.block_on(async move { conformance::all(device.as_ref(), &arena).await });
         assert_eq!(done, Some(()));
+    }
+
+    #[test]
+    fn the_memory_clock_wakes_in_the_order_of_moments_and_never_goes_back() {
+        let (clock, executor) = (MemoryClock::new(), Executor::new());
+        let woken = Rc::new(RefCell::new(Vec::new()));
+        for moment in [30, 10, 20, 10] {
+            let (clock, woken) = (Rc::clone(&clock), Rc::clone(&woken));
+            let sleeper = async move {
+                let _ = clock.wake_at(Moment(moment)).await;
+                woken.borrow_mut().push((moment, clock.now().0));
+            };
+            executor.spawn("sleeper", Box::pin(sleeper));
+        }
+        executor.run_ready(usize::MAX);
+        assert!(woken.borrow().is_empty() && clock.now() == Moment(0), "nobody has moved it");
+        while clock.jump() {
+            executor.run_ready(usize::MAX);
+        }
+        assert_eq!(*woken.borrow(), [(10, 10), (10, 10), (20, 20), (30, 30)]);
+        let late = clock.wake_at(Moment(5));
+        assert!(clock.jump() && clock.now() == Moment(30), "a moment that is past");
+        assert!(executor.block_on(async move { late.await.result }) == Some(Ok(())));
     }
 }

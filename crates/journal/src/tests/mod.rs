@@ -8,8 +8,7 @@ mod running;
 use std::future::Future;
 use std::rc::Rc;
 
-use dolmen_block_io::{Clock, Completions, Outcome, Payload};
-use dolmen_block_io::{Executor, Moment, Seams, Spawner, Submission, fixed_entropy};
+use dolmen_block_io::{Executor, MemoryClock, Seams, Spawner, fixed_entropy};
 use dolmen_buffer::{Arena, ArenaConfig};
 use dolmen_units::{DiskId, Epoch, EpochId, Lsn, PoolId};
 
@@ -20,18 +19,6 @@ const POOL: PoolId = PoolId([7; 16]);
 /// The smallest ring, so that it is gone round often.
 const RING: Ring = Ring { at: 8192, length: 65536 };
 const DISK_BYTES: u64 = 128 * 1024;
-
-/// A clock that stands still: nothing here waits for time.
-struct Still(Rc<Completions>);
-
-impl Clock for Still {
-    fn now(&self) -> Moment {
-        Moment(0)
-    }
-    fn wake_at(&self, _: Moment) -> Submission {
-        self.0.ready(Outcome { result: Ok(()), payload: Payload::None })
-    }
-}
 
 fn epoch(number: u64) -> EpochId {
     EpochId { number: Epoch(number), nonce: number * 1001 }
@@ -53,7 +40,7 @@ impl World {
         let executor = Executor::new();
         let spawner: Rc<dyn Spawner> = Rc::clone(&executor) as _;
         let arena = Arena::new(ArenaConfig { small_count: 8, medium_count: 8, large_count: 6 });
-        let clock = Rc::new(Still(Completions::new()));
+        let clock = MemoryClock::new();
         let seams = Seams { clock, entropy: fixed_entropy(1), spawner, data: arena.clone(), metadata: arena };
         Self { executor, seams, disks: (0..copies).map(|number| TestDisk::new(number, DISK_BYTES)).collect() }
     }

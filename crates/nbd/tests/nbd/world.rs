@@ -1,16 +1,14 @@
 //! A world in one thread: an executor with a seeded order, a clock that jumps, and pipes.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io::Read;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{
-    Clock, CompletionKey, Completions, Executor, Moment, Outcome, Payload, Spawner, Submission,
-};
+use dolmen_block_io::{Clock, Executor, MemoryClock, Moment, Spawner};
 use dolmen_buffer::{Arena, ArenaConfig, Buffer, Shared};
 use dolmen_nbd::{
     Connection, ConnectionError, Entrance, Farewell, Limits, Means, Receive, Server, SessionError,
@@ -34,39 +32,6 @@ impl Dice {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         usize::try_from((z ^ (z >> 31)) % sides as u64).unwrap()
-    }
-}
-
-/// A clock that jumps to its next alarm when nothing else is left to do.
-pub(crate) struct JumpingClock {
-    now: Cell<Moment>,
-    completions: Rc<Completions>,
-    alarms: RefCell<BTreeMap<(Moment, u64), CompletionKey>>,
-}
-
-impl JumpingClock {
-    fn new() -> Rc<Self> {
-        let completions = Completions::new();
-        Rc::new(Self { now: Cell::new(Moment(0)), completions, alarms: RefCell::default() })
-    }
-
-    fn jump(&self) -> bool {
-        let Some(((moment, _), key)) = self.alarms.borrow_mut().pop_first() else { return false };
-        self.now.set(self.now.get().max(moment));
-        self.completions.complete(key, Outcome { result: Ok(()), payload: Payload::None });
-        true
-    }
-}
-
-impl Clock for JumpingClock {
-    fn now(&self) -> Moment {
-        self.now.get()
-    }
-
-    fn wake_at(&self, moment: Moment) -> Submission {
-        let (key, submission) = self.completions.begin();
-        self.alarms.borrow_mut().insert((moment, key.0), key);
-        submission
     }
 }
 
@@ -187,7 +152,7 @@ pub(crate) type Ending = Result<Farewell, SessionError>;
 /// Everything that a test stands on.
 pub(crate) struct World {
     pub(crate) executor: Rc<Executor>,
-    pub(crate) clock: Rc<JumpingClock>,
+    pub(crate) clock: Rc<MemoryClock>,
     pub(crate) arena: Arena,
     pub(crate) server: Rc<Server<MemoryExports>>,
     pub(crate) dice: Rc<Dice>,
@@ -217,7 +182,7 @@ impl World {
     }
 
     pub(crate) fn with_arena(seed: u64, limits: Limits, config: ArenaConfig) -> Rc<Self> {
-        let (executor, clock, arena) = (Executor::new(), JumpingClock::new(), Arena::new(config));
+        let (executor, clock, arena) = (Executor::new(), MemoryClock::new(), Arena::new(config));
         let dice = Rc::new(Dice::new(seed));
         let exports = MemoryExports::new(&arena, &dice);
         let means = Means { clock: clock.clone(), spawner: executor.clone(), arena: arena.clone() };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::{
-    Action, BlockDevice, Clock, Command, Completions, DeviceError, Executor, Geometry, IoCounters,
-    MemoryDevice, Moment, Outcome, Payload, Seams, Submission, fixed_entropy,
+    Action, BlockDevice, Command, Completions, DeviceError, Executor, Geometry, IoCounters, MemoryClock,
+    MemoryDevice, Outcome, Payload, Seams, Submission, fixed_entropy,
 };
 use dolmen_buffer::{Arena, ArenaConfig};
 use dolmen_store::{Anchor, Area, Key, Opened, PAGE_BYTES, Replica, Store, StoreError, StoreOptions};
@@ -165,17 +165,6 @@ impl BlockDevice for TestDisk {
     }
 }
 
-struct NoClock(Rc<Completions>);
-
-impl Clock for NoClock {
-    fn now(&self) -> Moment {
-        Moment(0)
-    }
-    fn wake_at(&self, _moment: Moment) -> Submission {
-        self.0.ready(Outcome { result: Ok(()), payload: Payload::None })
-    }
-}
-
 /// Disks and an executor.
 pub(crate) struct World {
     pub(crate) executor: Rc<Executor>,
@@ -209,7 +198,7 @@ impl World {
             .map(|(index, image)| TestDisk::new(index, image, &events))
             .collect();
         let seams = Seams {
-            clock: Rc::new(NoClock(Completions::new())),
+            clock: MemoryClock::new(),
             entropy: fixed_entropy(1),
             spawner: Rc::clone(&executor) as Rc<dyn dolmen_block_io::Spawner>,
             data: arena.clone(),
