@@ -191,7 +191,9 @@ impl Shared {
                 return Ok(None);
             }
             if !row.gone.get() {
-                self.heal_page(&found, row, column, index, &page).await;
+                // A crash in a write-back leaves copies of which one is newer, or that have one slot: no fault of a disk.
+                let is_error = |copy: &FoundPage| quiet || copy.newest.is_none();
+                self.heal_page(&found, (row, column, index), &page, is_error).await;
             }
         }
         Ok(Some(self.keep(row, column, index, page)))
@@ -249,7 +251,7 @@ impl Shared {
         let (mut good, lacking): (Vec<FoundPage>, Vec<FoundPage>) =
             found.into_iter().filter(|copy| copy.slab.stale.is_none()).partition(is_good);
         match good.first_mut().and_then(|copy| copy.newest.take()) {
-            Some((whole, _)) => self.heal_page(&lacking, row, column, index, &whole).await,
+            Some((whole, _)) => self.heal_page(&lacking, (row, column, index), &whole, |_| true).await,
             None if self.may_write() && !lacking.is_empty() => {
                 // The next generation goes to the slot that is bad. Both are written only where both are.
                 let known = |copy: &FoundPage| {
@@ -341,20 +343,19 @@ impl Shared {
     }
 
     /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
-    /// sound again.
+    /// sound again. Counted as errors of their disks are those that are meant.
     async fn heal_page(
         &self,
         lacking: &[FoundPage],
-        row: &Rc<Row>,
-        column: usize,
-        index: usize,
+        (row, column, index): (&Rc<Row>, usize, usize),
         page: &Page,
+        is_error: impl Fn(&FoundPage) -> bool,
     ) {
         if !self.may_write() {
             return;
         }
         for copy in lacking {
-            if copy.slab.stale.is_none() {
+            if copy.slab.stale.is_none() && is_error(copy) {
                 copy.disk.note(|counters| counters.checksum_errors += 1);
             }
             for back in [1, 0] {
