@@ -22,6 +22,13 @@ impl Stamp {
         Self([bytes[0], bytes[1], bytes[2]])
     }
 
+    /// The later one of two stamps that are less than half of the range apart, as those in one log are.
+    pub(crate) fn latest(self, other: Self) -> Self {
+        let number = |stamp: Self| u32::from_le_bytes([stamp.0[0], stamp.0[1], stamp.0[2], 0]);
+        let ahead = number(self).wrapping_sub(number(other)) % (1 << STAMP_BITS);
+        if ahead < 1 << (STAMP_BITS - 1) { self } else { other }
+    }
+
     /// Whether a block with this stamp was written in epoch `since` or later, `now` being the latest. A disk that stayed
     /// away for more epochs than stamps can tell apart missed everything.
     pub(crate) fn is_since(self, since: Epoch, now: Epoch) -> bool {
@@ -458,6 +465,12 @@ mod tests {
             } else {
                 prop_assert!(missed || written < since);
             }
+        }
+
+        #[test]
+        fn the_later_stamp_is_that_of_the_later_epoch(first in 1u64..1 << 40, behind in 0u64..1 << 23) {
+            let (one, other) = (Stamp::of(Epoch(first)), Stamp::of(Epoch(first + behind)));
+            prop_assert_eq!((one.latest(other), other.latest(one)), (other, other));
         }
 
         #[test]

@@ -281,12 +281,17 @@ pub(crate) fn collect(
     Ok(())
 }
 
-/// Adds what a stretch of a record says to what is claimed of its row.
+/// Adds what a stretch of a record says to what is claimed of its row. Of content that is said again the later stamp counts,
+/// wherever it stands: of a line in flight a flush says under a newer epoch what a checkpoint or a resync, which looked before,
+/// says behind that under the older one. Believed, that would let the disk that left with the newer epoch do without the block.
 pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, row: &mut RowClaims) {
     let stretch = read.stretch;
     let settled = (is_settled || stretch.covered) && !stretch.undecided;
     for number in 0..stretch.count {
         let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
+        let state = read.state(number);
+        let same = claims.iter().filter(|claim| claim.row == stretch.row && claim.state == state);
+        let stamp = same.map(|claim| claim.stamp).fold(stretch.stamp, Stamp::latest);
         // What a flush has covered replaces everything before it, as does a record that begins anew.
         if settled || stretch.anew {
             claims.clear();
@@ -294,8 +299,8 @@ pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, row: &mut RowC
         claims.push(Claim {
             row: stretch.row,
             settled,
-            state: read.state(number),
-            stamp: stretch.stamp,
+            state,
+            stamp,
             intent: stretch.intent,
             left: stretch.undecided,
             generation: stretch.generation,
@@ -732,4 +737,49 @@ pub(crate) async fn give_to_all(
         }
     }
     Ok(rewritten)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::STATE_VALID;
+    use dolmen_units::Epoch;
+
+    /// What these records say of a block, each settled or not, of an epoch and with a checksum.
+    fn claims_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {
+        let mut row = RowClaims::new();
+        for (is_settled, epoch, checksum) in records {
+            let stretch = Stretch {
+                space: SpaceId(1),
+                row_index: 0,
+                row: RowId(1),
+                column: 0,
+                first: 5,
+                count: 1,
+                stamp: Stamp::of(Epoch(*epoch)),
+                state: STATE_VALID,
+                intent: false,
+                undecided: false,
+                anew: false,
+                covered: false,
+                generation: 0,
+            };
+            let mut body = stretch.head().to_vec();
+            body.extend(checksum.to_le_bytes());
+            stretches(&body).flatten().for_each(|read| add_claims(*is_settled, read, &mut row));
+        }
+        let claims = row.into_values().flatten();
+        claims.map(|claim| (claim.settled, claim.stamp, claim.state)).collect()
+    }
+
+    #[test]
+    fn what_is_said_late_under_an_older_epoch_makes_no_stamp_older() {
+        let is = |settled, epoch, checksum| (settled, Stamp::of(Epoch(epoch)), BlockState::Valid(checksum));
+        assert_eq!(claims_of(&[(true, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
+        assert_eq!(claims_of(&[(true, 6, 1), (false, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
+        assert_eq!(claims_of(&[(true, 6, 1), (true, 7, 1)]), [is(true, 7, 1)]);
+        // Other content is another write, which has its own.
+        assert_eq!(claims_of(&[(true, 7, 1), (true, 6, 2)]), [is(true, 6, 2)]);
+        assert_eq!(claims_of(&[(true, 6, 1), (false, 7, 2)]), [is(true, 6, 1), is(false, 7, 2)]);
+    }
 }
