@@ -29,6 +29,9 @@ const FLUSHED_AFTER: usize = 1024;
 const INTERLEAVE: u64 = 64 << 10;
 const SMALL: usize = 4096;
 const LARGE: u64 = 1 << 20;
+/// How often whole stripes that belong to no stream are written, at most: with parity each copy of the write cache, then data and
+/// parity. The bar of 1.05 times data and parity is for those that are fresh or come in order (docs/design/0007).
+const SCATTERED_MAX: f64 = 6.0;
 /// Commands for a small write with one parity, at most.
 const SMALL_COMMANDS_MAX: f64 = 5.5;
 
@@ -44,14 +47,25 @@ const SUSTAINED_READS_MAX: f64 = 1.8;
 /// Disks so slow that the engine looks after its tables many times while it is written to.
 const SLOW: SimpleLatency = SimpleLatency { fixed_ns: 15_000_000, per_kib_ns: 0, jitter_ns: 5_000_000 };
 
+/// How a space is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Fixed, with these columns.
+    Given,
+    /// As it is where nobody says anything: thin, as wide as there are disks, with rows of the length that such a space gets.
+    Usual,
+}
+
 /// Who is measured: columns of data, and disks.
-const KINDS: [(Kind, u8, usize); 6] = [
-    (Kind::usual(Resiliency::Simple), 4, 4),
-    (Kind::usual(Resiliency::Mirror { copies: 2 }), 2, 4),
-    (Kind::strict(Resiliency::Mirror { copies: 2 }), 2, 4),
-    (Kind::usual(Resiliency::Mirror { copies: 3 }), 2, 6),
-    (Kind::usual(Resiliency::Parity { parity: 1 }), 4, 6),
-    (Kind::usual(Resiliency::Parity { parity: 2 }), 6, 9),
+const KINDS: [(Kind, Shape, u8, usize); 8] = [
+    (Kind::usual(Resiliency::Simple), Shape::Given, 4, 4),
+    (Kind::usual(Resiliency::Mirror { copies: 2 }), Shape::Given, 2, 4),
+    (Kind::strict(Resiliency::Mirror { copies: 2 }), Shape::Given, 2, 4),
+    (Kind::usual(Resiliency::Mirror { copies: 3 }), Shape::Given, 2, 6),
+    (Kind::usual(Resiliency::Parity { parity: 1 }), Shape::Given, 4, 6),
+    (Kind::usual(Resiliency::Parity { parity: 2 }), Shape::Given, 6, 9),
+    (Kind::usual(Resiliency::Parity { parity: 1 }), Shape::Usual, 8, 9),
+    (Kind::usual(Resiliency::Parity { parity: 2 }), Shape::Usual, 12, 14),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +74,8 @@ enum Class {
     Fresh,
     /// The same over flushed content: a stream over three rows.
     Whole,
+    /// Whole stripes in no order, over flushed content: they belong to no stream, and with parity go through the write cache.
+    Scattered,
     /// A block of each line, all over it, over flushed content, with a flush for every thousand. As in a space so large that
     /// no two of them meet in a line.
     Small,
@@ -99,22 +115,30 @@ fn requests(class: Class, columns: u64) -> (Vec<u64>, usize) {
     if class != Class::Small {
         let stripe = columns * INTERLEAVE;
         let length = LARGE / stripe * stripe;
-        return ((0..SIZE / length).map(|nth| nth * length).collect(), usize::try_from(length).unwrap());
+        let mut places: Vec<u64> = (0..SIZE / length).map(|nth| nth * length).collect();
+        if class == Class::Scattered {
+            shuffle(&mut places);
+        }
+        return (places, usize::try_from(length).unwrap());
     }
     let small = SMALL as u64;
     let of_column = INTERLEAVE / small;
-    let mut random = Random::new(7);
     let mut places: Vec<u64> = (0..SIZE / columns / small)
         .map(|line| {
             let stripe = line / of_column * columns * INTERLEAVE;
             stripe + line % columns * INTERLEAVE + line % of_column * small
         })
         .collect();
+    shuffle(&mut places);
+    (places, SMALL)
+}
+
+fn shuffle(places: &mut [u64]) {
+    let mut random = Random::new(7);
     for last in (1..places.len()).rev() {
         let other = usize::try_from(random.below(last as u64 + 1)).unwrap();
         places.swap(last, other);
     }
-    (places, SMALL)
 }
 
 /// Writes a class from its beginning to its end; how many requests, and of how many bytes.
@@ -164,17 +188,20 @@ async fn heirs_take_over(lab: &Lab, spaces: &Spaces) {
     }
 }
 
-async fn measure(lab: Lab, kind: Kind, columns: u8) -> Outcome {
+async fn measure(lab: Lab, kind: Kind, shape: Shape, columns: u8) -> Outcome {
     let resiliency = kind.resiliency;
     let spaces = lab.create().await?;
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(SIZE), resiliency);
     spec.integrity = kind.integrity;
-    (spec.columns, spec.provisioning) = (Some(columns), Provisioning::Fixed);
-    spec.interleave = Bytes(INTERLEAVE);
+    if shape == Shape::Given {
+        (spec.columns, spec.provisioning) = (Some(columns), Provisioning::Fixed);
+        spec.interleave = Bytes(INTERLEAVE);
+    }
+    assert_eq!(spec.interleave, Bytes(INTERLEAVE));
     let space = spaces.create(spec).await?;
     spaces.flush().await?;
     spaces.pool().checkpoint().await?;
-    for class in [Class::Fresh, Class::Whole, Class::Small] {
+    for class in [Class::Fresh, Class::Whole, Class::Scattered, Class::Small] {
         let before = Asked::of(&lab);
         let (count, length) = write_class(&lab, &spaces, &space, (class, columns)).await?;
         spaces.flush().await?;
@@ -185,21 +212,29 @@ async fn measure(lab: Lab, kind: Kind, columns: u8) -> Outcome {
         let per_request = |sum: u64| sum as f64 / count as f64;
         let bytes = asked.written as f64 / (count * length as u64) as f64;
         println!(
-            "{:36} {:8} {:>8.2} {:>8.2} {:>8.3} {:>8.3}",
-            format!("{kind}, {columns} columns"),
+            "{:36} {:9} {:>8.2} {:>8.2} {:>8.3} {:>8.3}",
+            match shape {
+                Shape::Given => format!("{kind}, {columns} columns"),
+                Shape::Usual => format!("{kind}, thin, {columns} columns"),
+            },
             format!("{class:?}"),
             per_request(asked.reads),
             per_request(asked.writes),
             per_request(asked.flushes),
             bytes
         );
+        if class == Class::Scattered {
+            assert!(bytes <= SCATTERED_MAX, "stripes of no stream are written {bytes} times");
+        }
         if class == Class::Small && resiliency == (Resiliency::Parity { parity: 1 }) {
             let commands = per_request(asked.reads + asked.writes + asked.flushes);
             assert!(commands <= SMALL_COMMANDS_MAX, "{commands} commands for each small write");
         }
         let has_bar = match class {
-            Class::Fresh | Class::Whole => resiliency.parity_columns() > 0,
-            Class::Small => false,
+            Class::Fresh => resiliency.parity_columns() > 0,
+            // In short rows much of a stream is over before the row has an heir: see docs/known_faults.md.
+            Class::Whole => resiliency.parity_columns() > 0 && shape == Shape::Given,
+            Class::Scattered | Class::Small => false,
         };
         if has_bar {
             let stripe = u64::from(columns) + u64::from(resiliency.parity_columns());
@@ -213,12 +248,12 @@ async fn measure(lab: Lab, kind: Kind, columns: u8) -> Outcome {
 
 #[test]
 fn what_each_class_of_write_costs() {
-    println!("{:36} {:8} {:>8} {:>8} {:>8} {:>8}", "space", "class", "reads", "writes", "flushes", "bytes");
-    for (kind, columns, disks) in KINDS {
+    println!("{:36} {:9} {:>8} {:>8} {:>8} {:>8}", "space", "class", "reads", "writes", "flushes", "bytes");
+    for (kind, shape, columns, disks) in KINDS {
         let bench = Bench::new(1, disks, CAPACITY);
         let arena = ArenaConfig { small_count: 8192, medium_count: 64, large_count: 48 };
         bench.world.set_arenas(arena, arena);
-        bench.run(async move |lab| measure(lab, kind, columns).await).unwrap();
+        bench.run(async move |lab| measure(lab, kind, shape, columns).await).unwrap();
     }
 }
 
