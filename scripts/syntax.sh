@@ -1,6 +1,10 @@
 #!/bin/sh
-# Lets the shell read every script without running it.
+# Lets each shell of this system that knows nothing but POSIX read every script, without running it.
 cd "$(dirname "$0")/.." || exit 1
-for file in test demo scripts/*.sh scripts/integration/*.sh; do
-    [ ! -e "$file" ] || sh -n "$file" || exit 1
+for shell in sh dash 'busybox sh'; do
+    command -v "${shell%% *}" >/dev/null || continue
+    for file in test demo .ci/run scripts/*.sh scripts/integration/*.sh; do
+        # shellcheck disable=SC2086 # two words
+        [ ! -e "$file" ] || $shell -n "$file" || exit 1
+    done
 done

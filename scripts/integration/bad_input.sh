@@ -90,6 +90,13 @@ make_pool() {
     dolmen pool create "$pool" "$disks"/* && dolmen space create "$pool/kept" --size 128M --resiliency mirror && fill_kept
 }
 
+# A pool that was given up: its disks hold what somebody may want.
+make_theirs() {
+    truncate -s 96M "$outside/theirs" "$outside/theirs2" &&
+        dolmen pool create theirs "$outside/theirs" "$outside/theirs2" && dolmen space create theirs/x --size 16M --resiliency mirror &&
+        dolmen pool export theirs
+}
+
 fill_kept() {
     head -c 33554432 /dev/urandom >"$run/content" && serve_kept && nbdcopy --flush "$run/content" "$uri"
 }
@@ -248,6 +255,7 @@ must 'devices' make_devices
 must 'disks' make_disks 512 a b c
 must 'the daemon answers' daemon_start
 must 'a pool with a space in use' make_pool
+must 'a pool of somebody else' make_theirs
 look >"$run/look" 2>&1
 sums >"$run/sums-outside"
 
@@ -269,6 +277,26 @@ bad_pool 'a folder' 2 "$outside/folder" "$outside/folder"
 bad_pool 'a pipe' 2 "$outside/pipe" "$outside/pipe"
 bad_pool 'no disk at all' 2 /dev/null /dev/null
 bad_pool 'none named' 2 'DISK'
+for how in 'pool add' 'disk replace'; do
+    of=$pool
+    [ "$how" = 'pool add' ] || of="$pool $disks/c"
+    # shellcheck disable=SC2086 # two words, and one or two
+    {
+        bad "$how: mounted" 75 "$mounted" $how $of "$mounted"
+        bad "$how: too small" 2 "$outside/small" $how $of "$outside/small"
+        bad "$how: read-only" 2 "$frozen" $how $of "$frozen"
+        bad "$how: with a file system" 73 "$outside/formatted
+ext4" $how $of "$outside/formatted"
+        bad "$how: of another pool" 73 "$outside/theirs
+theirs" $how $of "$outside/theirs"
+        bad "$how: not there" 2 "$outside/nothing" $how $of "$outside/nothing"
+    }
+done
+bad 'pool add: its own disk' 75 "$disks/a is a disk of pool $pool" pool add "$pool" "$disks/a"
+bad 'disk replace: by a disk that is in the pool' 75 "$disks/a" disk replace "$pool" "$disks/c" "$disks/a"
+bad 'pool add: listed twice' 2 "$outside/good" pool add "$pool" "$outside/good" "$outside/link"
+bad_pool 'of a pool that was exported' 73 "$outside/theirs
+theirs" "$outside/theirs" "$outside/good"
 must 'the files are what they were' files_are_the_same
 
 step 'names'
