@@ -121,6 +121,22 @@ step_libnbd() {
     must 'all checks' attend -- "$python" "$root/scripts/integration/nbd_client.py" "$one" "$still" "$two"
 }
 
+# count_of NAME: a counter of the daemon's engine.
+count_of() { curl -sf --unix-socket "$socket" http://dolmen/v1/counters | tr ',{' '\n\n' | sed -n "s/^\"$1\"://p" | head -n 1; }
+
+counted_ios=20000
+# What an I/O of a client costs the daemon beside work: nobody wakes or asks the engine's thread for it.
+counts_per_io() {
+    counts_before="$(count_of messages) $(count_of unparks) $(count_of polls)"
+    attend -- fio --name=counted --ioengine=nbd --uri="$one" --rw=randrw --bs=4k --size="${mib}M" --number_ios=$counted_ios \
+        --iodepth=8 --randseed=7 >"$logs/counted.log" 2>&1 || { tail -n 20 "$logs/counted.log" >&2; return 1; }
+    counts_after="$(count_of messages) $(count_of unparks) $(count_of polls)"
+    echo "$counts_before $counts_after $counted_ios" | awk '{
+        printf "   | of %d reads and writes of 4 KiB each took %.4f messages to the engine, %.4f wake-ups and %.2f polls of tasks\n", $7, ($4 - $1) / $7, ($5 - $2) / $7, ($6 - $3) / $7
+        exit ($4 - $1) / $7 > 0.01 || ($5 - $2) / $7 > 0.01 || $6 <= $3
+    }'
+}
+
 step_fio() {
     step "fio's nbd engine"
     if ! need fio; then
@@ -129,6 +145,11 @@ step_fio() {
         skip "fio's nbd engine (this fio was built without it)"
     else
         must 'random reads and writes, verified' fio_verifies
+        if need curl; then
+            must 'what each costs the engine is counted' counts_per_io
+        else
+            skip 'what each read and write costs the engine (missing: curl)'
+        fi
     fi
 }
 
