@@ -134,11 +134,14 @@ both_import() {
 is_served_read_only() { nbdinfo "$uri" | grep -q 'is_read_only: true'; }
 write_is_refused() { qemu_meets 'Permission denied' 'write 0 4k' && ! nbdcopy "$run/other" "$uri" 2>"$logs/refused.log" && grep -q 'read-only' "$logs/refused.log"; }
 
+attach_would_read() { dolmen space attach -n "$pool/kept" | tr '\n' ' ' | tr -s ' ' | grep -q 'for reading only'; }
+
 # read_only_throughout: reads work, writes and changes are refused, and the disks stay as they are.
 read_only_throughout() {
     must 'the status says so, and what to do' status_tells "pool $pool is open read-only" "pool export $pool"
     must 'the content is what it was' holds kept "$run/content"
     must 'clients are told that it is read-only' is_served_read_only
+    must 'attaching says so beforehand' attach_would_read
     must 'writes are refused' write_is_refused
     must 'unserved' dolmen unserve "$pool/kept"
     read_only_words="pool $pool is open read-only

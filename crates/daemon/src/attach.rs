@@ -66,7 +66,9 @@ impl Engine {
         let name = format!("{}/{}", pool.name(), spec.name);
         let link = self.config.links.join(pool.name()).join(spec.name.as_str());
         let undo = Undo::By(format!("dolmen space detach {name}"));
-        let plan = pool.plan(undo, vec![format!("show {name} as {}", link.display())]);
+        let writable = pool.spaces.pool().state() == PoolState::Writable;
+        let how = if writable { "" } else { ", for reading only, as its pool is open" };
+        let plan = pool.plan(undo, vec![format!("show {name} as {}{how}", link.display())]);
         if self.nbd.find(pool.id(), space.id()).is_some_and(|served| served.is_writable()) {
             return Err(two_sides(&name, "served for writing").hint(format!(
                 "dolmen unserve {name}; what is served with --read-only can be attached too"
@@ -81,9 +83,8 @@ impl Engine {
             self.check_rings().await.map_err(|error| error.on(name.as_str()))?;
         }
         if request.dry_run {
-            return Ok(planned(plan, format!("{name} would be attached as {}", link.display())));
+            return Ok(planned(plan, format!("{name} would be attached as {}{how}", link.display())));
         }
-        let writable = pool.spaces.pool().state() == PoolState::Writable;
         let wanted = Wanted {
             space: key,
             pool_name: pool.spaces.pool().name().clone(),
@@ -98,8 +99,11 @@ impl Engine {
         let way = way_of(before.as_ref(), request.way, &name)?;
         let (attached, passed_over) =
             self.attach_by(way, &wanted, &space).await.map_err(|error| error.on(name.as_str()))?;
-        let text =
-            format!("{name} is attached as {}, by {}", attached.link().display(), by_words(attached.by()));
+        let text = format!(
+            "{name} is attached as {}, by {}{how}",
+            attached.link().display(),
+            by_words(attached.by())
+        );
         let mut change = if before.is_some() { planned(plan, text) } else { made(plan, text) };
         let mut view = attached.view(&[]);
         view.not_faster_because = passed_over;

@@ -116,6 +116,20 @@ pub enum RequestError {
         /// The most.
         max: u32,
     },
+    /// A row holds fewer interleaves than the resiliency needs data columns.
+    #[error(
+        "a row of {row} holds {interleaves} of the interleaves of {interleave}, and {min} are needed, one for each data column; choose a longer row or a shorter interleave"
+    )]
+    ShortRow {
+        /// Its length.
+        row: Bytes,
+        /// Bytes written to one column before the next.
+        interleave: Bytes,
+        /// How many of them it holds.
+        interleaves: u64,
+        /// The fewest data columns.
+        min: u32,
+    },
     /// The row length is zero or too long.
     #[error(
         "a row length of {found} was asked for, but a row has at least one interleave and at most {max}; 64 MiB is usual"
@@ -184,6 +198,9 @@ impl Request {
         }
         let request = Self { resiliency, width, row, interleave };
         let (min, max) = (resiliency.data_columns_min(), request.data_columns_max());
+        if max < min {
+            return Err(RequestError::ShortRow { row, interleave, interleaves: request.interleaves(), min });
+        }
         let found = match width {
             Width::Auto => min,
             Width::Columns(columns) => columns,
@@ -298,6 +315,11 @@ mod tests {
             refused(new(mirror, Width::Columns(3), 1 << 17, 1 << 16)),
             RequestError::Columns { max: 2, .. }
         ));
+        let parity = Resiliency::Parity { parity: 1 };
+        for width in [Width::Auto, Width::Columns(2)] {
+            let short = refused(new(parity, width, 1 << 20, 1 << 20));
+            assert!(matches!(short, RequestError::ShortRow { interleaves: 1, min: 2, .. }), "{short}");
+        }
         for row in [0, (1 << 30) + (1 << 16)] {
             assert!(matches!(refused(new(mirror, Width::Auto, row, 1 << 16)), RequestError::Row { .. }));
         }
