@@ -300,6 +300,21 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_for_each_of_two_pools_shares_nothing_with_the_other() {
+        // Scenario: two threads, each with a ring, memory, a pool and its disks of its own, at the same time. Neither ever
+        // sends the other anything, and both pools verify.
+        let at_once = || {
+            let Measured { engine, .. } = measured(Kind::Overwrite, Layout::Mirror2);
+            (engine.operations, engine.messages)
+        };
+        let threads = [std::thread::spawn(at_once), std::thread::spawn(at_once)];
+        for thread in threads {
+            let (operations, messages) = thread.join().unwrap();
+            assert!(operations > 0 && messages == 0, "{operations} operations, {messages} messages");
+        }
+    }
+
+    #[test]
     fn a_cold_read_costs_a_table_and_its_data() {
         let Measured { engine, .. } = measured(Kind::Cold, Layout::Simple);
         assert!(engine.operations > 0 && engine.page_reads > 0);
