@@ -168,9 +168,32 @@ impl Image {
             }
         })
     }
+
+    /// Whether two images hold the same; quick for those that share most of what they have. One that stores zeros where the other
+    /// stores nothing counts as different.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.height == other.height && Node::are_alike(self.root.as_ref(), other.root.as_ref())
+    }
 }
 
 impl Node {
+    fn are_alike(one: Option<&Rc<Self>>, two: Option<&Rc<Self>>) -> bool {
+        let (one, two) = match (one, two) {
+            (None, None) => return true,
+            (Some(one), Some(two)) if Rc::ptr_eq(one, two) => return true,
+            (Some(one), Some(two)) => (&**one, &**two),
+            _ => return false,
+        };
+        match (one, two) {
+            (Self::Leaf(one), Self::Leaf(two)) => one == two,
+            (Self::Inner(one), Self::Inner(two)) => {
+                one.iter().zip(two.iter()).all(|(one, two)| Self::are_alike(one.as_ref(), two.as_ref()))
+            }
+            (Self::Leaf(_), Self::Inner(_)) | (Self::Inner(_), Self::Leaf(_)) => false,
+        }
+    }
+
     fn empty(level: u32) -> Self {
         if level == 0 { Self::Leaf(Default::default()) } else { Self::Inner(Default::default()) }
     }

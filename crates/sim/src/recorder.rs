@@ -202,10 +202,7 @@ impl Recorder {
     /// The states of a cut, each made as it is asked for. A disk that is missing has no say: its writes are not tried.
     pub fn states(&self, cut: Cut, options: &StateOptions) -> impl Iterator<Item = CrashState> + use<> {
         let options = *options;
-        let mut replay = self.replay(cut);
-        if let Some(gone) = options.missing.and_then(|disk| replay.get_mut(disk.0)) {
-            *gone = Replay::new(Base { image: Image::new(), ..gone.base.clone() });
-        }
+        let replay = self.replay_with(cut, &options);
         let writes = pending(&replay);
         let units = writes.iter().map(|write| write.unit_count).collect();
         let tearing = if options.torn_alike.is_some() { Tearing::Whole } else { options.tearing };
@@ -215,15 +212,39 @@ impl Recorder {
                     *fate = Fate::Torn(Tear::SectorsOfEachBlock(sectors));
                 }
             }
-            let mut state = CrashState { cut, options, fates: Vec::new(), disks: Vec::new() };
-            let mut left = fates.iter().copied();
-            for (disk, index) in replay.iter().zip((0..).map(DiskIndex)) {
-                state.disks.push(disk.state(index, &options, &mut left));
-            }
-            state.fates = writes.iter().copied().zip(fates).collect();
-            state
+            state_of(&replay, &writes, cut, &options, &fates)
         })
     }
+
+    /// The one state of a cut in which its [pending](Self::pending) writes have these fates, in their order; one without a
+    /// fate is lost. What the options say of tearing is passed over.
+    #[must_use]
+    pub fn state(&self, cut: Cut, fates: &[Fate], options: &StateOptions) -> CrashState {
+        let replay = self.replay_with(cut, options);
+        state_of(&replay, &pending(&replay), cut, options, fates)
+    }
+
+    fn replay_with(&self, cut: Cut, options: &StateOptions) -> Vec<Replay> {
+        let mut replay = self.replay(cut);
+        if let Some(gone) = options.missing.and_then(|disk| replay.get_mut(disk.0)) {
+            *gone = Replay::new(Base { image: Image::new(), ..gone.base.clone() });
+        }
+        replay
+    }
+}
+
+fn state_of(
+    disks: &[Replay],
+    writes: &[PendingWrite],
+    cut: Cut,
+    options: &StateOptions,
+    fates: &[Fate],
+) -> CrashState {
+    let mut left = fates.iter().copied();
+    let numbered = disks.iter().zip((0..).map(DiskIndex));
+    let disks = numbered.map(|(disk, index)| disk.state(index, options, &mut left)).collect();
+    let fates = fates.iter().copied().chain(std::iter::repeat(Fate::Lost));
+    CrashState { cut, options: *options, fates: writes.iter().copied().zip(fates).collect(), disks }
 }
 
 fn pending(disks: &[Replay]) -> Vec<PendingWrite> {

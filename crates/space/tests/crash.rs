@@ -16,6 +16,8 @@
     clippy::type_complexity
 )] // a test may fail, print its seed and its figures, and look at a clock for them
 
+#[path = "harness/everything.rs"]
+mod everything;
 mod harness;
 #[path = "harness/judge.rs"]
 mod judge;
@@ -30,16 +32,16 @@ use std::time::Instant as Clock;
 
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{
-    BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SUBSETS_MAX, SimDisk,
-    StateOptions, Tearing, World,
+    BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
+    World,
 };
 use dolmen_space::{Integrity, Resiliency};
 use harness::Kind;
 use judge::{Case, Devices, Flipped, attach, judge, judge_in, open_pool, run_for};
-use life::{DISKS, Life, Plot};
+use life::{Life, Plot, parity_of};
 use tape::{BLOCK, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, host_with};
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind::usual(Resiliency::Simple),
     Kind::usual(Resiliency::Span),
     MIRROR,
@@ -47,6 +49,8 @@ const KINDS: [Kind; 7] = [
     Kind::usual(Resiliency::Parity { parity: 1 }),
     Kind::strict(Resiliency::Simple),
     Kind::strict(Resiliency::Mirror { copies: 2 }),
+    Kind::usual(Resiliency::Mirror { copies: 4 }),
+    Kind::usual(Resiliency::Parity { parity: 2 }),
 ];
 const MIRROR: Kind = Kind::usual(Resiliency::Mirror { copies: 2 });
 /// The kind whose every cut is tried in every run.
@@ -72,12 +76,6 @@ fn seed() -> u64 {
     std::env::var("DOLMEN_CRASH_SEED").ok().map_or(1, |seed| seed.parse().unwrap())
 }
 
-/// Data columns that share parity on as many disks as the lives have.
-fn parity_of(resiliency: Resiliency) -> Option<u64> {
-    let parity = u64::from(resiliency.parity_columns());
-    (parity > 0).then_some(DISKS as u64 - parity)
-}
-
 /// The spaces whose lives are gone through.
 fn kinds() -> impl Iterator<Item = Kind> {
     let only = std::env::var("DOLMEN_CRASH_LIVES").unwrap_or_default();
@@ -91,6 +89,7 @@ fn plots_of(kind: Kind) -> &'static [Plot] {
             &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes, Plot::Heirs]
         }
         (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage],
+        (_, Integrity::Relaxed) if kind == MIRROR => &[Plot::Blocks, Plot::Owners, Plot::Shipped],
         (_, Integrity::Relaxed) => &[Plot::Blocks, Plot::Owners],
     }
 }
@@ -149,6 +148,7 @@ fn some_states(life: &Life, cut: Cut, options: &StateOptions, random: &mut Rando
 fn case(life: &Life, instant: Instant, states: u64) -> Case {
     Case {
         expected: Expected::at(&life.tape, instant, Death::PowerCut),
+        disks: life.disks,
         copies: life.kind.resiliency.redundancy() + 1,
         parity_of: parity_of(life.kind.resiliency),
         gone: BTreeSet::new(),
@@ -258,7 +258,7 @@ fn a_power_cut_that_takes_disks_along_loses_nothing_flushed() {
 
 /// Disks that the space survives: none to as many as it has spare copies.
 fn draw_gone(life: &Life, random: &mut Random) -> BTreeSet<usize> {
-    draw_gone_of(DISKS, life, random)
+    draw_gone_of(life.disks, life, random)
 }
 
 /// The same of more disks than the pool began with.
@@ -474,7 +474,7 @@ fn what_an_opening_finds_cached_is_found_anew_until_it_has_ended() -> Result<(),
     let end = life.tape.recorder().now();
     let instant = life.tape.end();
     let mut tally = Tally::default();
-    for first in 0..DISKS {
+    for first in 0..life.disks {
         let gone = BTreeSet::from([first]);
         let has_lost =
             |(write, fate): &(PendingWrite, Fate)| (write.disk.0 == first) == (*fate == Fate::Lost);
@@ -486,7 +486,7 @@ fn what_an_opening_finds_cached_is_found_anew_until_it_has_ended() -> Result<(),
             let mut states = tape.recorder().states(cut, &StateOptions::default());
             let Some(again) = states.find(|state| state.fates().iter().all(is_landed)) else { continue };
             for instant_again in tape.instants(cut) {
-                for then in (0..DISKS).filter(|then| *then != first) {
+                for then in (0..life.disks).filter(|then| *then != first) {
                     let mut case = case(&life, instant, tally.states);
                     case.expected.weak.extend(&gone);
                     case.gone = BTreeSet::from([then]);
@@ -527,7 +527,7 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
 }
 
 fn kill_after(kind: Kind, plot: Plot, commands: u64, random: &mut Random) -> Result<(), String> {
-    let (world, disks, tape) = mortal_world(plot.disks(), random);
+    let (world, disks, tape) = mortal_world(life::disks_of(kind.resiliency) + plot.further_disks(), random);
     let (body, arbiter) = life::body(&world, &disks, &tape, kind, plot);
     let _context = Context(format!("killed after {commands} commands, {kind}, {plot:?}"));
     if let Some(Err(error)) = run_for(&world, commands, body) {
@@ -567,12 +567,13 @@ fn judge_the_killed(
     }
     let case = Case {
         expected: Expected::at(tape, end, Death::Kill),
+        disks: life::disks_of(resiliency),
         copies: resiliency.redundancy() + 1,
         parity_of: parity_of(resiliency),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,
-        lost_later: random.index(DISKS),
+        lost_later: random.index(life::disks_of(resiliency)),
         torn: true,
         torn_headers: false,
         thorough: true,
@@ -610,7 +611,7 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
         let (mut commands, mut rounds) = (0, 0);
         while rounds < REWRITE_ROUNDS {
             commands += 1;
-            let (world, disks, tape) = mortal_world(DISKS, &mut random);
+            let (world, disks, tape) = mortal_world(life::disks_of(kind.resiliency), &mut random);
             let (again, arbiter) = life::rewriting(&world, &disks, &tape, kind);
             if run_for(&world, commands, again).transpose()?.is_some() {
                 (commands, rounds) = (0, rounds + 1);
@@ -630,7 +631,7 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
 /// was flushed is there, also with one disk gone for as many as the space survives; nothing stays stale.
 #[test]
 fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
-    cut_while_members_change("disks come and go", Plot::Disks, DISKS);
+    cut_while_members_change("disks come and go", Plot::Disks, 0);
 }
 
 /// The same while a disk leaves without another in its place, under writes, what it has going to one that was added. It is a
@@ -638,11 +639,11 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
 /// without; and then any one disk may go.
 #[test]
 fn a_cut_while_disks_come_and_go_leaves_a_member_or_all_of_it_elsewhere() {
-    cut_while_members_change("a disk is removed", Plot::Removal, Plot::Removal.disks());
+    cut_while_members_change("a disk is removed", Plot::Removal, Plot::Removal.further_disks());
 }
 
-/// Cuts a life in which members change, with some of the disks gone.
-fn cut_while_members_change(way: &str, plot: Plot, may_go: usize) {
+/// Cuts a life in which members change, with some of the disks gone: of those that the pool began with, and so many of the others.
+fn cut_while_members_change(way: &str, plot: Plot, further: usize) {
     let begun = Clock::now();
     println!("{way}: seed {}", seed());
     for kind in kinds() {
@@ -657,7 +658,7 @@ fn cut_while_members_change(way: &str, plot: Plot, may_go: usize) {
             let states = some_states(&life, cut, &options, &mut random);
             for state in states.iter().take(if budget() == u64::MAX { usize::MAX } else { 1 }) {
                 let gone = if random.below(3) == 0 {
-                    draw_gone_of(may_go, &life, &mut random)
+                    draw_gone_of(life.disks + further, &life, &mut random)
                 } else {
                     BTreeSet::new()
                 };
@@ -701,78 +702,6 @@ fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
     }
     let (states, cuts) = (tally.states, tally.cuts.len());
     println!("checkpoints in parts: {states} states in {:?}, {cuts} cuts", begun.elapsed());
-}
-
-/// Every set of disks that a space survives the loss of, none first.
-fn tolerated(resiliency: Resiliency) -> Vec<BTreeSet<usize>> {
-    let sets = (0u32..1 << DISKS).filter(|set| set.count_ones() <= u32::from(resiliency.redundancy()));
-    sets.map(|set| (0..DISKS).filter(|disk| set & (1 << disk) != 0).collect()).collect()
-}
-
-/// Whether a state is the one that stands for all that differ in nothing but what disks have that are gone.
-fn stands_without(state: &CrashState, gone: &BTreeSet<usize>) -> bool {
-    state.fates().iter().all(|(write, fate)| !gone.contains(&write.disk.0) || *fate == Fate::Lost)
-}
-
-/// What there is to try at a cut: each subset of the writes in question on the disks that are here, at each instant.
-fn count_at(life: &Life, cut: Cut, gone: &BTreeSet<usize>) -> u64 {
-    let pending = life.tape.recorder().pending(cut);
-    assert!(pending.len() <= SUBSETS_MAX, "of {} writes at {cut:?} subsets would be drawn", pending.len());
-    let here = pending.iter().filter(|write| !gone.contains(&write.disk.0)).count();
-    life.tape.instants(cut).len() as u64 * (1 << here)
-}
-
-/// Opens all that a short life may leave, behind every write and flush: each subset of what no flush has covered, without
-/// each set of disks that the space survives the loss of. Nothing is drawn, and each is judged to the end.
-fn try_everything(resiliency: Resiliency) -> Result<(), String> {
-    let begun = Clock::now();
-    let life = Life::record(Kind::usual(resiliency), Plot::Short, seed());
-    let (cuts, losses) = (life.tape.recorder().cuts(), tolerated(resiliency));
-    let (mut tally, mut count) = (Tally::default(), 0);
-    for &cut in &cuts {
-        for gone in &losses {
-            count += count_at(&life, cut, gone);
-            let states = life.tape.recorder().states(cut, &StateOptions::default());
-            for state in states.filter(|state| stands_without(state, gone)) {
-                try_state(&life, &state, &mut tally, |case| {
-                    case.gone.clone_from(gone);
-                    case.torn = false;
-                    case.thorough = true;
-                })?;
-            }
-        }
-    }
-    println!(
-        "everything, {resiliency}: {} states in {:?}: every subset at each of {} cuts, of {} kinds of steps, without each of {} sets of disks",
-        tally.states,
-        begun.elapsed(),
-        cuts.len(),
-        tally.steps.len(),
-        losses.len()
-    );
-    assert_eq!(tally.states, count, "something was left out");
-    Ok(())
-}
-
-/// Two copies, one disk of which may be gone.
-#[test]
-#[cfg_attr(debug_assertions, ignore = "opens thousands of pools; scripts/crash.sh does it with optimisation")]
-fn everything_that_a_short_life_may_leave_is_old_or_new_with_two_copies() -> Result<(), String> {
-    try_everything(Resiliency::Mirror { copies: 2 })
-}
-
-/// Three copies, two disks of which may be gone.
-#[test]
-#[cfg_attr(debug_assertions, ignore = "opens thousands of pools; scripts/crash.sh does it with optimisation")]
-fn everything_that_a_short_life_may_leave_is_old_or_new_with_three_copies() -> Result<(), String> {
-    try_everything(Resiliency::Mirror { copies: 3 })
-}
-
-/// Parity, one disk of which may be gone.
-#[test]
-#[cfg_attr(debug_assertions, ignore = "opens thousands of pools; scripts/crash.sh does it with optimisation")]
-fn everything_that_a_short_life_may_leave_is_old_or_new_with_parity() -> Result<(), String> {
-    try_everything(Resiliency::Parity { parity: 1 })
 }
 
 /// Control: a tape that claims a flush was acknowledged when it began. The judge has to find a state that breaks the claim,

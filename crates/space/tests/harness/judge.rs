@@ -41,6 +41,8 @@ pub enum Flipped {
 #[derive(Debug, Clone)]
 pub struct Case {
     pub expected: Expected,
+    /// Disks that the pool began with.
+    pub disks: usize,
     pub copies: u8,
     /// Data columns that share parity; none without.
     pub parity_of: Option<u64>,
@@ -278,7 +280,7 @@ async fn settle_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
         }
     }
     let left = |number: &usize| case.expected.removals.iter().any(|(disk, _)| disk == number);
-    if let Some(number) = (0..crate::life::DISKS).find(|number| {
+    if let Some(number) = (0..case.disks).find(|number| {
         let is_replaced = case.expected.replacements.iter().any(|(old, ..)| old == number);
         !is_member(*number) && !left(number) && !is_replaced
     }) {
@@ -286,7 +288,7 @@ async fn settle_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
     }
     let joined = |number: &usize| case.expected.joins.iter().any(|(disk, _)| disk == number);
     let replaced = |number: &usize| case.expected.replacements.iter().any(|(_, new, _)| new == number);
-    match (crate::life::DISKS..crate::life::DISKS + 2)
+    match (case.disks..case.disks + 2)
         .find(|number| is_member(*number) && !joined(number) && !replaced(number))
     {
         Some(number) => Err(format!("disk{number} is a member although nobody asked for it")),

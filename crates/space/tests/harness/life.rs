@@ -11,17 +11,19 @@ use dolmen_block_io::{BlockDevice, Seams, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{Arbiter, CreateOptions, OpenMode, Pool, PoolError, Purpose, create};
 use dolmen_sim::{DiskProfile, SimDisk, World};
-use dolmen_space::{Progress, Space, Spaces};
+use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, PoolId};
 
-use crate::harness::{Kind, Outcome};
+use crate::harness::{Kind, Outcome, ROW};
 use crate::judge::open_pool;
-use crate::tape::{Deed, Entry, NotingArbiter, Scribe, Tape};
+use crate::tape::{Deed, Entry, INTERLEAVE, NotingArbiter, Scribe, Tape};
 
-/// Disks of the pool.
+/// Disks of most pools.
 pub const DISKS: usize = 3;
 const CAPACITY: Bytes = Bytes::mib(64);
 const SIZE: Bytes = Bytes::mib(4);
+/// Of two rows of the usual length.
+const SHIPPED_SIZE: Bytes = Bytes::mib(16);
 /// Memory of every process: enough for an opening.
 pub const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
 
@@ -43,6 +45,8 @@ pub struct Life {
     pub kind: Kind,
     pub pool: PoolId,
     pub world: Rc<World>,
+    /// Disks that the pool began with.
+    pub disks: usize,
 }
 
 /// Who lives it.
@@ -56,6 +60,21 @@ struct Liver {
     kind: Kind,
     /// Rows of the filler on the map.
     rows: Rc<Cell<u64>>,
+}
+
+/// Disks that a pool begins with: more where rows need more.
+pub fn disks_of(resiliency: Resiliency) -> usize {
+    match resiliency {
+        Resiliency::Mirror { copies: 4 } => 5,
+        Resiliency::Parity { parity: 2 } => 6,
+        _ => DISKS,
+    }
+}
+
+/// Data columns that share parity on as many disks.
+pub fn parity_of(resiliency: Resiliency) -> Option<u64> {
+    let parity = usize::from(resiliency.parity_columns());
+    (parity > 0).then_some((disks_of(resiliency) - parity) as u64)
 }
 
 /// The name of a disk.
@@ -72,6 +91,8 @@ pub fn profile() -> DiskProfile {
 pub enum Plot {
     /// The pool is made, blocks go through all classes of writes, tables are written back, the pool is exported.
     Blocks,
+    /// The same of a space as it is when only its size and resiliency are given.
+    Shipped,
     /// A pool that exists: rows are discarded and deleted, their slabs get new owners, a disk leaves and is resynced.
     Owners,
     /// A pool that exists: a disk is added, one is replaced, one leaves under a write and comes back.
@@ -96,19 +117,20 @@ pub enum Plot {
 }
 
 impl Plot {
-    /// Disks that it needs.
-    pub fn disks(self) -> usize {
+    /// Disks that it needs beside those that the pool begins with.
+    pub fn further_disks(self) -> usize {
         match self {
             Self::Blocks
+            | Self::Shipped
             | Self::Owners
             | Self::Destage
             | Self::Stripes
             | Self::Heirs
             | Self::Cached
             | Self::Short
-            | Self::FullMap => DISKS,
-            Self::Removal => DISKS + 1,
-            Self::Disks => DISKS + 2,
+            | Self::FullMap => 0,
+            Self::Removal => 1,
+            Self::Disks => 2,
         }
     }
 }
@@ -117,8 +139,8 @@ impl Life {
     pub fn record(kind: Kind, plot: Plot, seed: u64) -> Self {
         let world = Rc::new(World::new(seed));
         world.set_arenas(ARENAS, ARENAS);
-        let disks: Vec<_> =
-            (0..plot.disks()).map(|number| world.add_disk(&name_of(number), profile())).collect();
+        let count = disks_of(kind.resiliency) + plot.further_disks();
+        let disks: Vec<_> = (0..count).map(|number| world.add_disk(&name_of(number), profile())).collect();
         let tape = Tape::new(None);
         let liver = Liver::new(&world, &disks, &tape, kind);
         let before = liver.clone();
@@ -127,7 +149,7 @@ impl Life {
         tape.record(&world);
         let pool = Rc::clone(&liver.arbiter);
         world.run(liver.live(plot)).unwrap().unwrap();
-        Self { tape, kind, pool: pool.pool.get(), world }
+        Self { tape, kind, pool: pool.pool.get(), world, disks: disks_of(kind.resiliency) }
     }
 
     /// The names of steps under way at a cut.
@@ -197,7 +219,8 @@ impl Liver {
     async fn live(self, plot: Plot) -> Result<(), String> {
         // Apart from each other: one frame for all of them would not fit the stack of a test.
         let result = match plot {
-            Plot::Blocks => Box::pin(self.blocks()).await,
+            Plot::Blocks => Box::pin(self.blocks(self.small("a"))).await,
+            Plot::Shipped => Box::pin(self.blocks(self.shipped("a"))).await,
             Plot::Owners => Box::pin(self.owners()).await,
             Plot::Disks => Box::pin(self.disks()).await,
             Plot::Removal => Box::pin(self.removal()).await,
@@ -220,6 +243,11 @@ impl Liver {
         }
     }
 
+    /// Disks that the pool begins with.
+    fn disk_count(&self) -> usize {
+        disks_of(self.kind.resiliency)
+    }
+
     fn seams(&self) -> &Seams {
         &self.scribe.seams
     }
@@ -229,7 +257,7 @@ impl Liver {
         let options =
             CreateOptions { name: "tank".parse()?, overwrite: Vec::new(), fault_domains: Vec::new() };
         let arbiter = Rc::clone(&self.arbiter) as Rc<dyn Arbiter>;
-        let first: Vec<_> = self.devices.iter().take(DISKS).cloned().collect();
+        let first: Vec<_> = self.devices.iter().take(self.disk_count()).cloned().collect();
         let opened = create(self.seams(), arbiter, &first, &options).await?;
         let spaces = Spaces::start(opened).await?;
         self.scribe.tape.ack(index);
@@ -237,13 +265,28 @@ impl Liver {
     }
 
     async fn make(&self, spaces: &Spaces, name: &'static str) -> Result<Rc<Space>, Box<dyn Error>> {
-        Ok(self.scribe.make(spaces, name, SIZE, self.kind).await?)
+        Ok(self.scribe.make(spaces, name, self.small(name)).await?)
     }
 
-    async fn blocks(&self) -> Outcome {
+    /// A space of short rows, of which small disks hold many.
+    fn small(&self, name: &str) -> SpaceSpec {
+        let mut spec = SpaceSpec::usual(name.parse().unwrap(), SIZE, self.kind.resiliency);
+        spec.integrity = self.kind.integrity;
+        spec.row = Some(ROW);
+        spec.interleave = INTERLEAVE;
+        spec
+    }
+
+    /// A space of which nothing was given but what has to be.
+    fn shipped(&self, name: &str) -> SpaceSpec {
+        SpaceSpec::usual(name.parse().unwrap(), SHIPPED_SIZE, self.kind.resiliency)
+    }
+
+    async fn blocks(&self, spec: SpaceSpec) -> Outcome {
         let scribe = &self.scribe;
+        let size = spec.size;
         let spaces = scribe.step("create the pool", self.create()).await?;
-        let a = scribe.step("create a space", self.make(&spaces, "a")).await?;
+        let a = scribe.step("create a space", scribe.make(&spaces, "a", spec)).await?;
         scribe.step("claim, fresh write", scribe.put("a", &a, 0, 3)).await?;
         scribe.step("flush", scribe.flush(&spaces)).await?;
         scribe
@@ -266,8 +309,8 @@ impl Liver {
                 scribe.put("a", &a, 8, 1).await
             })
             .await?;
-        scribe.step("grow", scribe.resize("a", &spaces, &a, Bytes(2 * SIZE.0))).await?;
-        scribe.step("claim at the new end", scribe.put("a", &a, 2 * SIZE.0 / 4096 - 2, 2)).await?;
+        scribe.step("grow", scribe.resize("a", &spaces, &a, Bytes(2 * size.0))).await?;
+        scribe.step("claim at the new end", scribe.put("a", &a, 2 * size.0 / 4096 - 2, 2)).await?;
         scribe.step("write back, checkpoint", async { spaces.pool().checkpoint().await }).await?;
         scribe.step("overwrite", scribe.put("a", &a, 0, 3)).await?;
         let (both, at_once) = (scribe.put("a", &a, 9, 1), async { spaces.pool().checkpoint().await });
@@ -316,7 +359,7 @@ impl Liver {
     /// Disks come and go, one after another; every write and flush of that is under a step.
     async fn disks(&self) -> Outcome {
         let scribe = &self.scribe;
-        let (added, old, new, lost) = (DISKS, 0, DISKS + 1, 1);
+        let (added, old, new, lost) = (self.disk_count(), 0, self.disk_count() + 1, 1);
         let spaces = self.create().await?;
         let a = self.make(&spaces, "a").await?;
         scribe.put("a", &a, 0, 3).await?;
@@ -349,7 +392,7 @@ impl Liver {
     /// A disk that was there from the beginning leaves; what it has goes to one that was added, while blocks are written and flushed.
     async fn removal(&self) -> Outcome {
         let scribe = &self.scribe;
-        let (added, removed, lost) = (DISKS, 0, 1);
+        let (added, removed, lost) = (self.disk_count(), 0, 1);
         let spaces = self.create().await?;
         let a = self.make(&spaces, "a").await?;
         scribe.put("a", &a, 0, 3).await?;
@@ -456,58 +499,62 @@ impl Liver {
         Ok(())
     }
 
-    /// Of two data columns with 4 blocks in each interleave, 8 blocks are a stripe.
+    /// Each interleave has 4 blocks.
     async fn stripes(&self) -> Outcome {
         let scribe = &self.scribe;
+        let stripe = 4 * parity_of(self.kind.resiliency).unwrap();
         let spaces = self.create().await?;
         let a = self.make(&spaces, "a").await?;
-        scribe.step("a stripe", scribe.put("a", &a, 0, 8)).await?;
-        scribe.step("two stripes", scribe.put("a", &a, 8, 16)).await?;
+        scribe.step("a stripe", scribe.put("a", &a, 0, stripe)).await?;
+        scribe.step("two stripes", scribe.put("a", &a, stripe, 2 * stripe)).await?;
         scribe.flush(&spaces).await?;
-        scribe.step("a stripe", scribe.put("a", &a, 24, 8)).await?;
-        scribe.step("a part of what is in flight", scribe.put("a", &a, 25, 2)).await?;
-        scribe.put("a", &a, 32, 8).await?;
+        scribe.step("a stripe", scribe.put("a", &a, 3 * stripe, stripe)).await?;
+        scribe.step("a part of what is in flight", scribe.put("a", &a, 3 * stripe + 1, 2)).await?;
+        scribe.put("a", &a, 4 * stripe, stripe).await?;
         scribe.flush(&spaces).await?;
         scribe.step("put in place", spaces.destage()).await?;
-        let (put, checkpoint) = (scribe.put("a", &a, 40, 16), async { spaces.pool().checkpoint().await });
+        let (put, checkpoint) =
+            (scribe.put("a", &a, 5 * stripe, 2 * stripe), async { spaces.pool().checkpoint().await });
         scribe.step("stripes under a checkpoint", together(put, checkpoint)).await;
         scribe
             .step("discard, write again", async {
-                scribe.discard("a", &a, 0, 8).await?;
-                scribe.put("a", &a, 0, 8).await
+                scribe.discard("a", &a, 0, stripe).await?;
+                scribe.put("a", &a, 0, stripe).await
             })
             .await?;
-        scribe.step("discard a stripe", scribe.discard("a", &a, 8, 8)).await?;
+        scribe.step("discard a stripe", scribe.discard("a", &a, stripe, stripe)).await?;
         scribe.flush(&spaces).await?;
         scribe.step("put in place", spaces.destage()).await?;
-        scribe.step("what was put in place just now", scribe.put("a", &a, 8, 8)).await?;
-        scribe.discard("a", &a, 16, 8).await?;
+        scribe.step("what was put in place just now", scribe.put("a", &a, stripe, stripe)).await?;
+        scribe.discard("a", &a, 2 * stripe, stripe).await?;
         scribe.flush(&spaces).await?;
         spaces.destage().await?;
         scribe.flush(&spaces).await?;
-        scribe.step("what was discarded", scribe.put("a", &a, 16, 8)).await?;
+        scribe.step("what was discarded", scribe.put("a", &a, 2 * stripe, stripe)).await?;
         scribe.step("checkpoint", async { spaces.pool().checkpoint().await }).await?;
         self.disks[1].vanish();
         let weak = scribe.tape.begin("", Deed::Weak { disk: 1 });
-        scribe.step("a stripe without a disk", scribe.put("a", &a, 64, 8)).await?;
+        scribe.step("a stripe without a disk", scribe.put("a", &a, 8 * stripe, stripe)).await?;
         scribe.flush(&spaces).await?;
-        scribe.put("a", &a, 72, 8).await?;
+        scribe.put("a", &a, 9 * stripe, stripe).await?;
         self.disks[1].come_back();
         let device = self.disks[1].attach(&self.world);
         scribe.step("readmit", spaces.rejoin(device)).await?;
-        let (put, resync) =
-            (scribe.put("a", &a, 80, 16), async { spaces.resync(&Progress::default()).await });
+        let (put, resync) = (scribe.put("a", &a, 10 * stripe, 2 * stripe), async {
+            spaces.resync(&Progress::default()).await
+        });
         scribe.step("stripes while it is resynced", together(put, resync)).await;
         scribe.tape.ack(weak);
-        scribe.put("a", &a, 96, 8).await?;
+        scribe.put("a", &a, 12 * stripe, stripe).await?;
         drop(a);
         spaces.close().await?;
         Ok(())
     }
 
-    /// Of rows of 32 stripes. An heir that nobody uses for a minute takes its row's place.
+    /// Of rows of 32 stripes, or 16. An heir that nobody uses for a minute takes its row's place.
     async fn heirs(&self) -> Outcome {
         let scribe = &self.scribe;
+        let stripe = 4 * parity_of(self.kind.resiliency).unwrap();
         let idle = || sleep(self.seams().clock.as_ref(), IDLE);
         let spaces = self.create().await?;
         let a = self.make(&spaces, "a").await?;
@@ -525,7 +572,7 @@ impl Liver {
                 scribe.put("a", &a, 240, 1).await
             })
             .await?;
-        scribe.step("discard lines of the heir", scribe.discard("a", &a, 16, 8)).await?;
+        scribe.step("discard lines of the heir", scribe.discard("a", &a, 16, stripe)).await?;
         scribe.step("put in place", spaces.destage()).await?;
         scribe.step("checkpoint", async { spaces.pool().checkpoint().await }).await?;
         let (put, checkpoint) = (scribe.put("a", &a, 128, 32), async { spaces.pool().checkpoint().await });
@@ -585,7 +632,8 @@ impl Liver {
         Ok(())
     }
 
-    /// Everything once, and nothing beside it: few writes wait for a flush at a time, so that every subset can be tried.
+    /// Everything once, and nothing beside it: few writes wait for a flush at a time, so that every subset can be tried. What is
+    /// written over lies between blocks that were flushed.
     async fn short(&self) -> Outcome {
         let scribe = &self.scribe;
         let spaces = self.reopen().await?;
@@ -593,11 +641,11 @@ impl Liver {
             Ok(a) => a,
             Err(_) => scribe.step("create a space", self.make(&spaces, "a")).await?,
         };
-        scribe.step("claim, fresh write", scribe.put("a", &a, 0, 1)).await?;
+        scribe.step("claim, fresh write", scribe.put("a", &a, 0, 3)).await?;
         scribe.step("flush", scribe.flush(&spaces)).await?;
-        scribe.step("overwrite", scribe.put("a", &a, 0, 1)).await?;
+        scribe.step("overwrite", scribe.put("a", &a, 1, 1)).await?;
         scribe.step("flush", scribe.flush(&spaces)).await?;
-        scribe.step("discard", scribe.discard("a", &a, 0, 1)).await?;
+        scribe.step("discard", scribe.discard("a", &a, 0, 3)).await?;
         scribe.step("flush", scribe.flush(&spaces)).await?;
         scribe.step("grow", scribe.resize("a", &spaces, &a, Bytes(2 * SIZE.0))).await?;
         scribe.step("delete", scribe.delete("a", &spaces, &a)).await?;

@@ -23,7 +23,7 @@ use dolmen_sim::{Cut, Recorder, World};
 use dolmen_space::{Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, EpochId, HostId, PoolId, SpaceId};
 
-use crate::harness::{Kind, Outcome, ROW, pattern};
+use crate::harness::{Outcome, pattern};
 
 pub const BLOCK: u64 = 4096;
 pub const INTERLEAVE: Bytes = Bytes::kib(16);
@@ -261,14 +261,9 @@ impl Scribe {
         &self,
         spaces: &Spaces,
         name: &'static str,
-        size: Bytes,
-        kind: Kind,
+        spec: SpaceSpec,
     ) -> Result<Rc<Space>, SpaceError> {
-        let index = self.tape.begin(name, Deed::Make { size: size.0 });
-        let mut spec = SpaceSpec::usual(name.parse().unwrap(), size, kind.resiliency);
-        spec.integrity = kind.integrity;
-        spec.row = Some(ROW);
-        spec.interleave = INTERLEAVE;
+        let index = self.tape.begin(name, Deed::Make { size: spec.size.0 });
         let space = spaces.create(spec).await?;
         self.tape.ack(index);
         Ok(space)
