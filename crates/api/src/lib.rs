@@ -22,6 +22,7 @@
 //! | `POST /v1/pools/{pool}/disks/{disk}/remove` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/remove/cancel` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/online` | [`OnlineDisk`] | [`Change`] with a job |
+//! | `POST /v1/pools/{pool}/disks/{disk}/offline` | [`Simple`] | [`Change`] |
 //! | `GET /v1/pools/{pool}/df` | | [`Df`] |
 //! | `GET /v1/pools/{pool}/spaces`, `POST …` | [`CreateSpace`] | [`Spaces`], [`Change`] |
 //! | `GET /v1/pools/{pool}/spaces/{space}` | | [`SpaceDocument`] |

@@ -192,6 +192,8 @@ pub(crate) enum DiskCommand {
     Replace(DiskReplace),
     /// Take a disk back in that was away, and bring it up to date
     Online(DiskOnline),
+    /// Let go of a disk, to carry it elsewhere or look at it; it stays a disk of the pool
+    Offline(DiskOffline),
 }
 
 /// `dolmen space …`
@@ -464,6 +466,18 @@ pub(crate) struct DiskOnline {
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen disk offline`
+#[derive(Debug, Args)]
+pub(crate) struct DiskOffline {
+    /// The pool
+    pub pool: Name,
+    /// The disk: its path, its id (the first digits will do) or its number in the pool
+    pub disk: String,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

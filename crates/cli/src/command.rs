@@ -232,6 +232,10 @@ fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliEr
         DiskCommand::List(filter) => disk_list(session, &filter),
         DiskCommand::Replace(arguments) => disk_replace(session, &arguments),
         DiskCommand::Online(arguments) => disk_online(session, &arguments),
+        DiskCommand::Offline(arguments) => {
+            let path = format!("{}/offline", disk_path(&arguments.pool, &arguments.disk));
+            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
     }
 }
 

@@ -232,6 +232,9 @@ change!(
     /// Takes a disk that was away back in.
     post_online, "/v1/pools/{pool}/disks/{disk}/online", OnlineDisk, online_disk, "pool" pool, "disk" disk);
 change!(
+    /// Lets go of a disk that stays a member.
+    post_offline, "/v1/pools/{pool}/disks/{disk}/offline", Simple, offline_disk, "pool" pool, "disk" disk);
+change!(
     /// Makes a space.
     post_space, "/v1/pools/{pool}/spaces", CreateSpace, create_space, "pool" pool);
 change!(
@@ -360,6 +363,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_remove))
         .routes(routes!(post_remove_cancel))
         .routes(routes!(post_online))
+        .routes(routes!(post_offline))
         .routes(routes!(get_df))
         .routes(routes!(get_spaces, post_space))
         .routes(routes!(get_space))

@@ -48,7 +48,7 @@ pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
 }
 
 /// Absent disks that may have a part of a space: of one that is being replaced it is known which spaces it has parts of.
-fn absent_with(open: &OpenPool, space: &Space) -> usize {
+pub(crate) fn absent_with(open: &OpenPool, space: &Space) -> usize {
     let may_have = |disk: &Rc<Disk>| {
         let left = open.spaces.left_on(disk.id());
         left.is_none_or(|left| left.iter().any(|other| other.id() == space.id()))

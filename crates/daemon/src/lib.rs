@@ -52,6 +52,7 @@ mod ledger;
 mod member;
 mod names;
 mod nbd;
+mod offline;
 mod opening;
 mod pace;
 mod plan;

@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 29] = [
+const CHANGES: [&str; 30] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -24,6 +24,7 @@ const CHANGES: [&str; 29] = [
     "pool set tank --repair-after 1h",
     "pool acknowledge tank",
     "disk online tank 3",
+    "disk offline tank 3",
     "space create tank/x --size 1G",
     "space set tank/x --name y",
     "space resize tank/x 2G",

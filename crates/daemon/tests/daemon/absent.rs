@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::client::{World, eventually};
+use crate::client::{World, eventually, pattern};
 use crate::jobs::{ended, expect, full, idle, keep_busy, paused};
 
 const SET: &str = "/v1/pools/tank/repair_after";
@@ -100,6 +100,40 @@ fn a_disk_that_is_back_in_time_is_a_member_as_before() {
         assert_eq!(world.get("/v1/status")["health"], "healthy");
         expect(&world);
     }
+}
+
+#[test]
+fn a_disk_is_let_go_of_and_taken_back_with_what_it_missed() {
+    // Scenario: a disk of a mirror is let go of, may be moved at once, misses writes and is taken back. What would take data out
+    // of reach is refused, and so is what would take the last copy of the metadata along.
+    const OFFLINE: &str = "/v1/pools/tank/disks/1/offline";
+    let mut world = full(&["d0", "d1", "d2"]);
+    let asked = world.post(OFFLINE, &json!({"dry_run": true}));
+    assert_eq!((&asked["is_changed"], &asked["plan"]["moved_bytes"]), (&json!(false), &json!(0)));
+    assert!(asked["plan"]["steps"].to_string().contains("once it was away for 30 min"), "{asked}");
+    let gone = world.post(OFFLINE, &json!({}));
+    assert_eq!(gone["plan"]["undo"], "dolmen disk online tank 1");
+    assert_eq!(world.get("/v1/status")["health"], "warning");
+    assert_eq!(world.post(OFFLINE, &json!({}))["is_changed"], false, "it is away already");
+    // Nobody holds it: another program may have it.
+    fs::rename(world.disk("d1"), world.folder.path().join("moved")).unwrap();
+    let refused = world.refused("/v1/pools/tank/disks/0/offline", &json!({}));
+    assert!(
+        refused["code"] == "busy" && refused["message"].to_string().contains("parts of m may be"),
+        "{refused}"
+    );
+    world.nbd().write(0, &pattern(3, 1 << 20));
+    world.nbd().flush();
+    let moved = world.folder.path().join("moved");
+    world.post("/v1/pools/tank/disks/1/online", &json!({"path": moved}));
+    idle(&world);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    world.post("/v1/pools/tank/disks/2/offline", &json!({}));
+    assert!(world.nbd().read(0, 1 << 20) == pattern(3, 1 << 20));
+    world.kill();
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.start();
+    assert!(world.get("/v1/status")["health"] != "healthy");
 }
 
 #[test]

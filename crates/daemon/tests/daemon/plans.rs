@@ -93,6 +93,7 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/disks/0/replace", json!({"with": free})),
         ("/v1/pools/tank/disks/0/remove", json!({})),
         ("/v1/pools/tank/disks/0/online", json!({})),
+        ("/v1/pools/tank/disks/0/offline", json!({})),
         ("/v1/pools/tank/scrub", json!({})),
         ("/v1/pools/tank/resync", json!({})),
         ("/v1/pools/tank/write_cache/resize", json!({"size_bytes": 5 << 20})),
