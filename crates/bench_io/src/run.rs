@@ -300,6 +300,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "threads are what is shown")]
     fn a_thread_for_each_of_two_pools_shares_nothing_with_the_other() {
         // Scenario: two threads, each with a ring, memory, a pool and its disks of its own, at the same time. Neither ever
         // sends the other anything, and both pools verify.
