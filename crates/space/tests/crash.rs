@@ -76,7 +76,11 @@ fn budget() -> u64 {
 /// States of a life of this kind: pools of many disks take longer, and have half as many.
 fn budget_of(kind: Kind) -> u64 {
     let states = budget();
-    if states == u64::MAX || life::disks_of(kind.resiliency) == life::DISKS { states } else { states.div_ceil(2) }
+    if states == u64::MAX || life::disks_of(kind.resiliency) == life::DISKS {
+        states
+    } else {
+        states.div_ceil(2)
+    }
 }
 
 fn seed() -> u64 {
