@@ -1,12 +1,14 @@
 #!/bin/sh
 # crash.sh [--states N|all] [--seed N]
 #
-# Short lives of a pool are recorded, and power is cut, or the daemon killed, after every write and flush, with the engine
-# built as for users. Of what each cut may leave, N states of each life and way of crashing (500) are opened and judged, or
-# all: every subset of up to ten unflushed writes; of more every prefix, every single loss and 256 drawn subsets. Which disks
-# are gone, which bit has turned and where a second crash comes is drawn for each of them. All are some millions, which takes
-# hours. Of a life of few writes, with two copies, three, and parity, everything is opened in any case: each subset, at each
-# write and flush, without each set of disks that may be lost. Prints what was tried, and what failed.
+# Short lives of a pool are recorded, and power is cut, or the daemon killed, after every write and flush, with the engine built
+# as for users. Of what each cut may leave, N states of each life and way of crashing (500; of pools of more than three disks
+# half as many) are opened and judged, or all: every subset of up to ten unflushed writes; of more every prefix, every single
+# loss and 256 drawn subsets. Which disks are gone, which bit has turned and where a second crash comes is drawn for each of
+# them. All are some millions, which takes hours. Of a life of few writes, with two copies, three, and parity, everything is
+# opened in any case: each subset, at each write and flush, without each set of disks that may be lost; each block in flight
+# torn on all copies alike; a bit turned in and beside each; a second crash at each step of an opening. Prints what was tried,
+# and what failed.
 #
 # DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)
