@@ -110,13 +110,26 @@ fn process(pid: u32) -> Listed {
 /// shows in the place of the mark.
 pub(crate) fn mark(file: &OwnedFd) -> Option<OwnedFd> {
     // The very file, opened once more: its path may lead elsewhere by now.
-    let fd = open_to_ask(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let again = open_to_ask(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let fd = again.inspect_err(|error| note_unmarked(&std::io::Error::from(*error))).ok()?;
     // SAFETY: the descriptor is open for the whole call, and the kernel only reads the struct.
     let set = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &mark_of(libc::F_RDLCK)) };
     if set != 0 {
-        tracing::debug!(error = %std::io::Error::last_os_error(), "a lock has no mark beside it");
+        note_unmarked(&std::io::Error::last_os_error());
     }
     (set == 0).then_some(fd)
+}
+
+/// Notes that a lock has no mark beside it.
+fn note_unmarked(error: &std::io::Error) {
+    match error.raw_os_error() {
+        // The lock itself shows in the mark's place.
+        Some(libc::EAGAIN | libc::EACCES) => tracing::debug!(%error, "a lock has no mark beside it"),
+        _ => tracing::error!(
+            %error,
+            "a disk could not be marked as used: a daemon in another container may take it for one that nobody uses; start no other on this host"
+        ),
+    }
 }
 
 /// Whether a process that may live uses what is at the path, of which the lock was refused.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, SetRepairAfter, duration};
 use dolmen_block_io::Moment;
-use dolmen_pool::Disk;
+use dolmen_pool::{Disk, Pool, PoolState};
 use dolmen_units::DiskId;
 
 use crate::caller::Answer;
@@ -18,6 +18,10 @@ use crate::job_record::Aim;
 use crate::plan::{Undo, made, planned};
 use crate::removal::check_that_it_ends;
 
+/// How soon, and how seldom, it is tried to give a disk up for which the others had no room.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+
 /// What this daemon has seen of absent disks of a pool.
 #[derive(Default)]
 pub(crate) struct Absences {
@@ -26,14 +30,22 @@ pub(crate) struct Absences {
     limit: Cell<Option<Duration>>,
     /// Members that the pool does without because they stayed away, and that no person removed.
     given_up: RefCell<BTreeSet<DiskId>>,
-    /// Why one that has been away for too long was not given up, at the last try.
-    refused: RefCell<Option<(DiskId, ErrorBody)>>,
+    /// Why those that have been away for too long were not given up, at the last try.
+    refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
+    /// When that is tried again, and how long the pause was.
+    next: Cell<(Moment, Duration)>,
 }
 
 impl Absences {
     /// Whether the pool gave a disk up by itself.
     pub(crate) fn is_given_up(&self, disk: DiskId) -> bool {
         self.given_up.borrow().contains(&disk)
+    }
+
+    /// Has what was refused tried anew, at once.
+    pub(crate) fn try_anew(&self) {
+        self.refused.borrow_mut().clear();
+        self.next.take();
     }
 
     pub(crate) fn give_up(&self, disk: DiskId) {
@@ -45,22 +57,33 @@ impl Absences {
     }
 
     /// What becomes of an absent disk if nobody does anything, in words.
-    pub(crate) fn outlook(&self, disk: &Disk, now: Moment) -> Option<String> {
-        let limit = self.limit.get()?;
-        let refused = self.refused.borrow();
-        if let Some((_, why)) = refused.as_ref().filter(|(id, _)| *id == disk.id()) {
+    pub(crate) fn outlook(&self, pool: &Pool, disk: &Disk, now: Moment) -> Option<String> {
+        let limit =
+            self.limit.get().filter(|_| pool.state() == PoolState::Writable && pool.is_active(disk))?;
+        if let Some(why) = self.refused.borrow().get(&disk.id()) {
             let why = why.message.trim_end_matches("; nothing was changed");
             return Some(format!("what it had is not rebuilt on other disks: {why}"));
         }
         let away = self.since.borrow().get(&disk.id()).map(|since| now.since(*since)).unwrap_or_default();
-        Some(format!(
-            "else what it had is rebuilt on the other disks in {}, if they have room",
-            duration(limit.saturating_sub(away).as_secs())
-        ))
+        let when = match limit.saturating_sub(away).as_secs() {
+            0 => "as soon as that can be begun".to_owned(),
+            left => format!("in {}", duration(left)),
+        };
+        Some(format!("else what it had is rebuilt on the other disks {when}, if they have room"))
     }
 }
 
 impl OpenPool {
+    /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
+    /// gone. Whether there was one.
+    fn forget_settled(&self) -> bool {
+        let leaving: BTreeSet<DiskId> = self.spaces.drains().iter().map(|disk| disk.id()).collect();
+        let mut given_up = self.absences.given_up.borrow_mut();
+        let before = given_up.len();
+        given_up.retain(|id| leaving.contains(id));
+        given_up.len() < before
+    }
+
     /// Members that are away, and how long each of them has been; those that take part again are forgotten.
     fn away(&self, now: Moment) -> Vec<(Rc<Disk>, Duration)> {
         let mut since = self.absences.since.borrow_mut();
@@ -106,7 +129,7 @@ impl Engine {
         let set = pool.spaces.pool().set_repair_after(after).await;
         set.map_err(|error| fault::pool(&error))?;
         pool.absences.limit.set(after);
-        pool.absences.refused.take();
+        pool.absences.try_anew();
         Ok(made(plan, format!("pool {name} {}", in_words(after))))
     }
 
@@ -117,11 +140,17 @@ impl Engine {
         if let Ok(limit) = pool.spaces.pool().repair_after().await {
             pool.absences.limit.set(limit);
         }
+        if pool.forget_settled() {
+            self.keep_history(pool).await;
+        }
         self.reinstate_returned(pool).await;
     }
 
     /// Lets disks take data again that the pool had given up, and that are back.
     pub(crate) async fn reinstate_returned(&self, pool: &OpenPool) {
+        if pool.spaces.pool().state() != PoolState::Writable {
+            return;
+        }
         for disk in pool.spaces.drains() {
             if !is_here(&disk) || !pool.absences.is_given_up(disk.id()) {
                 continue;
@@ -131,39 +160,51 @@ impl Engine {
                 continue;
             }
             pool.absences.take_back(disk.id());
+            self.keep_history(pool).await;
             let why = format!("{} is back", disk.name());
             self.jobs.stop(pool.id(), JobKind::Drain, Aim::Disk(disk.id()), &why);
             tracing::info!(disk = disk.name(), "a disk that was given up is back and takes data again");
         }
     }
 
-    /// Whether a disk has been away for too long, and nothing is done about it.
-    pub(crate) fn has_overdue(&self, pool: &OpenPool) -> bool {
-        self.overdue(pool).is_some()
-    }
-
-    fn overdue(&self, pool: &OpenPool) -> Option<Rc<Disk>> {
-        let limit = pool.absences.limit.get()?;
-        let replacements = pool.spaces.pool().replacements();
-        let is_cared_for = |disk: &Disk| {
-            let is_part = |(old, new): &(Rc<Disk>, Rc<Disk>)| old.id() == disk.id() || new.id() == disk.id();
-            replacements.iter().any(is_part)
+    /// Disks that have been away for too long and about which nothing is done, if it is time to try that.
+    pub(crate) fn overdue(&self, pool: &OpenPool) -> Vec<Rc<Disk>> {
+        let now = self.seams.clock.now();
+        let Some(limit) = pool.absences.limit.get().filter(|_| pool.absences.next.get().0 <= now) else {
+            return Vec::new();
         };
-        let away = pool.away(self.seams.clock.now()).into_iter();
-        let mut long = away.filter(|(_, length)| *length >= limit).map(|(disk, _)| disk);
-        let is_leaving = !pool.spaces.drains().is_empty();
-        long.find(|disk| !is_leaving && !is_cared_for(disk))
+        // One leaves after another; one that waits for others may go on when they are given up.
+        let is_leaving = self.jobs.is_taken(pool.id(), JobKind::Drain, None);
+        let long = pool
+            .away(now)
+            .into_iter()
+            .filter(|(disk, length)| !is_leaving && *length >= limit && pool.spaces.pool().is_active(disk));
+        long.map(|(disk, _)| disk).collect()
     }
 
-    /// Does without a disk that has been away for too long: what it had is rebuilt on the others, if they have room.
-    pub(crate) async fn give_up_overdue(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        let Some(disk) = self.overdue(pool) else { return };
-        let begun = self.give_up(pool, &disk).await;
-        let refused = begun.err().map(|error| (disk.id(), error));
-        if let Some((_, error)) = &refused {
-            tracing::info!(disk = disk.name(), %error, "a disk that stays away is not given up");
+    /// Does without the first of these disks for which that is possible: what it had is rebuilt on the others. Where there is none,
+    /// it is tried again later, with pauses that double.
+    pub(crate) async fn give_up_one(self: &Rc<Self>, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
+        let mut refused = BTreeMap::new();
+        let mut has_begun = false;
+        for disk in overdue {
+            match self.give_up(pool, disk).await {
+                Ok(()) => {
+                    has_begun = true;
+                    break;
+                }
+                Err(error) => {
+                    tracing::info!(disk = disk.name(), %error, "a disk that stays away is not given up");
+                    refused.insert(disk.id(), error);
+                }
+            }
         }
-        pool.absences.refused.replace(refused);
+        let absences = &pool.absences;
+        absences.refused.replace(refused);
+        if !has_begun {
+            let pause = (absences.next.get().1 * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+            absences.next.set((self.seams.clock.now() + pause, pause));
+        }
     }
 
     async fn give_up(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {

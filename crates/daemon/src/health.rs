@@ -403,7 +403,11 @@ fn todo(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<String> {
             ));
             continue;
         }
-        let outlook = open.absences.outlook(disk, now).map(|text| format!("; {text}")).unwrap_or_default();
+        let outlook = open
+            .absences
+            .outlook(open.spaces.pool(), disk, now)
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
         todo.push(format!(
             "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
             disk.name()

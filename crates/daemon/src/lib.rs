@@ -17,6 +17,7 @@
 //! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
+//! | `absent`, `offline` | disks that stay away, and disks that are let go of |
 //! | `watch`, `names`, `plight` | what is done without being asked for |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!

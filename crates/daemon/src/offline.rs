@@ -27,7 +27,7 @@ impl Engine {
             let text = format!("{} is away already", disk.name());
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
         }
-        check_dispensable(&pool, &disk).map_err(|error| error.on(what))?;
+        check_dispensable(&pool, &disk).await.map_err(|error| error.on(what.as_str()))?;
         let mut left = pool.offers();
         left.retain(|offer| offer.slot != disk.slot());
         let figures = Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved: 0 };
@@ -38,6 +38,8 @@ impl Engine {
         }
         // What only this disk has of unflushed writes would wait for it.
         pool.spaces.flush().await.map_err(|error| fault::space(&error).on(disk.name()))?;
+        // Another one may have left in that.
+        check_dispensable(&pool, &disk).await.map_err(|error| error.on(what))?;
         let device = disk.device();
         let asked = ExcludeReason::Asked;
         pool.spaces.pool().exclude(disk.slot(), asked).await.map_err(|error| fault::pool(&error))?;
@@ -51,13 +53,20 @@ impl Engine {
 }
 
 /// Refuses what would take data out of reach, or the pool its metadata.
-fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
+async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     let (name, of) = (disk.name(), pool.spaces.pool());
     let is_part = |(old, new): &(Rc<Disk>, Rc<Disk>)| [old.id(), new.id()].contains(&disk.id());
     if of.replacements().iter().any(is_part) || of.is_drained(disk) {
         let message = format!("{name} is being replaced, or removed; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message)
             .hint("`dolmen jobs` shows how far that is; let it end, or call it off"));
+    }
+    // What others lack may be whole on this one alone.
+    if pool.spaces.is_behind().await.map_err(|error| fault::space(&error))? {
+        let message =
+            format!("other disks are not up to date, and may need {name} for that; nothing was changed");
+        return Err(ErrorBody::new(ErrorCode::Busy, message)
+            .hint("`dolmen jobs` shows the resync; let it end, or resume it"));
     }
     let lost = |space: &dolmen_space::Space| {
         let redundancy = usize::from(space.spec().resiliency.redundancy());

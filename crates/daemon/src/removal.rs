@@ -47,6 +47,9 @@ impl Engine {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
         pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        // Whatever the pool had made of it by itself, a person wants it gone.
+        pool.absences.take_back(disk.id());
+        self.keep_history(&pool).await;
         let mut change = made(plan, format!("{} is being removed", disk.name()));
         change.job = Some(self.start_draining(&pool, disk).await);
         Ok(change)

@@ -72,7 +72,8 @@ impl Engine {
             State::Latched(cause) => (PoolState::Stopped, Some(cause)),
         };
         let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
-        let repair_after = pool.repair_after().await.map_err(|error| fault::pool(&error))?;
+        // A pool is shown whatever its map holds there.
+        let repair_after = pool.repair_after().await.ok();
         let data_bytes: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
         let free_bytes: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
         Ok(Pool {
@@ -87,7 +88,7 @@ impl Engine {
             used_bytes: data_bytes.saturating_sub(free_bytes),
             free_bytes,
             space_count: open.spaces.list().len() as u64,
-            repair_after_s: Some(repair_after.map_or(0, |after| after.as_secs())),
+            repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
             disks,
         })

@@ -37,6 +37,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         let seats = pool.spaces.pool().seats();
         if seats != seated {
             (seated, pause, next_try) = (seats, LOOK_EVERY, clock.now());
+            pool.absences.try_anew();
         }
         if clock.now() < next_try {
             continue;
@@ -88,18 +89,22 @@ impl Engine {
         let begun = pool.spaces.pool().replacements();
         let is_replacing = begun.iter().any(|(_, new)| is_free(JobKind::Replace, is_for(new)));
         let is_draining = pool.spaces.drains().iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
-        let is_overdue = self.has_overdue(pool);
-        if !is_behind && !is_replacing && !is_draining && !is_overdue {
+        let overdue = self.overdue(pool);
+        if !is_behind && !is_replacing && !is_draining && overdue.is_empty() {
             return Tended::Nothing;
         }
         if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
             return Tended::IsBusy;
         }
+        // A removal that waits, for a disk that is away perhaps, keeps no other from being done without.
+        if !is_behind && !is_replacing && (!is_draining || !overdue.is_empty()) {
+            self.give_up_one(pool, &overdue).await;
+            return Tended::Nothing;
+        }
         if !self.go_on_replacing(pool).await && is_behind {
             self.start_resync(pool).await;
         }
         self.go_on_draining(pool).await;
-        self.give_up_overdue(pool).await;
         Tended::Began
     }
 }

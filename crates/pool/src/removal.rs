@@ -19,6 +19,14 @@ impl Pool {
         self.is_member(disk) && member.state == MemberState::Retired && member.successor.is_none()
     }
 
+    /// Whether a member takes data: it is neither to leave nor part of a replacement.
+    #[must_use]
+    pub fn is_active(&self, disk: &Disk) -> bool {
+        let is_part = |(old, new): &(Rc<Disk>, Rc<Disk>)| old.id() == disk.id() || new.id() == disk.id();
+        let is_member = self.is_member(disk) && disk.member().state == MemberState::Active;
+        is_member && !self.replacements().iter().any(is_part)
+    }
+
     /// Retires a member: nothing new goes there from the epoch on that says so. Nothing to do where it is already.
     ///
     /// # Errors

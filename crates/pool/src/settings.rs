@@ -17,15 +17,16 @@ impl Pool {
     /// How long a disk may be absent before what it had is rebuilt on others (docs/design/0015); `None` for ever.
     ///
     /// # Errors
-    /// [`PoolError`] when the map cannot be read.
+    /// [`PoolError`] when the map cannot be read, or holds no number there.
     pub async fn repair_after(&self) -> Result<Option<Duration>, PoolError> {
-        let value = self.get(&keys::pool_setting(REPAIR_AFTER)).await?;
-        let set = value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
-        Ok(match set {
-            None => Some(REPAIR_AFTER_USUAL),
-            Some(0) => None,
-            Some(seconds) => Some(Duration::from_secs(seconds)),
-        })
+        let Some(value) = self.get(&keys::pool_setting(REPAIR_AFTER)).await? else {
+            return Ok(Some(REPAIR_AFTER_USUAL));
+        };
+        let seconds = value.as_slice().try_into().map(u64::from_le_bytes).map_err(|_| {
+            let what = format!("a setting of {} bytes", value.len());
+            PoolError::Corrupt { name: self.name.clone(), what }
+        })?;
+        Ok(Some(Duration::from_secs(seconds)).filter(|after| !after.is_zero()))
     }
 
     /// Sets it, in whole seconds.
