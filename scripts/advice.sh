@@ -7,20 +7,9 @@
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
-proof=$(mktemp -d)
+. "$root/scripts/proof.sh"
 trap 'rm -rf "$proof"' EXIT
 trap 'exit 130' INT TERM HUP
-passed=0
-failed=0
-
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        say "FAILED $1: found '$2', expected '$3'"
-    fi
-}
 
 give_up() {
     say "skipped: what is said where no Rust can be had: $1"
@@ -62,7 +51,7 @@ bare() {
         for tool in cargo rustc; do
             [ ! -e "/usr/bin/$tool" ] || mount --bind /dev/null "/usr/bin/$tool" || exit 99
         done
-        exec env -i PATH="$1/bin" HOME="$1/home" TMPDIR="$1/tmp" DOLMEN_STATE="$1/state" sh "$2"' \
+        exec env -i PATH="$1/bin" HOME="$1/home" TMPDIR="$1/tmp" DOLMEN_STATE="$1/state of it" sh "$2"' \
         sh "$proof" "$root/$1" >"$proof/said" 2>&1 </dev/null
     status=$?
 }
@@ -91,5 +80,4 @@ for command in demo test; do
     expect "$command" 'needs a C compiler as linker'
 done
 
-say "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+close_proof

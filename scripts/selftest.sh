@@ -67,39 +67,16 @@ esac
 # --- the test ----------------------------------------------------------------------------------------------------
 
 . "$root/scripts/lib.sh"
-proof=$(mktemp -d)
+. "$root/scripts/proof.sh"
 victim=
 trap cleared EXIT
 trap 'exit 130' INT TERM HUP
-export DOLMEN_STATE="$proof/state of it"
-passed=0
-failed=0
 
 # cleared: nothing of a fake run outlives this one, wherever it was interrupted.
 cleared() {
     [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
     sh "$self" fake 0 no >/dev/null 2>&1
     rm -rf "$proof"
-}
-
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        say "FAILED $1: found '$2', expected '$3'"
-    fi
-}
-
-# What of the fake runs is on the system: their processes carry the name of the state directory.
-remains() {
-    grep -lsxzF "DOLMEN_MARK=$proof" /proc/[0-9]*/environ
-    grep -F "$proof" /proc/self/mountinfo | sed 's/^/mount /'
-    grep -lF "$proof" /sys/block/loop*/loop/backing_file 2>/dev/null
-    [ "$(cat "$proof/setting" 2>/dev/null || echo N)" = N ] || say 'setting'
-    [ ! -e "$DOLMEN_STATE/files" ] || say "folder $DOLMEN_STATE/files"
-    [ ! -s "$DOLMEN_STATE/record" ] || say 'record'
-    [ ! -e "$DOLMEN_STATE/owner" ] || say 'owner'
 }
 
 # fake STAY DEVICES: starts one in the background; its pid is in $!.
@@ -191,5 +168,4 @@ check 'a process that only shares a recorded number lives' "$(kill -0 "$stranger
 kill "$stranger"
 
 [ "$failed" -eq 0 ] || cat "$proof/log"
-say "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+close_proof
