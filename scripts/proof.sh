@@ -44,9 +44,8 @@ close_proof() {
 # they were called to $proof/asked; a call that a line of $proof/slow fits, a basic regular expression, does not come to its
 # end. It has no network. A Rust in /usr/bin, where the scripts look too, is hidden.
 
-home_bin=$proof/home/.cargo/bin
-
-# bare_apart: sets $apart, the words before a command without a network and with mounts of its own, or says why not and fails.
+# bare_apart WHAT: sets $apart, the words before a command without a network and with mounts of its own; or says that WHAT is
+# skipped, and why, and fails.
 bare_apart() {
     apart='unshare -n -m'
     $apart true 2>/dev/null || apart='unshare -r -n -m'
@@ -69,7 +68,8 @@ hide_rust='for tool in cargo rustc; do [ ! -e "/usr/bin/$tool" ] || mount --bind
 bare_system() {
     rm -rf "$proof/bin" "$proof/home" "$proof/tmp" "$DOLMEN_STATE"
     mkdir "$proof/bin" "$proof/home" "$proof/tmp"
-    rm -f "$proof/slow" "$proof/fetched"
+    rm -f "$proof/fetched"
+    : >"$proof/slow"
     : >"$proof/asked"
     for tool in awk b2sum basename cat chmod cp cut date df dirname env expr find flock grep head id install ln ls mkdir mktemp \
         mv nproc od printf readlink rm rmdir sed seq setsid sh sleep sort stat tac tail tee touch tr truncate uname unshare wc \

@@ -223,7 +223,7 @@ killed_by() {
         check "a run that got $1 in $2 says so" "$killed_status" 143
         check "nothing is left after $1 in $2" "$(remains)" ''
     fi
-    rm -f "$proof/slow"
+    : >"$proof/slow"
     bare test --quick fits
     check "the run after $1 in $2 succeeds" "$status" 0
     check "nothing is left after $1 in $2 and another run" "$(remains)" ''
