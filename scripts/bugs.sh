@@ -18,8 +18,8 @@ list=$scripts/bugs.txt
 seconds=${DOLMEN_BUG_SECONDS:-300}
 part=${DOLMEN_BUG_PART:-}
 case $part in '' | 1/2 | 2/2) ;; *) die 2 "DOLMEN_BUG_PART is 1/2 or 2/2, not '$part'" ;; esac
-need_rust
 take_state
+need_rust
 fetch_crates
 
 passed=0

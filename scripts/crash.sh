@@ -37,8 +37,8 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-need_rust
 take_state
+need_rust
 fetch_crates
 log=$logs/crash.log
 # Images of disks come and go by the thousand: the allocator shall keep their memory, and not give it back each time.

@@ -49,14 +49,26 @@ as_root() {
     fi
 }
 
+# The words in front of a command of root's that attend and begin start, which know no functions.
+root_words() { [ "$(id -u)" -eq 0 ] || printf 'sudo -n'; }
+
 # --- packages ----------------------------------------------------------------------------------------------------
+# All that may take long is in the record: the state is taken before anything is installed.
 
 apt_is_updated=no
+
+# apt_get WORD...: without a question. dpkg stays in the session that is recorded, where it is not ended half way; apt would
+# give it a terminal, and with that a session, of its own.
+apt_get() {
+    # shellcheck disable=SC2046 # a list of words
+    attend -- $(root_words) env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o DPkg::Use-Pty=0 "$@" \
+        >>"$logs/apt.log" 2>&1 </dev/null
+}
 
 apt_update() {
     [ "$apt_is_updated" = no ] || return 0
     for apt_pause in 1 5 0; do
-        if as_root apt-get -o DPkg::Lock::Timeout=300 update >>"$logs/apt.log" 2>&1 </dev/null; then
+        if apt_get update; then
             apt_is_updated=yes
             return 0
         fi
@@ -68,12 +80,10 @@ apt_update() {
 # apt_install PACKAGE...: without a question; fails where it cannot be done.
 apt_install() {
     have apt-get && can_root || return 1
-    mkdir -p "$logs"
     say "installing $* (log: $logs/apt.log)"
     # Old lists still install in most cases, and a mirror that is away must not hide that.
     apt_update || warn "apt-get update failed three times; trying with the lists at hand"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y \
-        --no-install-recommends "$@" >>"$logs/apt.log" 2>&1 </dev/null
+    apt_get install -y --no-install-recommends "$@"
 }
 
 # The Debian package that brings a command.
@@ -144,10 +154,13 @@ DEBIAN_RUST='cargo-web rustc-web rustfmt-web rust-web-clippy ca-certificates'
 # The only program that is fetched from anywhere but a package registry; asked for once.
 official_rust() {
     need curl || return 1
-    mkdir -p "$logs"
-    say 'installing Rust with its official installer'
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs -o "$state/rustup-init.sh" </dev/null &&
-        sh "$state/rustup-init.sh" -y --no-modify-path --profile minimal -c rustfmt -c clippy >>"$logs/rust.log" 2>&1 </dev/null
+    say "installing Rust with its official installer (log: $logs/rust.log)"
+    # What it loads before it unpacks anything goes where it is cleared away.
+    note dir rust
+    mkdir -p "$state/rust"
+    attend -- curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs -o "$state/rust/init.sh" >>"$logs/rust.log" 2>&1 &&
+        attend -- env TMPDIR="$state/rust" sh "$state/rust/init.sh" -y --no-modify-path --profile minimal -c rustfmt -c clippy \
+            >>"$logs/rust.log" 2>&1
 }
 
 rust_advice() {
@@ -164,7 +177,7 @@ need_rust() {
 need_rust_tools() {
     ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || return 0
     if have rustup; then
-        rustup component add rustfmt clippy >>"$logs/rust.log" 2>&1 || :
+        attend -- rustup component add rustfmt clippy >>"$logs/rust.log" 2>&1 || :
     else
         apt_install rustfmt-web rust-web-clippy || :
     fi
@@ -173,8 +186,8 @@ need_rust_tools() {
 
 # Fetches what Cargo.lock names, where it is not here already; afterwards cargo needs no network.
 fetch_crates() {
-    if ! cargo fetch --locked --offline >/dev/null 2>&1; then
-        cargo fetch --locked >>"$logs/fetch.log" 2>&1 ||
+    if ! attend -- cargo fetch --locked --offline >/dev/null 2>&1; then
+        attend -- cargo fetch --locked >>"$logs/fetch.log" 2>&1 ||
             { tail -n 20 "$logs/fetch.log" >&2; die "$EX_UNAVAILABLE" 'cannot fetch the crates that Cargo.lock names'; }
     fi
     export CARGO_NET_OFFLINE=true

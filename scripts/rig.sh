@@ -101,7 +101,7 @@ privileged() {
 }
 
 # The words in front of a command that attend and begin start, which know no functions.
-rights() { [ "$way" = nbd ] || [ "$(id -u)" -eq 0 ] || printf 'sudo -n'; }
+rights() { [ "$way" = nbd ] || root_words; }
 
 # can_block COMMAND...: block devices over FUSE can be had here, and the commands beside; else why not, in $blocked_by.
 can_block() {
@@ -153,8 +153,8 @@ take_program() {
         take_state
         return
     fi
-    need_rust
     take_state
+    need_rust
     fetch_crates
     build
 }

@@ -2,7 +2,8 @@
 # Proves what state.sh promises: a run killed at any moment is cleared by the next one, and nothing else is touched.
 #
 # It starts fake runs that make processes, folders, loop devices and mounts, kills them with -9 at moments drawn by
-# chance, lets the next run go through, and then looks at the system, not at the record, for what is left.
+# chance, lets the next run go through, and then looks at the system, not at the record, for what is left. And it kills
+# ./test and ./demo while they install what they need, in a system that has next to nothing (proof.sh).
 root=$(cd "$(dirname "$0")/.." && pwd)
 self=$root/scripts/selftest.sh
 rounds=${DOLMEN_SELFTEST_ROUNDS:-6}
@@ -67,39 +68,18 @@ esac
 # --- the test ----------------------------------------------------------------------------------------------------
 
 . "$root/scripts/lib.sh"
-proof=$(mktemp -d)
+. "$root/scripts/proof.sh"
 victim=
 trap cleared EXIT
 trap 'exit 130' INT TERM HUP
-export DOLMEN_STATE="$proof/state of it"
-passed=0
-failed=0
 
 # cleared: nothing of a fake run outlives this one, wherever it was interrupted.
 cleared() {
     [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
     sh "$self" fake 0 no >/dev/null 2>&1
+    # Where something failed, there may be what no record names.
+    marked | xargs -r kill -9
     rm -rf "$proof"
-}
-
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        say "FAILED $1: found '$2', expected '$3'"
-    fi
-}
-
-# What of the fake runs is on the system: their processes carry the name of the state directory.
-remains() {
-    grep -lsxzF "DOLMEN_MARK=$proof" /proc/[0-9]*/environ
-    grep -F "$proof" /proc/self/mountinfo | sed 's/^/mount /'
-    grep -lF "$proof" /sys/block/loop*/loop/backing_file 2>/dev/null
-    [ "$(cat "$proof/setting" 2>/dev/null || echo N)" = N ] || say 'setting'
-    [ ! -e "$DOLMEN_STATE/files" ] || say "folder $DOLMEN_STATE/files"
-    [ ! -s "$DOLMEN_STATE/record" ] || say 'record'
-    [ ! -e "$DOLMEN_STATE/owner" ] || say 'owner'
 }
 
 # fake STAY DEVICES: starts one in the background; its pid is in $!.
@@ -190,6 +170,99 @@ check 'the folders of an earlier boot are removed' "$(remains)" ''
 check 'a process that only shares a recorded number lives' "$(kill -0 "$stranger" 2>/dev/null && echo yes)" yes
 kill "$stranger"
 
+# --- killed while it installs ------------------------------------------------------------------------------------
+
+# install_system RUST: a system whose apt brings a C compiler, by a dpkg that takes a moment; with a Rust (yes), or with the
+# official installer of one (no).
+install_system() {
+    bare_system
+    rm -f "$proof/unpacked"
+    bare_command "$proof/cc" </dev/null
+    bare_command "$proof/bin/apt-get" <<'END'
+case " $* " in *' install '*' gcc '*) dpkg && cp "$proof/cc" "$proof/bin/cc" ;; esac
+END
+    bare_command "$proof/bin/dpkg" <<'END'
+sleep 1
+touch "$proof/unpacked"
+END
+    if [ "$1" = yes ]; then
+        bare_rust "$proof/bin"
+    else
+        bare_installer
+    fi
+}
+
+# run_until CALL COMMAND WORD...: begins one of the two commands, until it makes that call, which is a line of $proof/asked.
+run_until() {
+    until_call=$1
+    shift
+    bare_begin "$@"
+    victim=$!
+    for until_try in $(seq 1 200); do
+        ! grep -q "$until_call" "$proof/asked" || break
+        sleep 0.05
+    done
+    check "./$* calls: $until_call" "$(grep -c "$until_call" "$proof/asked")" 1
+}
+
+# killed_by SIGNAL WHAT: the run is, which leaves nothing then, or, where it can do nothing about it, what the next clears.
+killed_by() {
+    killed_start=$(start_time "$victim")
+    kill -s "$1" "$victim"
+    for killed_try in $(seq 1 200); do
+        is_process "$victim" "$killed_start" || break
+        sleep 0.05
+    done
+    kill -KILL "$victim" 2>/dev/null
+    killed_status=0
+    wait "$victim" 2>/dev/null || killed_status=$?
+    victim=
+    if [ "$1" = KILL ]; then
+        check "what it began lives on, killed in $2" "$(remains | grep -q process && echo yes)" yes
+    else
+        check "a run that got $1 in $2 says so" "$killed_status" 143
+        check "nothing is left after $1 in $2" "$(remains)" ''
+    fi
+    : >"$proof/slow"
+    bare test --quick fits
+    check "the run after $1 in $2 succeeds" "$status" 0
+    check "nothing is left after $1 in $2 and another run" "$(remains)" ''
+    [ "$failed" -eq 0 ] || sed 's/^/    | /' "$proof/said"
+}
+
+# killed_in CALL RUST COMMAND WORD...: while that call takes long.
+killed_in() {
+    in_call=$1
+    in_rust=$2
+    shift 2
+    for in_signal in KILL TERM; do
+        install_system "$in_rust"
+        printf '%s\n' "$in_call" >"$proof/slow"
+        run_until "$in_call" "$@"
+        killed_by "$in_signal" "$in_call"
+    done
+}
+
+# dpkg is not ended half way, by whatever kills the run.
+killed_unpacking() {
+    for unpacking_signal in KILL TERM; do
+        install_system yes
+        run_until 'bin/dpkg' test --quick fits
+        killed_by "$unpacking_signal" 'dpkg'
+        check "dpkg came to its end after $unpacking_signal" "$(ls "$proof/unpacked")" "$proof/unpacked"
+        check "and worked once" "$(grep -c 'bin/dpkg' "$proof/asked")" 1
+    done
+}
+
+if bare_apart 'killing a run that installs'; then
+    killed_in 'apt-get .* update' yes test --quick fits
+    killed_in 'apt-get .* update' yes demo
+    killed_in 'apt-get .* install .* gcc ' yes test --quick fits
+    killed_unpacking
+    killed_in 'bin/curl ' no test --quick fits
+    killed_in 'init.sh ' no test --quick fits
+    killed_in 'cargo fetch --locked$' yes test --quick fits
+fi
+
 [ "$failed" -eq 0 ] || cat "$proof/log"
-say "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+close_proof

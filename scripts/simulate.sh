@@ -26,8 +26,8 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-need_rust
 take_state
+need_rust
 fetch_crates
 log=$logs/simulator.log
 attend -- env DOLMEN_SEEDS="$seeds" DOLMEN_FIRST_SEED="$first" cargo test --release --locked --package dolmen-space \

@@ -37,8 +37,9 @@ take_state() {
     *) state=$(pwd)/$state ;;
     esac
     logs=$state/logs
-    mkdir -p "$state" "$logs"
-    need flock setsid || die "$EX_UNAVAILABLE" 'needs flock and setsid; on Debian: apt-get install util-linux'
+    mkdir -p "$logs" || die "$EX_UNAVAILABLE" "cannot make $logs; set DOLMEN_STATE to a folder that can be written to"
+    # Not installed like other commands: it takes both to record an installation, and every Debian has them.
+    { have flock && have setsid; } || die "$EX_UNAVAILABLE" 'needs flock and setsid; on Debian, as root: apt-get install util-linux'
     owner="$$ $(start_time $$) $(boot_id)"
     # shellcheck disable=SC2094 # the redirection makes the lock file, the files inside are others
     (
@@ -159,10 +160,23 @@ send() {
     kill -s "$@" 2>/dev/null || as_root sh -c 'kill -s "$@"' sh "$@" 2>/dev/null
 }
 
-# undo_session "PID START": asks all its processes to end, then ends them.
+# unpacks PID START: dpkg works in the session.
+unpacks() {
+    for unpacks_pid in $(members "$1" "$2"); do
+        [ "$(cat "/proc/$unpacks_pid/comm" 2>/dev/null)" != dpkg ] || return 0
+    done
+    return 1
+}
+
+# undo_session "PID START": asks all its processes to end, then ends them. Not while dpkg works in it: killed half way through
+# a package that others need, it can leave a system that does not start.
 undo_session() {
     session_pid=${1%% *}
     session_start=${1##* }
+    for session_try in $(seq 1 3000); do
+        unpacks "$session_pid" "$session_start" || break
+        sleep 0.1
+    done
     for session_try in $(seq 0 120); do
         session_members=$(members "$session_pid" "$session_start")
         [ -n "$session_members" ] || return 0
