@@ -148,7 +148,7 @@ choose_name() {
     pool=tank
     for name_try in $(seq 2 100); do
         links_of_pool=/dev/dolmen/$pool
-        [ -e "$links_of_pool" ] || return 0
+        privileged test -e "$links_of_pool" || return 0
         pool=tank$name_try
     done
     die "$EX_TEMPFAIL" "/dev/dolmen has every name from tank to $pool already; detach what is not needed any more"

@@ -33,7 +33,7 @@ last_words() {
         tail -n 6 "$words_log" >&2
     done
     [ ! -s "$logs/daemon.log" ] || { warn 'the daemon said last:'; tail -n 20 "$logs/daemon.log" >&2; }
-    warn "at that time: $(free -m | sed -n 's/^Mem: *\([0-9]*\).* \([0-9]*\)$/\2 of \1 MiB of memory available/p'), $(df -Pm "$state" | awk 'NR == 2 { print $4 }') MiB of room in $state"
+    warn "at that time: $(awk '/^MemTotal:/ { all = $2 } /^MemAvailable:/ { printf "%d of %d MiB of memory available", $2 / 1024, all / 1024 }' /proc/meminfo), $(df -Pm "$state" | awk 'NR == 2 { print $4 }') MiB of room in $state"
 }
 
 fail() {
@@ -283,7 +283,8 @@ attach_way=loop
 # attach_space NAME: sets $device.
 attach_space() {
     device=$(dolmen space attach --way "$attach_way" "$pool/$1" 2>>"$logs/attach.log" | tail -n 1) || return 1
-    [ -b "$device" ] || { warn "'$device' is no block device"; return 1; }
+    # The folder of the links is open to root alone.
+    privileged test -b "$device" || { warn "'$device' is no block device"; return 1; }
 }
 
 # mount_space NAME [OPTION]...: the device in $device at $run/mnt/NAME.

@@ -295,7 +295,8 @@ is_fuse() {
 
 # undo_link FOLDER: only symbolic links in it, then the folder if that emptied it.
 undo_link() {
-    [ -d "$1" ] || return 0
+    # It may lie in one that only root may enter.
+    [ -d "$1" ] || as_root test -d "$1" 2>/dev/null || return 0
     find "$1" -maxdepth 1 -type l -exec rm -f {} + 2>/dev/null || as_root find "$1" -maxdepth 1 -type l -exec rm -f {} + || return 1
     rmdir "$1" 2>/dev/null || as_root rmdir "$1" 2>/dev/null || :
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
-# ./demo is killed in its midst, several times, its shell alone, so that all it started lives on. The next run clears that
-# away by the record, succeeds, and leaves nothing: no process, no mount, no loop device.
+# ./demo is killed in its midst, several times, its shell alone, so that all it started lives on; and at last with all that it
+# started, so that nobody takes anything away by himself. The next run clears what is there by the record, succeeds, and leaves
+# nothing: no process, no mount, no loop device, no link in /dev/dolmen.
 #
-# DOLMEN_KILL_IN   steps of the demo in which it is killed, run by run (default: "2 4 6 8")
+# DOLMEN_KILL_IN   steps of the demo in which it is killed, run by run, the last one with spaces attached (default: "2 4 6 8")
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
@@ -32,8 +33,24 @@ killed_in() {
 processes() { pgrep -f -- "$theirs/" || :; }
 mounts() { grep -F " $theirs/" /proc/mounts || :; }
 loops() { losetup -n -O BACK-FILE 2>/dev/null | grep -F "$theirs/" || :; }
+# A pool's links name neither folder nor process: those that are not of before the first demo.
+all_links() { find /dev/dolmen -mindepth 1 2>/dev/null || :; }
+links() { all_links | grep -vxF -f "$run/links-before" || :; }
 something_is_left() { [ -n "$(processes)$(mounts)$(loops)" ]; }
-nothing_is_left() { ! something_is_left || { processes; mounts; loops; return 1; } >&2; }
+links_are_left() { [ -n "$(links)" ]; }
+nothing_is_left() { ! { something_is_left || links_are_left; } || { processes; mounts; loops; links; return 1; } >&2; }
+
+# As a system does that ends a session: again and again, because what is killed may just have started something.
+all_killed() { eventually 20 nothing_runs || { pgrep -a -f -- "$theirs/" >&2; return 1; }; }
+nothing_runs() {
+    running=
+    for running_pid in $(processes); do
+        # What waits for a device without a daemon ends with the device.
+        grep -qs '^State:[[:space:]]*D' "/proc/$running_pid/status" || running="$running $running_pid"
+    done
+    # shellcheck disable=SC2086 # a list of pids
+    [ -z "$running" ] || { send KILL $running || :; return 1; }
+}
 
 # what_failed LOG: where the demo failed and what was said there, or else its end.
 what_failed() { grep -B 24 -A 6 '^FAILED' "$1" || tail -n 20 "$1"; }
@@ -46,14 +63,20 @@ whole() {
 
 open_script 4096 mkfs.ext4 mkfs.xfs xfs_io pgrep
 note nested "$theirs"
+all_links >"$run/links-before"
 
 step 'killed'
 for in_step in ${DOLMEN_KILL_IN:-2 4 6 8}; do
     must "killed in step $in_step" killed_in "$in_step"
 done
 must 'the daemon and more live on' something_is_left
+must 'the next run succeeds' whole
+must 'and leaves nothing' nothing_is_left
 
-step 'the next run'
-must 'succeeds' whole
-must 'leaves nothing' nothing_is_left
+step 'killed with all that it started'
+must "killed in step $in_step" killed_in "$in_step"
+must 'all of it' all_killed
+must 'links of the pool are left' links_are_left
+must 'the next run succeeds' whole
+must 'and leaves nothing' nothing_is_left
 close_script
