@@ -79,7 +79,7 @@ curl="bin/curl --proto =https --tlsv1.2 -sSf https://sh.rustup.rs -o $DOLMEN_STA
 installer="$state_name/rust/init.sh -y --no-modify-path --profile minimal -c rustfmt -c clippy"
 
 # asks WHAT LINES: of apt, curl and the installer, nothing else, and in this order.
-asks() { check "$1: what is asked" "$(grep -e '^bin/apt-get ' -e '^bin/curl ' -e '/init.sh ' -e '^bin/sleep [0-9]*$' -e question "$proof/asked")" "$2"; }
+asks() { check "$1: what is asked" "$(grep -e '^bin/apt-get ' -e '^bin/curl ' -e '/init.sh ' -e "^bin/sleep [0-9]*\$" -e question "$proof/asked")" "$2"; }
 
 # goes_on WHAT CARGO LINES: ./test --quick does, with that cargo, after it has asked for these.
 goes_on() {

@@ -36,6 +36,8 @@ done
 system=$folder/root
 suite=bookworm
 packages=git,ca-certificates${user:+,sudo}
+# Where the system keeps what people have.
+homes=/home
 
 die() {
     printf 'bare.sh: %s\n' "$*" >&2
@@ -47,7 +49,7 @@ die() {
 inside() {
     [ "$1" = yes ] && inside_network= || inside_network=--net
     if [ -n "$user" ]; then
-        inside_who="setpriv --reuid=$user --regid=$user --init-groups env -i HOME=/home/$user PATH=/usr/local/bin:/usr/bin:/bin"
+        inside_who="setpriv --reuid=$user --regid=$user --init-groups env -i HOME=$homes/$user PATH=/usr/local/bin:/usr/bin:/bin"
     else
         inside_who='env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
     fi
