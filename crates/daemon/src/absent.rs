@@ -211,6 +211,7 @@ impl Engine {
         self.check_job_room(pool)?;
         let forecast = pool.spaces.forecast_removal(disk.slot()).await;
         check_that_it_ends(pool, disk, &forecast.map_err(|error| fault::space(&error))?)?;
+        let _coming = pool.job_turn.announce();
         pool.spaces.pool().retire(disk).await.map_err(|error| fault::pool(&error))?;
         pool.absences.give_up(disk.id());
         self.keep_history(pool).await;

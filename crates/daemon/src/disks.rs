@@ -201,6 +201,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{subject} would be called off")));
         }
+        let _coming = pool.job_turn.announce();
         pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
         // The job of the replacement ends before this one begins.
         let why = format!("{} is not replaced by {} any more", old.name(), new.name());
@@ -241,6 +242,7 @@ impl Engine {
         overwrite: &[String],
     ) -> Answer<Option<dolmen_api::Job>> {
         let inner = pool.spaces.pool();
+        let _coming = pool.job_turn.announce();
         let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
         self.remember(pool).await;

@@ -1,13 +1,14 @@
 //! The turn of a pool's jobs: one is at work at a time, and what can wait makes way for what restores redundancy
 //! (docs/design/0011, *Holding a job*).
 //!
-//! Invariant: while an urgent job waits, a patient one that is at work is held, or is about to be.
+//! Invariant: while an urgent job waits, a patient one that is at work is held, or is about to be. Between the change of a pool that
+//! an urgent job is begun for and that job's asking for its turn, it is announced.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use dolmen_api::JobKind;
-use dolmen_block_io::sync::{Permit, Turn};
+use dolmen_block_io::sync::{Notify, Permit, Turn};
 
 use crate::pace::Course;
 
@@ -38,6 +39,7 @@ pub(crate) struct JobTurn {
     turn: Turn,
     /// Urgent jobs that wait for it.
     urgent: Cell<usize>,
+    coming: Rc<Announced>,
     /// The patient one that has it.
     patient: RefCell<Option<Rc<Course>>>,
 }
@@ -51,7 +53,37 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Urgent jobs that somebody is about to begin.
+#[derive(Default)]
+struct Announced {
+    count: Cell<usize>,
+    /// Rings when one of them asks for its turn, or does not come after all.
+    bell: Notify,
+}
+
+/// An urgent job that somebody is about to begin.
+pub(crate) struct Coming(Rc<Announced>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        self.0.bell.notify_all();
+    }
+}
+
 impl JobTurn {
+    /// Announces an urgent job, before anything of the pool is changed for it and until it asks for its turn: no patient one takes
+    /// that change for the end of its work. Whoever announces waits for no job meanwhile.
+    pub(crate) fn announce(&self) -> Coming {
+        self.coming.count.set(self.coming.count.get() + 1);
+        Coming(Rc::clone(&self.coming))
+    }
+
+    /// Waits until none is announced.
+    pub(crate) async fn nobody_comes(&self) {
+        self.coming.bell.wait_for(|| (self.coming.count.get() == 0).then_some(())).await;
+    }
+
     /// Waits for the turn; it ends when the permit is dropped.
     pub(crate) async fn take(&self, rank: Rank) -> Permit<'_> {
         let _waiting = (rank == Rank::Urgent).then(|| {

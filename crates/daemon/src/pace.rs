@@ -29,6 +29,11 @@ impl Course {
         self.progress.hold();
     }
 
+    /// Whether it is to make way, or does.
+    pub(crate) fn makes_way(&self) -> bool {
+        self.makes_way.get()
+    }
+
     /// Lets it go on, also behind one that was more urgent.
     pub(crate) fn go_on(&self) {
         self.makes_way.set(false);

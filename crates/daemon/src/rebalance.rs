@@ -137,20 +137,55 @@ fn is_at_it(pool: &str, entry: &Entry) -> ErrorBody {
         .hint(format!("{hint}; `dolmen pool rebalance {pool} --cancel` calls it off"))
 }
 
-async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome> {
+pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome> {
     let (spaces, progress) = (&pool.spaces, &course.progress);
     loop {
         let seats = spaces.pool().seats();
         let before = forecast(pool, &[]).await?;
         course.bytes_max.set(progress.bytes.get() + before.moved.0);
         let is_even = spaces.rebalance(progress).await.map_err(|error| fault::space(&error))?;
-        if !is_even && progress.is_to_stop() {
+        let after = let_go_first(pool, course).await;
+        if progress.is_to_stop() && (after != Turn::Kept || !is_even) {
             let stays = "it was called off; what was moved stays where it is";
             return Ok(Outcome::CalledOff(stays.to_owned()));
         }
-        // A disk that came or went meanwhile is reckoned with as well.
-        if is_even || seats == spaces.pool().seats() {
-            return evened(pool, is_even).await.map(Outcome::Done);
+        match after {
+            // A disk that came or went meanwhile is reckoned with as well.
+            Turn::Kept if is_even || seats == spaces.pool().seats() => {
+                return evened(pool, is_even).await.map(Outcome::Done);
+            }
+            Turn::Kept | Turn::Back => {}
+            Turn::Gone => {
+                let off = "what was moved stays where it is".to_owned();
+                return Ok(Outcome::Put { off, waits_for: "the pool to be opened again".to_owned() });
+            }
+        }
+    }
+}
+
+/// What became of the turn of a job that asked whether anybody goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Nobody did.
+    Kept,
+    /// Somebody did, and is done.
+    Back,
+    /// It is to end, or its spaces close.
+    Gone,
+}
+
+/// Lets what is more urgent be done before the end: what a disk that is about to leave has was left alone, and makes the others
+/// uneven when it comes there.
+async fn let_go_first(pool: &OpenPool, course: &Course) -> Turn {
+    let mut turn = Turn::Kept;
+    loop {
+        pool.job_turn.nobody_comes().await;
+        if !course.makes_way() {
+            return turn;
+        }
+        turn = Turn::Back;
+        if !pool.spaces.stands_while_held(&course.progress).await {
+            return Turn::Gone;
         }
     }
 }

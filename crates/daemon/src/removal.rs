@@ -46,6 +46,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
+        let _coming = pool.job_turn.announce();
         pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
         // Whatever the pool had made of it by itself, a person wants it gone.
         pool.absences.take_back(disk.id());

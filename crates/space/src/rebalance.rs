@@ -109,6 +109,11 @@ impl Spaces {
         Ok(false)
     }
 
+    /// Waits while a job is held; whether it goes on then, and is neither to stop nor has its spaces closed under it.
+    pub async fn stands_while_held(&self, progress: &Progress) -> bool {
+        progress.may_go_on(&self.shared.closing).await
+    }
+
     /// Looks at all rows that clients see, reckoning with what each move takes and gives.
     async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
         let mut homes = Homes::with_more(self.pool(), more);
