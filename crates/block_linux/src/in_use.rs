@@ -31,6 +31,15 @@ pub enum Use {
         /// Where.
         at: PathBuf,
     },
+    /// A file system on it is mounted in another mount namespace, such as that of a container.
+    MountedElsewhere {
+        /// Where, as it is called there.
+        at: PathBuf,
+        /// A process that lives there.
+        pid: u32,
+        /// Its name.
+        process: String,
+    },
     /// The kernel swaps to it.
     Swap,
     /// Another block device is built on it: a RAID array, a mapping, a cache.
@@ -56,6 +65,9 @@ impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mounted { at } => write!(f, "mounted at {}", at.display()),
+            Self::MountedElsewhere { at, pid, process } => {
+                write!(f, "mounted at {} in the mount namespace of process {pid} ({process})", at.display())
+            }
             Self::Swap => f.write_str("used as swap"),
             Self::HeldBy { device } => write!(f, "part of /dev/{device}"),
             Self::Loop { device } => write!(f, "shown by /dev/{device}"),
@@ -90,22 +102,65 @@ pub fn in_use(path: &Path) -> io::Result<Option<InUse>> {
     Ok(if by.is_empty() { None } else { Some(InUse { by }) })
 }
 
-fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
-    let folders = with_partitions(&number.sysfs());
-    let numbers: BTreeSet<DeviceNumber> = folders.iter().filter_map(|folder| number_of(folder)).collect();
-    let beside = beside_in_btrfs(&folders);
-    let is_on_it = |mount: &Mount| {
-        numbers.contains(&mount.number)
-            || mount.devices().iter().any(|number| numbers.contains(number) || beside.contains(number))
+/// Where file systems on a disk, or on one of its partitions, are mounted in other mount namespaces, as far as their processes may
+/// be looked at: a copy of a mount that a container took along keeps a disk in use after it was unmounted here. All processes of
+/// the host are gone through: it is for a disk that is said to be busy, and for which nothing here accounts.
+#[must_use]
+pub fn mounted_elsewhere(path: &Path) -> Vec<Use> {
+    let Ok(status) = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS) else {
+        return Vec::new();
     };
-    by.extend(mounts().into_iter().filter(is_on_it).map(|mount| Use::Mounted { at: mount.at }));
+    let Some(Kind::Block(number)) = geometry::kind(&status) else { return Vec::new() };
+    let disk = Disk::at(&number.sysfs());
+    let namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    let mut seen: BTreeSet<PathBuf> = namespace(Path::new("/proc/self")).into_iter().collect();
+    let mut by = Vec::new();
+    for name in names(Path::new("/proc")) {
+        let Ok(pid) = name.parse::<u32>() else { continue };
+        let process = Path::new("/proc").join(&name);
+        if !namespace(&process).is_some_and(|namespace| seen.insert(namespace)) {
+            continue;
+        }
+        let found = mounts_of(&process).into_iter().filter(|mount| disk.is_under(mount));
+        let process = geometry::attribute(&process.join("comm")).unwrap_or_default();
+        by.extend(found.map(|mount| Use::MountedElsewhere { at: mount.at, pid, process: process.clone() }));
+    }
+    by
+}
+
+/// A disk and its partitions, as mounts and the kernel name them.
+struct Disk {
+    folders: Vec<PathBuf>,
+    numbers: BTreeSet<DeviceNumber>,
+    /// Other devices of the file systems over several devices that these belong to.
+    beside: BTreeSet<DeviceNumber>,
+}
+
+impl Disk {
+    fn at(folder: &Path) -> Self {
+        let folders = with_partitions(folder);
+        let numbers = folders.iter().filter_map(|folder| number_of(folder)).collect();
+        let beside = beside_in_btrfs(&folders);
+        Self { folders, numbers, beside }
+    }
+
+    fn is_under(&self, mount: &Mount) -> bool {
+        let is_one = |number: &DeviceNumber| self.numbers.contains(number) || self.beside.contains(number);
+        self.numbers.contains(&mount.number) || mount.devices().iter().any(is_one)
+    }
+}
+
+fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
+    let disk = Disk::at(&number.sysfs());
+    let mounted = mounts().into_iter().filter(|mount| disk.is_under(mount));
+    by.extend(mounted.map(|mount| Use::Mounted { at: mount.at }));
     let swapped = swaps().into_iter().filter_map(|path| {
         let status = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
         geometry::kind(&status)
     });
-    let is_ours = |kind: &Kind| matches!(kind, Kind::Block(number) if numbers.contains(number));
+    let is_ours = |kind: &Kind| matches!(kind, Kind::Block(number) if disk.numbers.contains(number));
     by.extend(swapped.filter(is_ours).map(|_| Use::Swap));
-    for folder in &folders {
+    for folder in &disk.folders {
         by.extend(names(&folder.join("holders")).into_iter().map(|device| Use::HeldBy { device }));
     }
 }
@@ -267,7 +322,12 @@ impl Mount {
 }
 
 fn mounts() -> Vec<Mount> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounts_of(Path::new("/proc/self"))
+}
+
+/// What is mounted for a process.
+fn mounts_of(process: &Path) -> Vec<Mount> {
+    let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     table.lines().filter_map(Mount::parse).collect()
 }
 

@@ -38,7 +38,7 @@ pub use device::{COMMAND_LIMIT, LinuxDevice};
 pub use driver::DriverCounters;
 pub use geometry::BlockAtomicity;
 pub use holder::Holder;
-pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, is_attached_space};
+pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, is_attached_space, mounted_elsewhere};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
 pub use open::{OpenError, OpenOptions};
 pub use runtime::{

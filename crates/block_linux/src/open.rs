@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::device::{Access, COMMAND_LIMIT, Opened};
 use crate::geometry::{self, BlockAtomicity, DirectIo, Kind};
 use crate::holder::{Holder, holder, mark};
-use crate::in_use::{InUse, in_use};
+use crate::in_use::{InUse, in_use, mounted_elsewhere};
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
 
@@ -151,7 +151,10 @@ fn open_block(path: &Path, options: OpenOptions) -> Result<OwnedFd, OpenError> {
     let opened = rustix::fs::open(path, flags(options) | OFlags::DIRECT | exclusive, Mode::empty());
     opened.map_err(|error| match (error, in_use(path)) {
         (Errno::BUSY, Ok(Some(by))) => OpenError::InUse { path: path.to_path_buf(), by },
-        (Errno::BUSY, _) => locked(path),
+        (Errno::BUSY, _) => match mounted_elsewhere(path) {
+            by if by.is_empty() => locked(path),
+            by => OpenError::InUse { path: path.to_path_buf(), by: InUse { by } },
+        },
         (error, _) => refused(path, error),
     })
 }

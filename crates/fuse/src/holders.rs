@@ -54,7 +54,9 @@ pub fn list(by: &[Holder]) -> String {
 #[must_use]
 pub fn holders(device: &Path) -> Vec<Holder> {
     let kernel = dolmen_block_linux::in_use(device).ok().flatten();
-    let mut by: Vec<Holder> = kernel.into_iter().flat_map(|found| found.by).map(Holder::Kernel).collect();
+    let kernel = kernel.into_iter().flat_map(|found| found.by);
+    let mut by: Vec<Holder> =
+        kernel.chain(dolmen_block_linux::mounted_elsewhere(device)).map(Holder::Kernel).collect();
     let Some(numbers) = with_partitions(device) else { return by };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

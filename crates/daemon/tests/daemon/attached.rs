@@ -1,7 +1,7 @@
 //! Attached spaces. They need root, FUSE and loop devices; where one of them is missing the test says so and ends.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -92,6 +92,47 @@ fn a_mounted_file_system_outlives_the_daemon() {
     assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
     world.post("/v1/shutdown", &json!({}));
     assert!(world.ended().success());
+}
+
+#[test]
+fn a_mount_that_a_container_took_along_is_named() {
+    // Scenario: ext4 on an attached space is mounted when a container is begun, which gets a mount of its own by that, and unmounted
+    // here. The space stays attached, the refusal says who has it and where, and it is detached when the container is gone.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    if !is_attached(&world) {
+        return;
+    }
+    let link = world.folder.path().join("dev/tank/m");
+    let mount = world.folder.path().join("mnt");
+    std::fs::create_dir(&mount).unwrap();
+    let cleaned = Cleaned { world: &mut world, mount: mount.clone() };
+    let world = &*cleaned.world;
+    if !run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &link]) {
+        println!("skipped: mkfs.ext4 is missing");
+        return;
+    }
+    assert!(run("mount", &[&link, &mount]));
+    let mut container =
+        Command::new("unshare").args(["--mount", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = container.id();
+    let name = format!("in the mount namespace of process {pid} (cat)");
+    eventually("the container is there", || {
+        let process = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        (process.trim() == "cat").then_some(())
+    });
+    assert!(run("umount", &[&mount]));
+    let detach = "/v1/pools/tank/spaces/m/detach";
+    for request in [json!({"dry_run": true}), json!({})] {
+        let error = world.refused(detach, &request);
+        let message = error["message"].as_str().unwrap();
+        let is_named = message.contains(&name) && message.contains(&mount.display().to_string());
+        assert!(error["code"] == "busy" && is_named, "{error}");
+    }
+    drop(container.stdin.take());
+    assert!(container.wait().unwrap().success());
+    world.post(detach, &json!({}));
+    assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
 }
 
 #[test]
