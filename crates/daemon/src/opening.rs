@@ -26,6 +26,7 @@ use crate::nbd::NbdServer;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::pools::is_unmade;
 use crate::watch::watch;
+use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
 /// or one that looks at all disks that appear.
@@ -56,6 +57,12 @@ fn for_what(mode: ImportMode) -> &'static str {
         ImportMode::Write | ImportMode::Confirmed => "",
         ImportMode::Read => ", for reading only",
     }
+}
+
+/// That spaces are served again which were when their pool was open last.
+fn step_of_serving(served: &[ServedSpace]) -> Option<String> {
+    let count = u64::try_from(served.len()).unwrap_or(u64::MAX);
+    (count > 0).then(|| format!("serve {} over NBD again", counted(count, "space", "spaces")))
 }
 
 /// What a pool is opened for, and from how much of it.
@@ -188,7 +195,8 @@ impl Engine {
         for entry in served {
             let space = pool.spaces.list().into_iter().find(|space| space.id().0 == entry.space);
             let Some(space) = space else { continue };
-            let access = if entry.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            let is_read_only = entry.read_only || pool.mode == ImportMode::Read;
+            let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
             let name = format!("{}/{}", pool.name(), space.name());
             let served = self.nbd.add(name, &pool.spaces, &space, access);
             served.network.replace(entry.network.clone());
@@ -309,8 +317,10 @@ impl Engine {
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let from = opened_from(request.mode, paths.len(), members);
+        let served = self.served_before(id);
         let mut steps = vec![format!("open pool {name}{from}")];
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
+        steps.extend(step_of_serving(&served));
         let undo = match request.mode {
             ImportMode::Write | ImportMode::Read => Undo::By(format!("dolmen pool export {name}")),
             // From then on the other side, if there is one, went on apart.
@@ -320,6 +330,7 @@ impl Engine {
             let mut found = found;
             let candidates = found.pools.remove(&id).unwrap_or_default();
             let mut change = self.plan_import(&name, candidates, request.mode, undo).await?;
+            change.plan.steps.extend(step_of_serving(&served));
             change.warnings.extend(passed_over);
             change.warnings.extend(left_out);
             return Ok(change);
@@ -328,6 +339,7 @@ impl Engine {
         let clients = self.clients_of(id);
         let how = How { mode: request.mode, clients, patience: IMPORT_PATIENCE };
         let pool = self.open_pool(id, &name, &paths, how).await?;
+        self.serve_again(&pool, &served);
         self.remember(&pool).await;
         self.take_up_waiting().await;
         let room = usual_room(&pool.offers());
@@ -391,6 +403,11 @@ impl Engine {
         let options = OpenOptions { mode: OpenMode::Read };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await?;
         Ok(usual_room(&opened.pool.offers(Purpose::Claim)))
+    }
+
+    /// What was served of a pool that should be open and is not.
+    fn served_before(&self, id: PoolId) -> Vec<ServedSpace> {
+        self.closed.borrow().get(&id).map(|closed| closed.remembered.served.clone()).unwrap_or_default()
     }
 
     /// Who may still be there of the clients of a pool that is not open: none of one that was given back in order.

@@ -21,6 +21,7 @@ mod life;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod partitions;
 mod pki;
 #[cfg(test)]
 mod plans;
