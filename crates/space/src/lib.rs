@@ -39,6 +39,7 @@ mod flow;
 mod forecast;
 mod format;
 mod forming;
+mod freed;
 mod gather;
 mod had;
 mod header;

@@ -54,6 +54,17 @@ impl RangeLocks {
         RangeGuard { locks: self, ticket }
     }
 
+    /// The range, if nobody holds a block of it or waits for one.
+    pub(crate) fn try_lock(&self, range: Range) -> Option<RangeGuard<'_>> {
+        let ticket = self.next.get();
+        if !self.are_free(ticket, &[range]) {
+            return None;
+        }
+        self.next.set(ticket + 1);
+        self.held.borrow_mut().push((ticket, range));
+        Some(RangeGuard { locks: self, ticket })
+    }
+
     /// Whether nobody holds any of these ranges, nor waits for it since before `ticket`.
     fn are_free(&self, ticket: u64, ranges: &[Range]) -> bool {
         let overlap = |other: &Range| ranges.iter().any(|range| range.overlaps(*other));

@@ -408,6 +408,16 @@ impl Space {
         Ok(())
     }
 
+    /// What a row had that is free counts no more.
+    pub(crate) fn forget_own(&self, record: &RowRecord) {
+        let mut own = self.own.borrow_mut();
+        for slab in record.columns.iter().flatten() {
+            if let Some(grains) = own.get_mut(&slab.disk) {
+                *grains = grains.saturating_sub(slab.runs.iter().map(|run| run.count).sum());
+            }
+        }
+    }
+
     /// Calls back for every row that exists, in order, as the metadata has it.
     pub(crate) async fn for_each_record(
         &self,
@@ -427,51 +437,6 @@ impl Space {
                 return Ok(());
             }
         }
-    }
-
-    /// Frees a row: the commit first, then the grains, then its memory. The caller holds a lock on all of it.
-    pub(crate) async fn free_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let _tables = self.shared.table_turn.take().await;
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        let record = row.record();
-        change.delete(keys::row(self.id, row.index));
-        for slab in record.columns.iter().flatten() {
-            change.release(slab.disk, &slab.runs);
-            change.delete(keys::stale(slab.disk, self.id, row.index));
-        }
-        let count = change.add(keys::row_count(self.id), -1).await?;
-        // Its heir goes with it: alone, it would be nobody's.
-        let heir = row.heir();
-        if let Some(heir) = &heir {
-            self.release_heir(&mut change, heir).await?;
-        }
-        // Whoever waits for the row's lock must look it up again, and find nothing.
-        let set_gone =
-            |is_gone| [Some(row), heir.as_ref()].into_iter().flatten().for_each(|row| row.gone.set(is_gone));
-        set_gone(true);
-        if let Err(error) = change.commit().await {
-            // The pool has stopped, and nobody was told that the row is free. Whoever looks it up finds it again.
-            set_gone(false);
-            return Err(error.into());
-        }
-        if let Some(heir) = heir {
-            self.shared.forget_pages(&heir);
-            self.forget_heir(row);
-        }
-        self.rows.borrow_mut().insert(row.index, None);
-        self.shared.forget_pages(row);
-        if let Some(cache) = &*self.cache.borrow() {
-            cache.forget_row(row);
-        }
-        self.shared.forget_row(self.id, row.index);
-        self.row_count.set(count);
-        let mut own = self.own.borrow_mut();
-        for slab in record.columns.iter().flatten() {
-            if let Some(grains) = own.get_mut(&slab.disk) {
-                *grains = grains.saturating_sub(slab.runs.iter().map(|run| run.count).sum());
-            }
-        }
-        Ok(())
     }
 
     /// Drops idle table pages of its rows.

@@ -447,15 +447,7 @@ impl Spaces {
         change.commit().await?;
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
-        for index in rows {
-            if let Some(row) = space.undecided_row(index).await? {
-                let range = crate::locks::Range { first: 0, count: row.shape.row_blocks() };
-                let _guard = row.locks.lock(range).await;
-                if !row.gone.get() {
-                    space.free_row(&row).await?;
-                }
-            }
-        }
+        space.free_rows(&rows).await?;
         let mut change = self.pool().change(Purpose::Release).await;
         change.delete(keys::space(space.id()));
         change.delete(keys::row_count(space.id()));
@@ -567,16 +559,8 @@ impl Spaces {
         let first = size.0.div_ceil(space.row_bytes());
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
-        for index in rows.into_iter().filter(|index| *index >= first) {
-            if let Some(row) = space.row(index).await? {
-                let range = crate::locks::Range { first: 0, count: row.shape.row_blocks() };
-                let _guard = row.locks.lock(range).await;
-                if !row.gone.get() {
-                    space.free_row(&row).await?;
-                }
-            }
-        }
-        Ok(())
+        rows.retain(|index| *index >= first);
+        space.free_rows_decided(&rows).await
     }
 
     /// Gives a space another name.

@@ -324,3 +324,30 @@ fn a_claim_costs_the_same_however_many_rows_there_are() -> Outcome {
     assert!(claims.iter().all(|claim| *claim == claims[0]), "{claims:?}");
     Ok(())
 }
+
+/// A space is deleted, and what it had comes back, in a few writes for many of its rows: an opening that finds a deletion cut short
+/// finishes it before anything is served.
+#[test]
+fn many_rows_are_given_back_in_one_change() -> Outcome {
+    const ROWS: u64 = 2048;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    bench(FLASH).run(async move |lab| {
+        let spaces = lab.create().await?;
+        let mirror = Resiliency::Mirror { copies: 2 };
+        let usual = SpaceSpec::usual("fixed".parse()?, Bytes(ROWS * (8 << 20)), mirror);
+        let (row, provisioning) = (Some(Bytes::mib(8)), Provisioning::Fixed);
+        let free = || spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+        let before = free();
+        let space = spaces.create(SpaceSpec { row, provisioning, ..usual }).await?;
+        spaces.pool().checkpoint().await?;
+        assert!(free() < before - ROWS * (16 << 20));
+        let (begun, clock) = (Cost::so_far(&lab.devices), Instant::now());
+        spaces.delete(&space).await?;
+        let took = clock.elapsed();
+        let cost = Cost::so_far(&lab.devices).since(begun);
+        println!("{ROWS} rows of a mirror of two are deleted: {cost:?}, {took:?} of work");
+        assert!(cost.writes < ROWS / 8, "{cost:?}");
+        assert_eq!(free(), before);
+        harness::check(&spaces).await
+    })
+}
