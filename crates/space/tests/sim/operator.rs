@@ -218,9 +218,25 @@ async fn begin_replacements(life: &Rc<Life>) {
         }
         match pool.add_instead_of(&old_disk, device, &[disk.name().to_owned()]).await {
             Ok(_) => drop(life.heirs.borrow_mut().insert(old, new)),
-            Err(error) => life.trouble(format!("replacing disk {old}: {}", in_one_line(&error))),
+            Err(error) => {
+                let text = in_one_line(&error);
+                life.trouble(format!("replacing disk {old}: {text}"));
+                if text.contains("reading the label") && text.contains("the medium failed") {
+                    write_over(life, new).await;
+                }
+            }
         }
         learn_members(life);
+    }
+}
+
+/// A disk whose labels cannot be read is refused, and would be for ever: who wants it all the same writes over what cannot be read,
+/// and the disk puts other sectors in the place of these.
+async fn write_over(life: &Rc<Life>, index: usize) {
+    let device = life.disks.borrow()[index].attach(&life.world);
+    let pool = life.spaces.pool();
+    if let Err(error) = dolmen_disk::wipe(pool.seams(), device.as_ref(), pool.epoch().number).await {
+        life.trouble(format!("writing over disk {index}: {}", in_one_line(&error)));
     }
 }
 
