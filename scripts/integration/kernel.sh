@@ -177,6 +177,23 @@ direct_fio() {
     say "   | the daemon was killed $fio_kills times"
 }
 
+# All requests that a device has are with the daemon when it is killed: some kernels put them back after half a minute only. Those
+# who asked see a pause.
+direct_full() {
+    # shellcheck disable=SC2046 # one number
+    send STOP $(daemon_self) || return 1
+    # shellcheck disable=SC2046 # a list of words
+    begin -- $(rights) fio --name=full --directory="$mnt" --size=2M --rw=randwrite --bs=4k --ioengine=libaio --iodepth=200 \
+        --direct=1 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1 >"$logs/full.log" 2>&1
+    fio_pid=$!
+    sleep 4
+    daemon_kill && daemon_start || return 1
+    full_began=$(now)
+    wait "$fio_pid" || { tail -n 20 "$logs/full.log" >&2; return 1; }
+    say "   | it went on $(($(now) - full_began)) s after the next daemon was there"
+    privileged rm "$mnt/full.0.0"
+}
+
 told_way() { tail -n 5 "$logs/attach.log" | grep -q "attached by ublk, as $(readlink "$device")"; }
 
 # The disks are in another folder when the daemon is back: a reader waits, until the pool is imported.
@@ -260,6 +277,7 @@ step_ublk() {
     must 'the load has seen no error' load_end
     if need fio; then
         must 'fio sees no error while daemons are killed' direct_fio
+        must 'nor when one is killed that has all requests of the device' direct_full
     else
         skip "fio under killed daemons (missing:$missing)"
     fi

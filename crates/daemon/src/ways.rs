@@ -7,13 +7,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dolmen_api::{AttachedBy, Attachment, ErrorBody, ErrorCode};
+use dolmen_block_io::sleep;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_fuse::{DetachError, Files, FilesConfig, Holder, Host, LedgerFile, SpaceKey};
 use dolmen_space::Space;
-use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp};
+use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp, Waiting};
 use dolmen_units::PoolId;
 
 use crate::attach::start_fault;
@@ -21,6 +24,11 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::kernel::EngineHost;
 use crate::scribe::Scribe;
+
+/// How often it is tried to take up devices that are busy with the daemon before, and the pause between. Each try waits for ten
+/// seconds by itself.
+const TRIES_MAX: u32 = 8;
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// A space that is attached, in one way or the other.
 #[derive(Debug, Clone)]
@@ -284,6 +292,8 @@ pub(crate) struct Ways {
     attached: RefCell<Vec<Shown>>,
     /// What was attached over io_uring and ended with the daemon before, as `POOL/SPACE`, until it is attached again.
     ended: RefCell<BTreeMap<SpaceKey, String>>,
+    /// How often it is still tried to take up devices that the kernel had not put back yet.
+    tries_left: Cell<u32>,
     /// Requests of the kernel's that the engine is at.
     pub(crate) under_way: Cell<u64>,
     /// Rung when there is none left.
@@ -294,7 +304,8 @@ impl Ways {
     pub(crate) fn new(host: Arc<EngineHost>, usher: Scribe) -> Self {
         let (makers, attached, ended) = Default::default();
         let (starting, under_way, bell) = (Turn::default(), Cell::new(0), Notify::new());
-        Self { host, usher, makers, starting, attached, ended, under_way, bell }
+        let tries_left = Cell::new(0);
+        Self { host, usher, makers, starting, attached, ended, tries_left, under_way, bell }
     }
 
     /// Has something done with those who make devices, off the engine's thread, and looks at what is attached afterwards.
@@ -486,6 +497,7 @@ impl Engine {
             tracing::warn!(pool = %lost.pool_name, space = %lost.space_name, "was attached, and is not any more");
         }
         tell_taken_up(&found);
+        self.ways.tries_left.set(if found.waiting.iter().any(Waiting::is_busy) { TRIES_MAX } else { 0 });
         let devices = Arc::new(devices);
         self.ways.makers.borrow_mut().devices = Some(Arc::clone(&devices));
         let limits = Limits::of(&devices);
@@ -497,14 +509,43 @@ impl Engine {
 }
 
 impl Engine {
+    /// Tries again, for a while, to take up devices that were still busy with the daemon before: the kernel can take half a minute
+    /// to put back what that one had.
+    pub(crate) fn keep_taking_up(self: &Rc<Self>) {
+        let engine = Rc::downgrade(self);
+        let clock = Rc::clone(&self.seams.clock);
+        let keeping = async move {
+            while let Some(engine) = engine.upgrade() {
+                let tries = engine.ways.tries_left.get();
+                if tries > 0 && !engine.is_stopping.get() {
+                    let is_busy = engine.take_up_devices().await;
+                    engine.ways.tries_left.set(if is_busy { tries - 1 } else { 0 });
+                }
+                drop(engine);
+                sleep(clock.as_ref(), TRY_AGAIN).await;
+            }
+        };
+        self.seams.spawner.spawn("ublk devices", Box::pin(keeping));
+    }
+
     /// Takes up ublk devices whose spaces are known by now: a pool was opened.
     pub(crate) async fn take_up_waiting(&self) {
-        let Some(devices) = self.ways.makers.borrow().devices.clone() else { return };
+        let is_busy = self.take_up_devices().await;
+        self.ways.tries_left.set(if is_busy { TRIES_MAX } else { 0 });
+    }
+
+    /// Takes up what nobody serves; whether the kernel is still busy with any of it.
+    async fn take_up_devices(&self) -> bool {
+        let Some(devices) = self.ways.makers.borrow().devices.clone() else { return false };
         self.tell_sizes();
         match self.ways.with(move |_| devices.take_up_waiting()).await {
-            Ok(found) => tell_taken_up(&found),
+            Ok(found) => {
+                tell_taken_up(&found);
+                found.waiting.iter().any(Waiting::is_busy)
+            }
             Err(error) => {
                 tracing::error!(%error, "attached spaces of the pool could not be taken up; their I/O waits");
+                false
             }
         }
     }

@@ -35,6 +35,14 @@ pub struct Waiting {
     pub error: DeviceError,
 }
 
+impl Waiting {
+    /// Whether the kernel has not put back yet what the server before had of it, which passes.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.error.source.raw_os_error() == Some(Errno::BUSY.raw_os_error())
+    }
+}
+
 /// What a start has found.
 #[derive(Debug, Default)]
 pub struct TakenUp {

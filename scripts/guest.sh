@@ -1,0 +1,178 @@
+#!/bin/sh
+# guest.sh [--kernel PATTERN] [FOLDER] [SCRIPT]...: integration scripts on a kernel of Debian that has every driver.
+#
+# The kernel and its modules are taken from Debian's package, and started in an emulated machine whose root is this machine's,
+# read-only, below a layer in memory: so whatever is installed here is there, the built program and this checkout among it. In
+# it each SCRIPT of scripts/integration runs as root; kernel.sh if none is named: ublk, NBD by the kernel, and a SCSI disk that
+# is torn out. Needs apt, qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio,
+# kmod, xz-utils, binutils, and the network for the kernel; builds into FOLDER (default: .demo/guest), which is kept, and is
+# not part of ./test.
+#
+#   --kernel PATTERN   the name of the package, as apt-cache searches for it (default: the newest of Linux 6.12)
+#
+# DOLMEN_BIN             the program, not below /tmp (default: target/release/dolmen, or that of target/debug)
+# DOLMEN_GUEST_MIB       memory of the machine (default: 2560)
+# DOLMEN_GUEST_SECONDS   how long one script may run (default: 2400)
+# DOLMEN_KERNEL_..., DOLMEN_MEMORY_...   are handed to the scripts
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+pattern='^linux-image-6\.12\..*[0-9]-amd64-unsigned$'
+folder=$root/.demo/guest
+mib=${DOLMEN_GUEST_MIB:-2560}
+seconds=${DOLMEN_GUEST_SECONDS:-2400}
+
+die() {
+    printf 'guest.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+case ${1-} in
+-h | --help)
+    sed -n '2,/^root=/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+--kernel)
+    [ -n "${2-}" ] || die '--kernel takes a pattern'
+    pattern=$2
+    shift 2
+    ;;
+-*) die "no option $1; see $0 --help" ;;
+esac
+case ${1-} in
+*/*)
+    folder=$1
+    shift
+    ;;
+esac
+[ $# -gt 0 ] || set -- kernel
+for script; do
+    [ -f "scripts/integration/${script%.sh}.sh" ] || die "there is no scripts/integration/${script%.sh}.sh"
+done
+for word in apt-get apt-cache dpkg-deb qemu-system-x86_64 busybox cpio depmod modprobe xz readelf timeout; do
+    command -v "$word" >/dev/null ||
+        die "$word is missing; apt-get install qemu-system-x86 busybox-static cpio kmod xz-utils binutils"
+done
+program=${DOLMEN_BIN:-}
+for built in target/release/dolmen target/debug/dolmen; do
+    [ -n "$program" ] || [ ! -x "$built" ] || program=$root/$built
+done
+[ -x "$program" ] || die 'no program; cargo build --release'
+for path in "$program" "$root"; do
+    case $path in /tmp/* | /run/* | /dev/*) die "$path is not in the machine, which has its own /tmp, /run and /dev" ;; esac
+done
+
+# --- the kernel ----------------------------------------------------------------------------------------------------
+
+tree=$folder/tree
+initial=$folder/initial
+
+# unpack_kernel IMAGE: the packaged kernel unpacks itself, which takes long where each step of it is emulated.
+unpack_kernel() {
+    mark=$(printf '\3757zXZ')
+    for at in $(LC_ALL=C grep -abo "$mark" "$1" | cut -d: -f1); do
+        tail -c "+$((at + 1))" "$1" | xz -dcq >"$folder/vmlinux" 2>/dev/null
+        readelf -h "$folder/vmlinux" >/dev/null 2>&1 && return 0
+    done
+    cp "$1" "$folder/vmlinux"
+}
+
+# What the kernel starts first: it puts this machine's files below a layer in memory, and goes there.
+first_program() {
+    cat <<'END'
+#!/bin/sh
+export PATH=/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+for module in virtio_pci 9pnet_virtio 9p overlay; do modprobe $module; done
+ip link set lo up
+options=trans=virtio,version=9p2000.L,msize=524288
+mount -t 9p -o $options,cache=loose,ro host /host
+mount -t tmpfs -o size=70% memory /memory
+mkdir -p /memory/upper /memory/work
+mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/work all /new
+mkdir -p /new/guest /new/modules
+for folder in proc sys dev; do mount --bind /$folder /new/$folder; done
+mkdir -p /new/dev/pts /new/dev/shm
+mount -t devpts pts /new/dev/pts
+for folder in dev/shm run tmp; do mount -t tmpfs memory /new/$folder; done
+mount -t 9p -o $options out /new/guest
+mount -t 9p -o $options,ro modules /new/modules
+rm -rf /new/lib/modules
+ln -s /modules /new/lib/modules
+exec switch_root -c /dev/console /new /bin/sh /guest/start
+END
+}
+
+build() {
+    mkdir -p "$folder/packages" "$tree" || exit 1
+    package=$(apt-cache search --names-only "$pattern" | cut -d' ' -f1 | sort -V | tail -n 1)
+    [ -n "$package" ] || die "no package is called $pattern; apt-get update, or another --kernel"
+    (cd "$folder/packages" && apt-get download -q "$package") >"$folder/apt.log" 2>&1 || die "see $folder/apt.log"
+    dpkg-deb -x "$folder/packages/$package"_*.deb "$tree" || exit 1
+    # Debian 13 and later keep everything below /usr.
+    modules=$tree/lib/modules
+    [ -d "$modules" ] || modules=$tree/usr/lib/modules
+    for of_release in "$modules"/*; do release=${of_release##*/}; done
+    mkdir -p "$tree/lib" && [ -d "$tree/lib/modules" ] || ln -s ../usr/lib/modules "$tree/lib/modules" || exit 1
+    depmod -b "$tree" "$release" || exit 1
+    unpack_kernel "$tree/boot/vmlinuz-$release"
+
+    for inside in bin proc sys dev host memory new "lib/modules/$release"; do mkdir -p "$initial/$inside"; done
+    cp "$(command -v busybox)" "$initial/bin/busybox" || exit 1
+    for tool in sh mount modprobe mkdir rm ln ip switch_root; do ln -sf busybox "$initial/bin/$tool"; done
+    for module in virtio_pci 9pnet_virtio 9p overlay; do
+        modprobe -d "$tree" -S "$release" --show-depends "$module" | sed -n 's/^insmod //p'
+    done | sort -u | while read -r file; do
+        inside=lib/modules/${file#*/lib/modules/}
+        mkdir -p "$initial/${inside%/*}" && cp "$file" "$initial/$inside" || exit 1
+    done || exit 1
+    for list in modules.order modules.builtin modules.builtin.modinfo; do
+        cp "$modules/$release/$list" "$initial/lib/modules/$release/" || exit 1
+    done
+    depmod -b "$initial" "$release" || exit 1
+    first_program >"$initial/init" && chmod +x "$initial/init"
+    (cd "$initial" && find . | cpio -o -H newc --quiet | gzip -1) >"$folder/initial.gz.new" || exit 1
+    printf '%s\n' "$release" >"$folder/release" && printf '%s\n' "$pattern" >"$folder/pattern" || exit 1
+    mv "$folder/initial.gz.new" "$folder/initial.gz"
+}
+
+# --- the machine ---------------------------------------------------------------------------------------------------
+
+# handed_over: settings of the scripts that this machine's environment has, as words of a shell.
+handed_over() { env | sed -n "s/^\(DOLMEN_\(KERNEL\|MEMORY\)_[A-Z_]*=\)\([A-Za-z0-9._-]*\)\$/\1\3/p" | tr '\n' ' '; }
+
+# run SCRIPT: in a machine of its own. Prints what it printed; leaves with what it left with.
+run() {
+    out=$folder/out-$1
+    rm -rf "$out" && mkdir -p "$out" || exit 1
+    cat >"$out/start" <<END
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DM_DISABLE_UDEV=1
+cd $root && DOLMEN_BIN=$program DOLMEN_STATE=/tmp/state $(handed_over)sh scripts/integration/$1.sh >/guest/log 2>&1
+echo \$? >/guest/status
+sync
+echo o >/proc/sysrq-trigger
+sleep 9
+END
+    timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m "$mib" -nodefaults \
+        -no-reboot -display none -serial "file:$out/console" -kernel "$folder/vmlinux" -initrd "$folder/initial.gz" \
+        -append 'console=ttyS0 quiet loglevel=3 mitigations=off nokaslr tsc=reliable random.trust_cpu=on panic=-1' \
+        -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=host,mount_tag=host \
+        -fsdev "local,id=modules,path=$(cd "$tree/lib/modules" && pwd -P),security_model=none,readonly=on" \
+        -device virtio-9p-pci,fsdev=modules,mount_tag=modules \
+        -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out
+    cat "$out/log" 2>/dev/null
+    if [ ! -s "$out/status" ]; then
+        tail -n 5 "$out/console" >&2
+        die "the machine with $1 did not come to its end in $seconds s; its console is $out/console"
+    fi
+    return "$(cat "$out/status")"
+}
+
+[ -s "$folder/initial.gz" ] && [ "$(cat "$folder/pattern" 2>/dev/null)" = "$pattern" ] || build
+printf 'Linux %s\n' "$(cat "$folder/release")"
+failed=
+for script; do
+    script=${script%.sh}
+    printf '== %s\n' "$script"
+    run "$script" || failed="$failed $script"
+done
+[ -z "$failed" ] || die "failed:$failed"
