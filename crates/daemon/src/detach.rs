@@ -106,7 +106,8 @@ impl Engine {
         Ok(change)
     }
 
-    /// A space of a pool that is not open: every request of the kernel's fails.
+    /// A space of a pool that is not open: every request of the kernel's waits. Once a person gives that up they fail, also where
+    /// the device is in use: only so can it be unmounted.
     async fn detach_of_closed(&self, pool: &str, attached: Shown, request: DetachSpace) -> Answer<Change> {
         let _changes = self.changes.take().await;
         self.check_running()?;
@@ -123,7 +124,13 @@ impl Engine {
         if request.give_up_unflushed.is_none() {
             return Err(obstacle.refuse(&attached));
         }
-        self.end_device(&attached, &request).await?;
+        self.ways.give_up_waiting(attached.space());
+        self.end_device(&attached, &request).await.map_err(|error| match error.code {
+            ErrorCode::Busy => error.hint(
+                "what is asked of it fails from now on, until its pool is open: unmount it, then ask for this again",
+            ),
+            _ => error,
+        })?;
         let mut change = made(plan, format!("{name} is detached"));
         change.warnings.push(given_up_text(&name, &obstacle.why));
         Ok(change)

@@ -74,7 +74,7 @@ impl EngineHost {
         Arc::new(Self { mailbox, sizes: Mutex::default() })
     }
 
-    fn post(&self, asked: Asked) {
+    pub(crate) fn post(&self, asked: Asked) {
         // The mailbox has a place for each; when the engine is gone, dropping the request leaves it to the next daemon.
         if let Err(error) = self.mailbox.post(asked) {
             tracing::warn!(%error, "a request of an attached space could not be given to the engine");
@@ -253,9 +253,16 @@ impl Engine {
                 }
                 // After the end of a pool in good order its requests wait for the next daemon.
                 None if self.is_stopping.get() => drop(asked),
+                None if self.waits_for_pool(key) => self.ways.park(asked),
                 None => asked.fail(Fault::Invalid),
             }
         }
+    }
+
+    /// Whether requests for a space wait, because its pool should be open and is not: file systems on it go on when it is, as behind
+    /// a restart of the daemon. They fail where a person gave up what waits.
+    fn waits_for_pool(&self, key: SpaceKey) -> bool {
+        self.closed.borrow().contains_key(&key.pool) && !self.ways.is_given_up(key)
     }
 
     /// Carries out one request after another.

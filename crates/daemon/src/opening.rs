@@ -249,6 +249,7 @@ impl Engine {
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         self.closed.borrow_mut().remove(&pool.id());
+        self.ways.go_on(pool.id());
         if mode != ImportMode::Read {
             self.go_on_with_jobs(&pool).await;
             let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));

@@ -5,7 +5,7 @@
 //! own list.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use dolmen_units::PoolId;
 use crate::attach::start_fault;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::kernel::EngineHost;
+use crate::kernel::{Asked, EngineHost};
 use crate::scribe::Scribe;
 
 /// How often it is tried to take up devices that are busy with the daemon before, and the pause between. Each try waits for ten
@@ -113,12 +113,8 @@ impl Shown {
 
     /// That whoever uses it waits, because its pool is not open.
     pub(crate) fn waits_text(&self) -> String {
-        let meets = match self {
-            Self::Loop(_) => "what is asked of it waits, or fails",
-            Self::Ublk(..) => "what is asked of it waits",
-        };
         let (name, device) = (self.name(), self.device().display());
-        format!("space {name} is attached as {device}, and its pool is not open: {meets}")
+        format!("space {name} is attached as {device}, and its pool is not open: what is asked of it waits")
     }
 
     /// How that ends.
@@ -292,6 +288,10 @@ pub(crate) struct Ways {
     attached: RefCell<Vec<Shown>>,
     /// What was attached over io_uring and ended with the daemon before, as `POOL/SPACE`, until it is attached again.
     ended: RefCell<BTreeMap<SpaceKey, String>>,
+    /// Requests that wait for their pool to be opened.
+    parked: RefCell<Vec<Asked>>,
+    /// Spaces of pools that are not open of which a person gave up what waits, until their pools are.
+    given_up: RefCell<BTreeSet<SpaceKey>>,
     /// How often it is still tried to take up devices that the kernel had not put back yet.
     tries_left: Cell<u32>,
     /// Requests of the kernel's that the engine is at.
@@ -304,8 +304,8 @@ impl Ways {
     pub(crate) fn new(host: Arc<EngineHost>, usher: Scribe) -> Self {
         let (makers, attached, ended) = Default::default();
         let (starting, under_way, bell) = (Turn::default(), Cell::new(0), Notify::new());
-        let tries_left = Cell::new(0);
-        Self { host, usher, makers, starting, attached, ended, tries_left, under_way, bell }
+        let (parked, given_up, tries_left) = Default::default();
+        Self { host, usher, makers, starting, attached, ended, parked, given_up, tries_left, under_way, bell }
     }
 
     /// Has something done with those who make devices, off the engine's thread, and looks at what is attached afterwards.
@@ -356,6 +356,33 @@ impl Ways {
     /// What ended with the daemon before and is not attached again, as `POOL/SPACE`.
     pub(crate) fn ended(&self) -> Vec<(SpaceKey, String)> {
         self.ended.borrow().iter().map(|(key, name)| (*key, name.clone())).collect()
+    }
+
+    /// Has a request wait for its pool.
+    pub(crate) fn park(&self, asked: Asked) {
+        self.parked.borrow_mut().push(asked);
+    }
+
+    /// Has all that wait looked at once more: a pool was opened, or what waits for one was given up.
+    fn unpark(&self) {
+        let parked = std::mem::take(&mut *self.parked.borrow_mut());
+        parked.into_iter().for_each(|asked| self.host.post(asked));
+    }
+
+    pub(crate) fn is_given_up(&self, key: SpaceKey) -> bool {
+        self.given_up.borrow().contains(&key)
+    }
+
+    /// Has what is asked of a space whose pool is not open fail from now on.
+    pub(crate) fn give_up_waiting(&self, key: SpaceKey) {
+        self.given_up.borrow_mut().insert(key);
+        self.unpark();
+    }
+
+    /// Lets requests go on that waited for a pool.
+    pub(crate) fn go_on(&self, pool: PoolId) {
+        self.given_up.borrow_mut().retain(|key| key.pool != pool);
+        self.unpark();
     }
 
     /// Nobody is to attach it again.

@@ -19,7 +19,10 @@ impl Drop for Cleaned<'_> {
         if !self.world.is_running() {
             self.world.start();
         }
-        let _ = self.world.try_ask("POST", "/v1/pools/tank/spaces/m/detach", b"{}");
+        let detach = "/v1/pools/tank/spaces/m/detach";
+        for body in [&b"{}"[..], br#"{"give_up_unflushed": "tank/m"}"#] {
+            let _ = self.world.try_ask("POST", detach, body);
+        }
         let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
         // With the folder gone the keeper, if it is still there, sees the end of its connection.
         let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();
@@ -217,4 +220,79 @@ fn a_space_that_is_attached_while_its_pool_is_not_open_is_told_of() {
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
     assert!(!world.get("/v1/status")["why"].to_string().contains(&told));
     world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+}
+
+#[test]
+fn a_file_system_waits_for_a_pool_that_does_not_open() {
+    // Scenario: ext4 on an attached space, and somebody who writes and syncs. The daemon is killed, and the disks are away when the
+    // next one begins: the writer waits. The disks are back, the pool is imported, and the writer sees no error. Then the same, and
+    // the pool stays away: what waits is given up, which is refused while the file system is mounted and lets the writer end with an
+    // error; unmounted, the space is detached.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    if !is_attached(&world) {
+        return;
+    }
+    let link = world.folder.path().join("dev/tank/m");
+    let mount = world.folder.path().join("mnt");
+    std::fs::create_dir(&mount).unwrap();
+    let cleaned = Cleaned { world: &mut world, mount: mount.clone() };
+    let world = &mut *cleaned.world;
+    if !run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &link]) {
+        println!("skipped: mkfs.ext4 is missing");
+        return;
+    }
+    assert!(run("mount", &[&link, &mount]));
+    let file = mount.join("file").display().to_string();
+    let begun = |world: &mut World| {
+        let _ = std::fs::remove_file(&file);
+        let writer = Command::new("dd")
+            .args([
+                "if=/dev/zero",
+                &format!("of={file}"),
+                "bs=64K",
+                "count=160",
+                "oflag=dsync",
+                "status=none",
+            ])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("the file is being written", || {
+            std::fs::metadata(&file).ok().filter(|status| status.len() > 1 << 20)
+        });
+        world.kill();
+        let (disks, away) = (world.folder.path().join("disks"), world.folder.path().join("away"));
+        std::fs::rename(disks, away).unwrap();
+        world.start();
+        assert_eq!(world.get("/v1/pools")["pools"][0]["state"], "closed");
+        writer
+    };
+    let mut writer = begun(world);
+    let told = world.get("/v1/status")["why"].to_string();
+    assert!(told.contains("its pool is not open: what is asked of it waits"), "{told}");
+    assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
+    std::fs::rename(world.folder.path().join("away"), world.folder.path().join("disks")).unwrap();
+    world.post("/v1/pools/import", &json!({"pool": "tank"}));
+    assert!(writer.wait().unwrap().success(), "no error reaches whoever writes");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 160 << 16);
+
+    let mut writer = begun(world);
+    let (detach, give_up) = ("/v1/pools/tank/spaces/m/detach", json!({"give_up_unflushed": "tank/m"}));
+    let error = world.refused(detach, &json!({}));
+    assert!(error["message"].as_str().unwrap().contains("pool tank is not open"), "{error}");
+    let mut dry = give_up.clone();
+    dry["dry_run"] = json!(true);
+    let error = world.refused(detach, &dry);
+    assert!(error["message"].as_str().unwrap().contains(&mount.display().to_string()), "{error}");
+    assert!(writer.try_wait().unwrap().is_none(), "a dry run gives up nothing");
+    let error = world.refused(detach, &give_up);
+    assert!(error["message"].as_str().unwrap().contains(&mount.display().to_string()), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("unmount it, then ask for this again"), "{error}");
+    assert!(!writer.wait().unwrap().success());
+    assert!(run("umount", &[&mount]));
+    world.post(detach, &give_up);
+    assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
+    std::fs::rename(world.folder.path().join("away"), world.folder.path().join("disks")).unwrap();
+    world.post("/v1/pools/import", &json!({"pool": "tank"}));
 }
