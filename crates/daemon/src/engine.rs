@@ -25,6 +25,8 @@ use crate::caller::{Answer, Work};
 use crate::config::{Config, POOLS_MAX};
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
+use crate::event_record::EventFile;
+use crate::events::Events;
 use crate::fault;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
@@ -100,6 +102,7 @@ pub(crate) struct Engine {
     pub(crate) pools: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
     pub(crate) jobs: Rc<Jobs>,
+    pub(crate) events: Events,
     pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
     pub(crate) doors: Doors,
@@ -128,6 +131,7 @@ impl Engine {
             began: seams.clock.now(),
             ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
             histories: Histories::new(config.history_folder(), Rc::clone(&scribe)),
+            events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&scribe))),
             jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), scribe))),
             arbiter: Rc::new(arbiter),
             ways,
@@ -160,6 +164,8 @@ impl Engine {
             starting.start().await;
             ring.0.set(true);
             ring.1.notify_all();
+            // What is not opened yet is not gone.
+            starting.follow_events().await;
         };
         self.seams.spawner.spawn("start", Box::pin(start));
         let ticking = Rc::downgrade(&self);

@@ -13,6 +13,8 @@ mod doors;
 #[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod leave;
