@@ -9,6 +9,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use crate::paint::Paint;
 use crate::wrap::{columns_of, cut, hanging};
 
+/// Puts the cursor in the first place of the screen.
+const HOME: &str = "\x1b[H";
+/// Clears what is behind the cursor on its line.
+const CLEAR_LINE: &str = "\x1b[K";
+/// Clears what is behind the cursor on the screen.
+const CLEAR_BELOW: &str = "\x1b[J";
+
 /// Whether a stream is a terminal with a person in front of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -82,6 +89,47 @@ impl Out<'_> {
     /// Shows a line of results.
     pub(crate) fn line(&mut self, text: impl Display) {
         self.show(&format!("{text}\n"));
+    }
+
+    /// Runs something and returns what it would have shown as results.
+    pub(crate) fn gather<T>(&mut self, run: impl FnOnce(&mut Out<'_>) -> T) -> (T, String) {
+        let mut results = Vec::new();
+        let mut inner = Out {
+            results: &mut results,
+            results_kind: self.results_kind,
+            messages: &mut *self.messages,
+            messages_kind: self.messages_kind,
+            answers: &mut *self.answers,
+            answers_kind: self.answers_kind,
+            columns: self.columns,
+            paint_results: self.paint_results,
+            is_unread: false,
+        };
+        let ended = run(&mut inner);
+        (ended, String::from_utf8_lossy(&results).into_owned())
+    }
+
+    /// Looks how wide the terminal is by now.
+    pub(crate) fn measure(&mut self) {
+        if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) {
+            self.columns = columns_of(size.ws_col);
+        }
+    }
+
+    /// Shows this in the place of all that the terminal shows, as much of it as there are lines. Nothing is cleared before it is
+    /// written over, so nothing flickers.
+    pub(crate) fn repaint(&mut self, text: &str) {
+        let lines = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+        let text = harmless(text, self.results_kind, self.paint_results);
+        let mut screen = String::from(HOME);
+        for line in text.lines().take(if lines > 1 { lines - 1 } else { usize::MAX }) {
+            screen.push_str(line);
+            screen.push_str(CLEAR_LINE);
+            screen.push('\n');
+        }
+        screen.push_str(CLEAR_BELOW);
+        let shown = self.results.write_all(screen.as_bytes());
+        self.is_unread |= shown.and_then(|()| self.results.flush()).is_err();
     }
 
     /// Shows a line of results behind a label; on a terminal broken between words.
