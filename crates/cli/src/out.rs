@@ -123,7 +123,7 @@ impl Out<'_> {
         let text = harmless(text, self.results_kind, self.paint_results);
         let mut screen = String::from(HOME);
         for line in text.lines().take(if lines > 1 { lines - 1 } else { usize::MAX }) {
-            screen.push_str(line);
+            screen.push_str(&cut_painted(line, self.columns));
             screen.push_str(CLEAR_LINE);
             screen.push('\n');
         }
@@ -192,6 +192,23 @@ fn harmless(text: &str, kind: Kind, paint: Paint) -> String {
     shown
 }
 
+/// What fits on one line of the terminal, colour not counted; a line that went on below would shift all that follows.
+fn cut_painted(line: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return line.to_owned() };
+    let (mut shown, mut width, mut rest) = (String::with_capacity(line.len()), 0, line);
+    while let Some(c) = rest.chars().next() {
+        let colour = own_colour(rest);
+        let (piece, after) = rest.split_at(colour.unwrap_or(c.len_utf8()));
+        width += usize::from(colour.is_none());
+        // Colour behind the end is kept: it may be what ends one before.
+        if colour.is_some() || width <= columns {
+            shown.push_str(piece);
+        }
+        rest = after;
+    }
+    shown
+}
+
 /// The length of one of our own colour sequences at the beginning of a text.
 fn own_colour(text: &str) -> Option<usize> {
     let digits = text.strip_prefix("\x1b[")?;
@@ -209,6 +226,14 @@ mod tests {
         let bad = "disk\x1b]0;title\x07\x1b[2J\n";
         assert_eq!(harmless(bad, Kind::Terminal, Paint::Always), "disk\\u{1b}]0;title\\u{7}\\u{1b}[2J\n");
         assert_eq!(harmless(bad, Kind::Plain, Paint::Never), bad);
+    }
+
+    #[test]
+    fn a_line_that_is_written_over_is_cut_where_the_terminal_ends() {
+        let red = Paint::Always.tone("größer", crate::paint::Tone::Bad);
+        assert_eq!(cut_painted(&format!("a {red} b"), Some(5)), "a \x1b[31mgrö\x1b[0m");
+        assert_eq!(cut_painted(&format!("a {red} b"), Some(10)), format!("a {red} b"));
+        assert_eq!(cut_painted("abc", None), "abc");
     }
 
     #[test]

@@ -20,10 +20,14 @@ pub(crate) fn watch(
     while !session.out.is_unread {
         let head = format!("{}, every {} s", date(seconds_now()), every.as_secs());
         let (result, text) = gathered(session, &mut look);
-        let text = match result {
-            Ok(()) => text,
-            Err(error) if is_first => return Err(error),
-            Err(error) => format!("{text}dolmen: {}\n", error.in_one_line()),
+        let text = match (result, session.format) {
+            (Ok(()), _) => text,
+            (Err(error), _) if is_first => return Err(error),
+            (Err(error), Format::Text) => format!("{text}dolmen: {}\n", error.in_one_line()),
+            (Err(error), Format::Json) => {
+                session.out.tell(format_args!("dolmen: {}", error.in_one_line()));
+                text
+            }
         };
         match (session.format, session.out.results_kind) {
             (Format::Json, _) => session.out.show(&text),

@@ -28,6 +28,7 @@ use crate::doors::Doors;
 use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
+use crate::findings::RoomKnown;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
 use crate::job_turn::JobTurn;
@@ -56,6 +57,7 @@ pub(crate) struct OpenPool {
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
+    pub(crate) room_known: RoomKnown,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -65,7 +67,8 @@ impl OpenPool {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, plights })
+        let room_known = RoomKnown::default();
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, room_known, plights })
     }
 
     pub(crate) fn id(&self) -> PoolId {

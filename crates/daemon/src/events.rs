@@ -20,7 +20,7 @@ use dolmen_units::{Bytes, PoolId};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::event_record::{EventFile, Recorded, ToldDisk, ToldJob, ToldPool, ToldSpace, Trouble};
-use crate::findings::pool_findings;
+use crate::findings::findings_at_a_glance;
 use crate::health::not_open;
 use crate::job_record::{kept, seconds_now};
 use crate::jobs::Entry;
@@ -410,7 +410,7 @@ impl Engine {
 
     async fn look_for_events(&self) {
         for open in self.open_pools() {
-            let findings = pool_findings(&open).await;
+            let findings = findings_at_a_glance(&open).await;
             // One that is being closed changes on the way.
             if !open.is_closing.get() && !self.is_stopping.get() {
                 self.events.see_pool(open.id(), self.as_told(&open), &findings);

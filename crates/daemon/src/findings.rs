@@ -1,11 +1,13 @@
 //! What is the matter with pools, disks and spaces: the one judgement that the status, the events and `why` tell.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Finding, FindingCode, Health, Object};
 use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
-use dolmen_units::Bytes;
+use dolmen_units::{Bytes, SpaceId};
 
 use crate::engine::OpenPool;
 use crate::words::counted;
@@ -82,11 +84,14 @@ pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<Strin
         // Why is said of the pool.
         return (Health::Unhealthy, Vec::new());
     }
-    summed(open, &space_findings(open, space))
+    summed(open, &space_findings(open, space, &|space| short_of_room(open, space)))
 }
 
+/// Whether a space is short of room, reckoned now or known already.
+type Shortness<'a> = &'a dyn Fn(&Space) -> Option<Finding>;
+
 /// What is the matter with a space. Of a pool that has stopped, that is said of the pool.
-pub(crate) fn space_findings(open: &OpenPool, space: &Space) -> Vec<Finding> {
+fn space_findings(open: &OpenPool, space: &Space, shortness: Shortness<'_>) -> Vec<Finding> {
     if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
         return Vec::new();
     }
@@ -94,7 +99,7 @@ pub(crate) fn space_findings(open: &OpenPool, space: &Space) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(reduced(open, space, &object));
     findings.extend(damaged(open, space, &object));
-    findings.extend(short_of_room(open, space));
+    findings.extend(shortness(space));
     findings
 }
 
@@ -284,6 +289,41 @@ fn summed(open: &OpenPool, findings: &[Finding]) -> (Health, Vec<String>) {
 
 /// What is the matter with a pool and its spaces.
 pub(crate) async fn pool_findings(open: &OpenPool) -> Vec<Finding> {
+    findings_with(open, &|space| short_of_room(open, space)).await
+}
+
+/// What is known of the room of spaces, to which somebody looks again and again: to reckon it fills the pool on paper, which takes
+/// milliseconds with hundreds of disks, and holds up all that goes on beside it.
+#[derive(Default)]
+pub(crate) struct RoomKnown {
+    short: RefCell<BTreeMap<SpaceId, Finding>>,
+    last: Cell<SpaceId>,
+}
+
+impl RoomKnown {
+    /// Reckons the room of one space anew, of another one each time.
+    fn look_at_next(&self, open: &OpenPool) {
+        let spaces = open.spaces.list();
+        let mut short = self.short.borrow_mut();
+        short.retain(|id, _| spaces.iter().any(|space| space.id() == *id));
+        let is_next = |space: &&Rc<Space>| space.id() > self.last.get();
+        let next = spaces.iter().filter(is_next).min_by_key(|space| space.id());
+        let Some(space) = next.or_else(|| spaces.iter().min_by_key(|space| space.id())) else { return };
+        self.last.set(space.id());
+        match short_of_room(open, space) {
+            Some(found) => drop(short.insert(space.id(), found)),
+            None => drop(short.remove(&space.id())),
+        }
+    }
+}
+
+/// The same for who asks each second: the room of one space is reckoned, that of the others taken from the looks before.
+pub(crate) async fn findings_at_a_glance(open: &OpenPool) -> Vec<Finding> {
+    open.room_known.look_at_next(open);
+    findings_with(open, &|space| open.room_known.short.borrow().get(&space.id()).cloned()).await
+}
+
+async fn findings_with(open: &OpenPool, shortness: Shortness<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(not_writable(open));
     findings.extend(of_disks(open));
@@ -293,7 +333,7 @@ pub(crate) async fn pool_findings(open: &OpenPool) -> Vec<Finding> {
     // What is worst comes first: a screen has room for a few lines.
     let mut worst = Vec::new();
     for space in open.spaces.list() {
-        let of_space = space_findings(open, &space);
+        let of_space = space_findings(open, &space, shortness);
         let is_worst = of_space.iter().any(|one| one.health == Health::Unhealthy);
         if is_worst { &mut worst } else { &mut findings }.extend(of_space);
     }

@@ -284,6 +284,8 @@ impl Engine {
             JobState::CalledOff => ("was called off", Health::Healthy),
             JobState::Failed => ("has failed", Health::Warning),
         };
+        let result = view.result.as_ref().filter(|_| job.has_ended());
+        let state = result.map_or_else(|| state.to_owned(), |result| format!("{state}: {result}"));
         let pool = self.pools.borrow().get(&job.pool).cloned();
         let mut causes: Vec<Cause> = Vec::new();
         if let Some(todo) = to_resume(job) {
@@ -301,7 +303,6 @@ impl Engine {
                 others.iter().filter(|other| other.state == JobState::Running && other.id != job.id);
             causes.extend(running.map(|other| fact(format!("another job has its turn: {}", doing(other)))));
         }
-        causes.extend(view.result.clone().map(fact));
         let running = (view.state == JobState::Running).then(|| doing(&view));
         Why {
             schema: SCHEMA,
