@@ -24,6 +24,7 @@ mod life;
 mod memory;
 #[cfg(test)]
 mod partitions;
+#[cfg(test)]
 mod pki;
 #[cfg(test)]
 mod plans;
