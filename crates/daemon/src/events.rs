@@ -43,8 +43,8 @@ pub(crate) struct Events {
     record: RefCell<Recorded>,
     /// The last event that anybody is told of.
     published: Cell<u64>,
-    /// What is on record.
-    written: RefCell<Vec<u8>>,
+    /// Whether there is an event that is not on record. What is the matter changes its figures all the time, and is not worth a file.
+    is_changed: Cell<bool>,
     /// Whether writing failed the last time, so that it is told once.
     is_failing: Cell<bool>,
     /// Pools that are being made, of which it is not told that they were opened.
@@ -59,7 +59,7 @@ impl Events {
             file,
             record: RefCell::default(),
             published: Cell::default(),
-            written: RefCell::default(),
+            is_changed: Cell::default(),
             is_failing: Cell::default(),
             making: RefCell::default(),
             leaving: RefCell::default(),
@@ -107,6 +107,7 @@ impl Events {
 
     fn tell(&self, (code, finding, object, text): Change) {
         let (number, at_s) = (0, seconds_now());
+        self.is_changed.set(true);
         self.record.borrow_mut().add(Event { number, at_s, code, finding, object, text: kept(&text) });
     }
 
@@ -193,15 +194,19 @@ impl Events {
         self.tell_all(of_jobs(&told, last, &seen));
     }
 
-    /// Puts all of it on record, if it has changed. Where that fails, people are told all the same, and the log says so once.
+    /// Puts all of it on record, if there is something new. Where that fails, people are told all the same, and the log says so
+    /// once; it is tried again with the next look.
     pub(crate) async fn keep(&self) {
+        if !self.is_changed.replace(false) {
+            return;
+        }
         let last = self.record.borrow().last;
         let text = self.record.borrow_mut().text();
         let result = match text {
-            Ok(text) if *self.written.borrow() == text => Ok(()),
-            Ok(text) => self.file.write(text.clone()).await.map(|()| drop(self.written.replace(text))),
+            Ok(text) => self.file.write(text).await,
             Err(error) => Err(error),
         };
+        self.is_changed.set(self.is_changed.get() || result.is_err());
         let was_failing = self.is_failing.replace(result.is_err());
         if let Err(error) = result
             && !was_failing
