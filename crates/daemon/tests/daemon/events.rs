@@ -216,3 +216,28 @@ fn a_space_that_lacks_disks_is_told_of_whichever_it_is() {
     let others = follower.seen.iter().filter(|event| event["finding"] == "space_lacks_disks");
     assert_eq!(others.count(), 2);
 }
+
+/// Scenario: for a while the record cannot be written. Who follows is told all the same, and goes on behind a kill without a gap once
+/// it could be written again.
+#[test]
+fn where_the_record_cannot_be_written_events_are_told_all_the_same() {
+    let mut world = World::new(2);
+    let mut follower = Follower::default();
+    follower.sees(&world, "daemon_started");
+    let in_the_way = world.folder.path().join("state/events.json.new");
+    fs::create_dir(&in_the_way).unwrap();
+    world.make_tank(&["d0", "d1"]);
+    follower.sees(&world, "pool_created");
+    fs::remove_dir(&in_the_way).unwrap();
+    world.post("/v1/pools/tank/scrub", &json!({}));
+    follower.sees(&world, "job_done");
+    eventually("the record is written", || {
+        let text = fs::read_to_string(world.folder.path().join("state/events.json")).unwrap();
+        text.contains("pool_created").then_some(())
+    });
+    world.kill();
+    world.start();
+    follower.sees(&world, "pool_opened");
+    let numbers = follower.seen.iter().map(|event| event["number"].as_u64().unwrap());
+    assert!(numbers.eq(1..=follower.last), "{:#?}", follower.seen);
+}
