@@ -4,67 +4,154 @@ use dolmen_causes::causes_of;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::code::codes;
 use crate::exit::ExitCode;
 use crate::schema;
 
-/// What kind of error it is. The names are stable; programs decide by them, people read the message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
-    /// No such path in this version of the API.
-    NoSuchRoute,
-    /// The request cannot be read, or makes no sense.
-    BadRequest,
-    /// A name that cannot be one.
-    BadName,
-    /// A size that cannot be.
-    BadSize,
-    /// No such pool is open.
-    NoSuchPool,
-    /// No such space.
-    NoSuchSpace,
-    /// No such disk in the pool.
-    NoSuchDisk,
-    /// Nothing at this path, or nothing that can be a disk.
-    NoSuchDevice,
-    /// No such job, or it is forgotten already.
-    NoSuchJob,
-    /// The name is taken.
-    NameTaken,
-    /// Too few disks for it.
-    TooFewDisks,
-    /// The pool, or what is below it, is full.
-    NoSpace,
-    /// It would destroy data, and the name was not typed.
-    NeedsConfirmation,
-    /// The device holds somebody's data.
-    ForeignData,
-    /// The device cannot be a disk of a pool: too small, zoned, listed twice, cut short.
-    UnfitDevice,
-    /// The device is mounted, or used by somebody else.
-    DeviceInUse,
-    /// The rule of epochs allows reading only.
-    ReadOnly,
-    /// The pool has stopped, because it lost what it cannot go on without.
-    PoolStopped,
-    /// Not now: attached, mounted, served, or a job is at it.
-    Busy,
-    /// Shrinking would cut off data.
-    NotEmpty,
-    /// Reading or writing failed.
-    Io,
-    /// The process may not.
-    Permission,
-    /// Something has to be installed or loaded into the kernel first.
-    Missing,
-    /// This version cannot do it.
-    Unsupported,
-    /// The daemon is ending.
-    Stopping,
-    /// A setting cannot be used.
-    Config,
-    /// A defect of the daemon.
-    Internal,
+codes! {
+    /// What kind of error it is. The names are stable; programs decide by them, people read the message.
+    pub enum ErrorCode {
+        NoSuchRoute = "no_such_route" {
+            "The daemon does not know what it was asked: this command and the daemon are of different versions."
+            "Nothing was changed, unless the message says otherwise."
+            "Use a command line of the daemon's version; restart the daemon after an upgrade."
+        }
+        BadRequest = "bad_request" {
+            "The request cannot be read, or makes no sense for what it is about."
+            "Nothing was changed, unless the message says otherwise."
+            "Read the message: it names what is wrong; `--help` shows what a command takes."
+        }
+        BadName = "bad_name" {
+            "A pool or a space cannot have this name."
+            "Nothing was changed, unless the message says otherwise."
+            "Take letters, digits, and `-_.` behind the first of them; 63 characters at most."
+        }
+        BadSize = "bad_size" {
+            "A size cannot be: too large, too small, or no multiple of what it has to be."
+            "Nothing was changed, unless the message says otherwise."
+            "Take the size that the message names."
+        }
+        NoSuchPool = "no_such_pool" {
+            "No pool of this name is open here."
+            "Nothing was changed, unless the message says otherwise."
+            "`dolmen pool list` shows all pools; `dolmen pool import` opens one whose disks are here."
+        }
+        NoSuchSpace = "no_such_space" {
+            "There is no space of this name."
+            "Nothing was changed, unless the message says otherwise."
+            "`dolmen space list` shows all spaces."
+        }
+        NoSuchDisk = "no_such_disk" {
+            "The pool has no disk with this path, id or number."
+            "Nothing was changed, unless the message says otherwise."
+            "`dolmen disk list` shows all of them."
+        }
+        NoSuchDevice = "no_such_device" {
+            "There is nothing at this path, or nothing that can be a disk."
+            "Nothing was changed, unless the message says otherwise."
+            "Look whether the path is right, and whether the disk is plugged in."
+        }
+        NoSuchJob = "no_such_job" {
+            "There is no job of this number, or it is forgotten already."
+            "Nothing was changed, unless the message says otherwise."
+            "`dolmen jobs` shows those that are known."
+        }
+        NoSuchObject = "no_such_object" {
+            "There is no pool, disk, space or job of this name."
+            "Nothing was changed, unless the message says otherwise."
+            "`dolmen` shows pools and spaces, `dolmen disk list` disks, `dolmen jobs` jobs."
+        }
+        NameTaken = "name_taken" {
+            "Something else has this name already."
+            "Nothing was changed, unless the message says otherwise."
+            "Take another name."
+        }
+        TooFewDisks = "too_few_disks" {
+            "The pool has fewer disks, or fault domains, than it takes."
+            "Nothing was changed, unless the message says otherwise."
+            "Add disks, or take a resiliency or a number of columns that needs fewer."
+        }
+        NoSpace = "no_space" {
+            "The pool, or what is below one of its disks, is full."
+            "Nothing was changed, unless the message says otherwise."
+            "Add a disk, or delete or trim something; `dolmen df` shows what fits."
+        }
+        NeedsConfirmation = "needs_confirmation" {
+            "It would destroy data, and the name of what is lost was not typed."
+            "Nothing was changed, unless the message says otherwise."
+            "If nobody needs it any more, give its name with --destroy."
+        }
+        ForeignData = "foreign_data" {
+            "A device that is to become a disk holds somebody's data."
+            "Nothing was changed, unless the message says otherwise."
+            "Look at what is on it; if nobody needs that any more, name the device with --destroy."
+        }
+        UnfitDevice = "unfit_device" {
+            "The device cannot be a disk of a pool: too small, zoned, listed twice, a copy, or cut short."
+            "Nothing was changed, unless the message says otherwise."
+            "Take another one, or mend what the message names."
+        }
+        DeviceInUse = "device_in_use" {
+            "The device is mounted, or used by somebody else."
+            "Nothing was changed, unless the message says otherwise."
+            "End what uses it; the message names that, where it can be told."
+        }
+        ReadOnly = "read_only" {
+            "The pool is open for reading only, or may not be opened for more."
+            "Nothing was changed, unless the message says otherwise."
+            "Attach the disks that are missing and import the pool again; `dolmen why POOL` says why."
+        }
+        PoolStopped = "pool_stopped" {
+            "The pool has stopped, because it lost what it cannot go on without."
+            "Nothing was changed, unless the message says otherwise."
+            "See to its disks, `dolmen stop --hand-over`, and start the daemon again."
+        }
+        Busy = "busy" {
+            "Not now: it is attached, mounted or served, or a job is at it."
+            "Nothing was changed, unless the message says otherwise."
+            "End what the message names, or wait until it has ended."
+        }
+        NotEmpty = "not_empty" {
+            "To make it smaller would cut off data."
+            "Nothing was changed, unless the message says otherwise."
+            "Trim or delete what lies behind the new end first."
+        }
+        Io = "io" {
+            "Reading or writing failed."
+            "What was acknowledged before stays as it is."
+            "`dolmen why POOL` and the daemon's log say what failed."
+        }
+        Permission = "permission" {
+            "The process may not do that."
+            "Nothing was changed, unless the message says otherwise."
+            "Ask as root, or as the user whose daemon it is."
+        }
+        Missing = "missing" {
+            "Something has to be installed, or loaded into the kernel, first."
+            "Nothing was changed, unless the message says otherwise."
+            "Do what the message says."
+        }
+        Unsupported = "unsupported" {
+            "This version cannot do it."
+            "Nothing was changed, unless the message says otherwise."
+            "See `docs/known_faults.md` and the README for what is missing."
+        }
+        Stopping = "stopping" {
+            "The daemon is ending, and begins nothing any more."
+            "Nothing was changed, unless the message says otherwise."
+            "Ask again when it has been started anew."
+        }
+        Config = "config" {
+            "A setting, or a file of settings, cannot be used."
+            "Nothing was changed, unless the message says otherwise."
+            "Mend the one that the message names."
+        }
+        Internal = "internal" {
+            "A defect of the daemon."
+            "What was acknowledged before stays as it is."
+            "Please report it, with the daemon's log."
+        }
+    }
 }
 
 impl ErrorCode {
@@ -79,7 +166,8 @@ impl ErrorCode {
             | Self::NoSuchSpace
             | Self::NoSuchDisk
             | Self::NoSuchDevice
-            | Self::NoSuchJob => 404,
+            | Self::NoSuchJob
+            | Self::NoSuchObject => 404,
             Self::NameTaken | Self::DeviceInUse | Self::Busy | Self::NotEmpty | Self::ReadOnly => 409,
             Self::NeedsConfirmation | Self::ForeignData => 412,
             Self::Io | Self::Internal | Self::PoolStopped | Self::Config => 500,
@@ -102,6 +190,7 @@ impl ErrorCode {
             | Self::NoSuchDisk
             | Self::NoSuchDevice
             | Self::NoSuchJob
+            | Self::NoSuchObject
             | Self::NameTaken
             | Self::TooFewDisks
             | Self::UnfitDevice

@@ -37,8 +37,12 @@
 //! | `GET /v1/jobs`, `/v1/jobs/{id}` | | [`Jobs`], [`JobDocument`] |
 //! | `POST /v1/jobs/{id}/pause`, `…/resume`, `…/stop` | [`Simple`] | [`Change`] |
 //! | `POST /v1/jobs/{id}/set` | [`SetJob`] | [`Change`] with the job |
+//! | `GET /v1/why/{object}` | | [`Why`] |
+//! | `GET /v1/events?since=…&pool=…` | | [`Events`] |
 //! | `GET /v1/counters` | | [`Counters`] |
 //! | `POST /v1/shutdown` | [`Shutdown`] | [`Change`] |
+//!
+//! `{object}` is the name of a pool, a disk by its path or id, `POOL/SPACE`, `POOL/SLOT`, or the number of a job, percent-encoded.
 //!
 //! `{disk}` is what [`Disk`] shows as path, id (or its first digits) or slot, percent-encoded. A `POST` without a body is
 //! the same as with `{}` where every field has a default.
@@ -51,9 +55,12 @@
 //! - Every request for a change has `dry_run`: it is then answered with the [`Plan`], and nothing is changed.
 //! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`, or milliseconds and end in `_ms`.
 
+mod code;
 mod counter;
 mod error;
+mod event;
 mod exit;
+mod finding;
 mod job;
 mod plan;
 mod pool;
@@ -62,10 +69,14 @@ mod space;
 mod status;
 mod time;
 mod way;
+mod why;
 
+pub use code::{CodeKind, Explanation, all_codes};
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
 pub use error::{ErrorBody, ErrorCode, ErrorDocument};
+pub use event::{Event, EventCode, Events};
 pub use exit::ExitCode;
+pub use finding::{Finding, FindingCode, Object, ObjectKind};
 pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJob};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
@@ -84,6 +95,8 @@ pub use way::{
     AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, DetachSpace, Export, Exports, NetworkExport,
     ServeNetwork, ServeSpace, TlsFiles,
 };
+
+pub use why::{Cause, Why};
 
 /// The version of the documents. Stands in every answer.
 pub const SCHEMA: u32 = 1;

@@ -1,5 +1,7 @@
 //! Lengths of time, as both sides say them to people.
 
+use crate::job::Eta;
+
 /// A length of time: two units at most, because nobody needs the seconds of a day.
 #[must_use]
 pub fn duration(seconds: u64) -> String {
@@ -13,6 +15,15 @@ pub fn duration(seconds: u64) -> String {
         60..3600 => pair(minutes, "min", seconds % 60, "s"),
         3600..86_400 => pair(hours, "h", minutes % 60, "min"),
         _ => pair(days, "d", hours % 24, "h"),
+    }
+}
+
+impl Eta {
+    /// The range, as short as it can be said.
+    #[must_use]
+    pub fn words(self) -> String {
+        let (earliest, latest) = (duration(self.earliest_s), duration(self.latest_s.max(self.earliest_s)));
+        if earliest == latest { earliest } else { format!("{earliest} to {latest}") }
     }
 }
 

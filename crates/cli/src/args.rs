@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// What goes for every command.
     #[command(flatten)]
     pub common: Common,
+    /// Without a command: tell it again and again
+    #[command(flatten)]
+    pub status: StatusArguments,
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -61,7 +64,7 @@ pub(crate) struct Common {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Tell whether all is well, and if not, why and what to do
-    Status,
+    Status(StatusArguments),
     /// Make, look at, move and destroy pools
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -83,6 +86,12 @@ pub(crate) enum Command {
     /// Pause, resume and stop jobs, and set how they share the disks with clients
     #[command(subcommand)]
     Job(JobCommand),
+    /// List what has happened to pools, disks, spaces and jobs, or follow it
+    Events(EventsArguments),
+    /// Tell why a pool, a disk, a space or a job is as it is, down to what to do
+    Why(WhyArguments),
+    /// Tell what a code means that the status, events or errors show, and what to do
+    Explain(ExplainArguments),
     /// Read and verify everything that a pool holds, and heal what can be healed
     Scrub(ScrubArguments),
     /// Check a pool on its disks, without the daemon and without changing anything
@@ -101,6 +110,14 @@ pub(crate) enum Command {
     Man(ManArguments),
     /// Print the versions of this command and of the daemon
     Version,
+}
+
+/// `dolmen status`
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct StatusArguments {
+    /// Tell it again every so many seconds, two if none are given, until interrupted
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = parse_seconds)]
+    pub watch: Option<Duration>,
 }
 
 /// `dolmen pool …`
@@ -691,6 +708,34 @@ pub(crate) struct JobsArguments {
     /// Watch the job until it ends
     #[arg(short, long, requires = "job")]
     pub wait: bool,
+}
+
+/// `dolmen events`
+#[derive(Debug, Args)]
+pub(crate) struct EventsArguments {
+    /// Go on with what happens from now on, until interrupted; a restart of the daemon is waited for
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only events behind this number; 0 for all that are kept
+    #[arg(long, value_name = "NUMBER")]
+    pub since: Option<u64>,
+    /// Only events of this pool
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<Name>,
+}
+
+/// `dolmen why`
+#[derive(Debug, Args)]
+pub(crate) struct WhyArguments {
+    /// A pool, POOL/SPACE, a disk by its path, its id or POOL/NUMBER, or the number of a job
+    pub object: String,
+}
+
+/// `dolmen explain`
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// The code, such as disk_absent; all of them when left out
+    pub code: Option<String>,
 }
 
 /// `dolmen scrub`

@@ -1,5 +1,6 @@
 //! Each command as what it asks of the daemon.
 
+use std::path::Path;
 use std::time::Duration;
 
 use dolmen_api::{
@@ -7,7 +8,7 @@ use dolmen_api::{
     Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument,
     JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
     ResiliencyKind, ResizeSpace, ResizeWriteCache, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
-    Spaces, Status,
+    Spaces, Status, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -15,19 +16,21 @@ use crate::args::{
     AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobSet,
     JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance,
     PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand,
-    SpaceCreate, SpaceDelete, StopArguments, Waiting, WayWord,
+    SpaceCreate, SpaceDelete, StatusArguments, StopArguments, Waiting, WayWord, WhyArguments,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
 use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
 use crate::error::CliError;
+use crate::events;
 use crate::jobs::{show_job, show_jobs, watch};
 use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_pools};
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::values::{LatencyLimit, Rate, RepairAfter, SpaceName};
+use crate::why::show_why;
 
 /// How long a daemon that said that it ends may take for it.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +38,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(60);
 /// Carries out a command that needs the daemon.
 pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<ExitCode, CliError> {
     match command {
-        Command::Status => return status(session),
+        Command::Status(arguments) => return status(session, arguments),
         Command::Pool(command) => pool(session, command)?,
         Command::Disk(command) => disk(session, command)?,
         Command::Space(command) => space(session, command)?,
@@ -47,6 +50,8 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Df(filter) => df(session, &filter)?,
         Command::Jobs(arguments) => jobs(session, &arguments)?,
         Command::Job(command) => job(session, &command)?,
+        Command::Why(arguments) => why(session, &arguments)?,
+        Command::Events(arguments) => events::run(session, &arguments)?,
         Command::Scrub(arguments) => scrub(session, &arguments)?,
         Command::Stop(arguments) => stop(session, &arguments)?,
         Command::Version => return version(session),
@@ -55,6 +60,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         | Command::Bench(_)
         | Command::Daemon(_)
         | Command::Completion(_)
+        | Command::Explain(_)
         | Command::Man(_) => {
             unreachable!("commands that need no daemon are carried out before there is a session")
         }
@@ -71,7 +77,13 @@ fn space_path(name: &SpaceName) -> String {
 }
 
 /// The exit code answers for scripts what the first word answers for people; a warning is no failure.
-fn status(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
+fn status(session: &mut Session<'_, '_>, arguments: StatusArguments) -> Result<ExitCode, CliError> {
+    let Some(every) = arguments.watch else { return status_once(session) };
+    crate::watch::watch(session, every, |session| status_once(session).map(drop))?;
+    Ok(ExitCode::Ok)
+}
+
+fn status_once(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
     let document: Document<Status> = session.client.get("/status")?;
     session.show(&document, show_status);
     if document.value.pools.is_empty() {
@@ -464,6 +476,16 @@ fn job_set(session: &mut Session<'_, '_>, arguments: &JobSet) -> Result<(), CliE
         dry_run: false,
     };
     session.change(&format!("/jobs/{}/set", arguments.job), &request, arguments.dry.intent()).map(drop)
+}
+
+fn why(session: &mut Session<'_, '_>, arguments: &WhyArguments) -> Result<(), CliError> {
+    // A path means a file or a device here; all else is a name that the daemon knows.
+    let path = Path::new(&arguments.object);
+    let is_path = arguments.object.starts_with(['/', '.']);
+    let object = if is_path { absolute(&path.to_path_buf())? } else { arguments.object.clone() };
+    let document: Document<Why> = session.client.get(&format!("/why/{}", segment(&object)))?;
+    session.show(&document, show_why);
+    Ok(())
 }
 
 fn scrub(session: &mut Session<'_, '_>, arguments: &ScrubArguments) -> Result<(), CliError> {

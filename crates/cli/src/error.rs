@@ -118,6 +118,14 @@ pub(crate) enum CliError {
         /// What happened.
         source: Box<CliError>,
     },
+    /// There is no such code to be explained.
+    #[error("{found:?} is no code of findings, events or errors")]
+    NoSuchCode {
+        /// What was asked for.
+        found: String,
+        /// Codes that look most like it.
+        nearest: Vec<String>,
+    },
     /// A path of the command line cannot be used.
     #[error("using {path:?} as a path failed")]
     Path {
@@ -191,7 +199,7 @@ impl CliError {
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
             Self::JobPutOff { .. } | Self::JobPaused { .. } | Self::JobCalledOff { .. } => ExitCode::Busy,
-            Self::Path { .. } | Self::Check(_) => ExitCode::Usage,
+            Self::Path { .. } | Self::Check(_) | Self::NoSuchCode { .. } => ExitCode::Usage,
             Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
@@ -227,6 +235,9 @@ impl CliError {
             Self::Refused(refusal) => Some(refusal.hint()),
             Self::JobFailed { .. } | Self::JobPutOff { .. } => {
                 Some("`dolmen` tells how the pool is now and what to do".to_owned())
+            }
+            Self::NoSuchCode { nearest, .. } => {
+                Some(format!("the nearest are {}; `dolmen explain` lists all", nearest.join(", ")))
             }
             Self::JobPaused { id, .. } => Some(format!("`dolmen job resume {id}` goes on with it")),
             Self::JobCalledOff { id, .. } => Some(format!("`dolmen jobs {id}` shows how far it came")),

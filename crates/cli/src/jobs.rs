@@ -60,7 +60,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
             state_cell(job),
             percent(job.rows_done, job.rows_total).into(),
             rate(job).into(),
-            job.eta.map(eta).unwrap_or_default().into(),
+            job.eta.map(Eta::words).unwrap_or_default().into(),
             job.ended_s.map(|at| ago(jobs.now_s, at)).unwrap_or_default().into(),
             job.result.clone().unwrap_or_default().into(),
         ]);
@@ -231,7 +231,7 @@ pub(crate) fn progress(job: &Job) -> String {
                 line.push_str(&format!(", {}", rate(job)));
             }
             if let Some(range) = job.eta {
-                line.push_str(&format!(", still takes {}", eta(range)));
+                line.push_str(&format!(", still takes {}", range.words()));
             }
             match (job.is_stopping, job.is_pausing) {
                 (true, _) => line.push_str(", ends when what is under way is done"),
@@ -256,10 +256,4 @@ fn rate(job: &Job) -> String {
 /// How long ago something was; clocks may have been set since.
 fn ago(now_s: u64, at_s: u64) -> String {
     format!("{} ago", duration(now_s.saturating_sub(at_s)))
-}
-
-/// A range of time, as short as it can be said.
-fn eta(range: Eta) -> String {
-    let (earliest, latest) = (duration(range.earliest_s), duration(range.latest_s.max(range.earliest_s)));
-    if earliest == latest { earliest } else { format!("{earliest} to {latest}") }
 }

@@ -23,6 +23,8 @@ mod client;
 mod command;
 mod confirm;
 mod error;
+mod events;
+mod explain;
 mod http;
 mod jobs;
 mod manual;
@@ -41,6 +43,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod values;
+mod watch;
+mod why;
 mod words;
 mod wrap;
 
@@ -78,6 +82,10 @@ fn parse<T: Into<std::ffi::OsString> + Clone>(
     line: impl IntoIterator<Item = T>,
 ) -> Result<Arguments, clap::Error> {
     let arguments = Arguments::try_parse_from(line)?;
+    if arguments.status.watch.is_some() && arguments.command.is_some() {
+        let what = "-w in front of a command would go with none; say `dolmen -w`, or `dolmen status -w`";
+        return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
+    }
     if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
         && let Some(what) = misfit(create)
     {
@@ -128,13 +136,14 @@ fn run(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> ExitCode {
 
 fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<ExitCode, CliError> {
     let common = arguments.common;
-    match arguments.command.unwrap_or(Command::Status) {
+    match arguments.command.unwrap_or(Command::Status(arguments.status)) {
         Command::Completion(arguments) => {
             out.show(&manual::completion(arguments.shell));
             Ok(ExitCode::Ok)
         }
         Command::Check(arguments) => offline::run(&arguments, common.output, out),
         Command::Space(SpaceCommand::Clear(arguments)) => clear::run(&arguments, common.output, out),
+        Command::Explain(arguments) => explain::run(&arguments, common.output, out),
         Command::Plan(arguments) => plan::run(&arguments, common.output, out),
         Command::Bench(arguments) => {
             let socket = service::socket_or_usual(common.socket);

@@ -9,6 +9,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use crate::paint::Paint;
 use crate::wrap::{columns_of, cut, hanging};
 
+/// Puts the cursor in the first place of the screen.
+const HOME: &str = "\x1b[H";
+/// Clears what is behind the cursor on its line.
+const CLEAR_LINE: &str = "\x1b[K";
+/// Clears what is behind the cursor on the screen.
+const CLEAR_BELOW: &str = "\x1b[J";
+
 /// Whether a stream is a terminal with a person in front of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -84,6 +91,47 @@ impl Out<'_> {
         self.show(&format!("{text}\n"));
     }
 
+    /// Runs something and returns what it would have shown as results.
+    pub(crate) fn gather<T>(&mut self, run: impl FnOnce(&mut Out<'_>) -> T) -> (T, String) {
+        let mut results = Vec::new();
+        let mut inner = Out {
+            results: &mut results,
+            results_kind: self.results_kind,
+            messages: &mut *self.messages,
+            messages_kind: self.messages_kind,
+            answers: &mut *self.answers,
+            answers_kind: self.answers_kind,
+            columns: self.columns,
+            paint_results: self.paint_results,
+            is_unread: false,
+        };
+        let ended = run(&mut inner);
+        (ended, String::from_utf8_lossy(&results).into_owned())
+    }
+
+    /// Looks how wide the terminal is by now.
+    pub(crate) fn measure(&mut self) {
+        if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) {
+            self.columns = columns_of(size.ws_col);
+        }
+    }
+
+    /// Shows this in the place of all that the terminal shows, as much of it as there are lines. Nothing is cleared before it is
+    /// written over, so nothing flickers.
+    pub(crate) fn repaint(&mut self, text: &str) {
+        let lines = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+        let text = harmless(text, self.results_kind, self.paint_results);
+        let mut screen = String::from(HOME);
+        for line in text.lines().take(if lines > 1 { lines - 1 } else { usize::MAX }) {
+            screen.push_str(&cut_painted(line, self.columns));
+            screen.push_str(CLEAR_LINE);
+            screen.push('\n');
+        }
+        screen.push_str(CLEAR_BELOW);
+        let shown = self.results.write_all(screen.as_bytes());
+        self.is_unread |= shown.and_then(|()| self.results.flush()).is_err();
+    }
+
     /// Shows a line of results behind a label; on a terminal broken between words.
     pub(crate) fn labelled(&mut self, label: &str, text: &str) {
         let columns = self.columns.filter(|_| self.results_kind == Kind::Terminal);
@@ -144,6 +192,23 @@ fn harmless(text: &str, kind: Kind, paint: Paint) -> String {
     shown
 }
 
+/// What fits on one line of the terminal, colour not counted; a line that went on below would shift all that follows.
+fn cut_painted(line: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return line.to_owned() };
+    let (mut shown, mut width, mut rest) = (String::with_capacity(line.len()), 0, line);
+    while let Some(c) = rest.chars().next() {
+        let colour = own_colour(rest);
+        let (piece, after) = rest.split_at(colour.unwrap_or(c.len_utf8()));
+        width += usize::from(colour.is_none());
+        // Colour behind the end is kept: it may be what ends one before.
+        if colour.is_some() || width <= columns {
+            shown.push_str(piece);
+        }
+        rest = after;
+    }
+    shown
+}
+
 /// The length of one of our own colour sequences at the beginning of a text.
 fn own_colour(text: &str) -> Option<usize> {
     let digits = text.strip_prefix("\x1b[")?;
@@ -161,6 +226,14 @@ mod tests {
         let bad = "disk\x1b]0;title\x07\x1b[2J\n";
         assert_eq!(harmless(bad, Kind::Terminal, Paint::Always), "disk\\u{1b}]0;title\\u{7}\\u{1b}[2J\n");
         assert_eq!(harmless(bad, Kind::Plain, Paint::Never), bad);
+    }
+
+    #[test]
+    fn a_line_that_is_written_over_is_cut_where_the_terminal_ends() {
+        let red = Paint::Always.tone("größer", crate::paint::Tone::Bad);
+        assert_eq!(cut_painted(&format!("a {red} b"), Some(5)), "a \x1b[31mgrö\x1b[0m");
+        assert_eq!(cut_painted(&format!("a {red} b"), Some(10)), format!("a {red} b"));
+        assert_eq!(cut_painted("abc", None), "abc");
     }
 
     #[test]

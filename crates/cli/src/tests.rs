@@ -6,5 +6,6 @@
 mod changes;
 mod fake;
 mod plans;
+mod sight;
 mod trouble;
 mod views;

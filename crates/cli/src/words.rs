@@ -1,6 +1,7 @@
 //! Figures and states in the words of tables.
 
 use dolmen_api::{DiskState, Health, PoolState, Provisioning, ResiliencyKind};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::paint::Tone;
 use crate::table::Cell;
@@ -79,6 +80,32 @@ pub(crate) fn provisioning(when: Provisioning) -> &'static str {
     }
 }
 
+/// Seconds since 1970 by the clock of the system.
+pub(crate) fn seconds_now() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+}
+
+/// A moment, given in seconds since 1970, by the clock of Greenwich, as the daemon's log has it.
+pub(crate) fn date(at_s: u64) -> String {
+    let (days, seconds) = (at_s / 86_400, at_s % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The day of the calendar that comes so many days after the first of 1970 (Howard Hinnant, "chrono-compatible low-level date
+/// algorithms", `civil_from_days`): years begin in March, so that the day that some lack is their last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +115,19 @@ mod tests {
         assert_eq!(percent(999, 1000), "99 %");
         assert_eq!(percent(u64::MAX, u64::MAX), "100 %");
         assert_eq!(percent(1, 0), "");
+    }
+
+    #[test]
+    fn a_moment_is_told_by_the_calendar() {
+        for (at_s, told) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_399, "2000-02-28 23:59:59Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_709_251_200, "2024-03-01 00:00:00Z"),
+            (1_735_689_599, "2024-12-31 23:59:59Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(date(at_s), told);
+        }
     }
 }

@@ -94,6 +94,12 @@ fn bad_input_is_refused_with_the_reason() {
         ("-o yaml", "invalid value 'yaml'"),
         ("check", "<DISK>..."),
         ("polo list", "unrecognized subcommand 'polo'"),
+        ("-w 0", "expected a number of seconds from 1"),
+        ("status -w soon", "expected a number of seconds from 1"),
+        ("-w 2 df", "-w in front of a command would go with none"),
+        ("explain disk_absnet", "\"disk_absnet\" is no code"),
+        ("events --since x", "invalid value 'x'"),
+        ("why", "<OBJECT>"),
         ("completion sh", "invalid value 'sh'"),
     ] {
         let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
@@ -133,7 +139,19 @@ fn a_line_that_cannot_be_read_is_a_document_where_one_is_asked_for() {
 
 #[test]
 fn without_a_daemon_every_command_says_how_to_start_it() {
-    for line in ["", "status", "pool list", "space list", "df", "jobs", "space attach tank/x"] {
+    for line in [
+        "",
+        "status",
+        "pool list",
+        "space list",
+        "df",
+        "jobs",
+        "events",
+        "events -f",
+        "why tank",
+        "-w",
+        "space attach tank/x",
+    ] {
         let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(output.status.code(), Some(75), "{line}");
         assert!(text(&output.stderr).contains("dolmen daemon"), "{line}: {}", text(&output.stderr));

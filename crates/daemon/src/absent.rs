@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use dolmen_units::DiskId;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::health::is_here;
+use crate::findings::is_here;
 use crate::job_record::Aim;
 use crate::plan::{Undo, made, planned};
 use crate::removal::check_that_it_ends;
@@ -32,6 +33,10 @@ pub(crate) struct Absences {
     given_up: RefCell<BTreeSet<DiskId>>,
     /// Why those that have been away for too long were not given up, at the last try.
     refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
+    /// Disks that somebody let go of, as far as this daemon knows.
+    let_go: RefCell<BTreeSet<DiskId>>,
+    /// Whether anything is where absent disks were, as it was seen last.
+    places: RefCell<BTreeMap<DiskId, bool>>,
     /// When that is tried again, and how long the pause was.
     next: Cell<(Moment, Duration)>,
 }
@@ -40,6 +45,20 @@ impl Absences {
     /// Whether the pool gave a disk up by itself.
     pub(crate) fn is_given_up(&self, disk: DiskId) -> bool {
         self.given_up.borrow().contains(&disk)
+    }
+
+    pub(crate) fn note_let_go(&self, disk: DiskId) {
+        self.let_go.borrow_mut().insert(disk);
+    }
+
+    /// Whether somebody let go of it, and it has not been back since.
+    pub(crate) fn is_let_go(&self, disk: DiskId) -> bool {
+        self.let_go.borrow().contains(&disk)
+    }
+
+    /// Whether anything is where an absent disk was; nothing where nobody has looked yet.
+    pub(crate) fn is_something_at_its_path(&self, disk: DiskId) -> Option<bool> {
+        self.places.borrow().get(&disk).copied()
     }
 
     /// Has what was refused tried anew, at once.
@@ -74,6 +93,21 @@ impl Absences {
 }
 
 impl OpenPool {
+    /// Where absent disks were, as far as that is a path.
+    pub(crate) fn places_of_absent(&self) -> Vec<PathBuf> {
+        let disks = self.spaces.pool().disks();
+        let absent = disks.iter().filter(|disk| !is_here(disk));
+        absent.map(|disk| PathBuf::from(disk.name())).filter(|path| path.is_absolute()).collect()
+    }
+
+    /// Notes at which of these places there is anything.
+    pub(crate) fn note_places(&self, seen: &BTreeMap<PathBuf, bool>) {
+        let disks = self.spaces.pool().disks();
+        let place = |disk: &Rc<Disk>| seen.get(Path::new(&disk.name())).map(|is| (disk.id(), *is));
+        let absent = disks.iter().filter(|disk| !is_here(disk));
+        *self.absences.places.borrow_mut() = absent.filter_map(place).collect();
+    }
+
     /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
     /// gone. Whether there was one.
     fn forget_settled(&self) -> bool {
@@ -90,6 +124,7 @@ impl OpenPool {
         let disks = self.spaces.pool().disks();
         let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
         since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
+        self.absences.let_go.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
         let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));
         let lengths = absent.into_iter().map(|disk| (Rc::clone(disk), length(disk)));
         let mut away: Vec<(Rc<Disk>, Duration)> = lengths.collect();

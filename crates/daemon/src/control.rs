@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::connect_info::ConnectInfo;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -13,11 +14,12 @@ use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, DetachSpace,
-    Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Exports, ImportPool,
+    Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events, Exports, ImportPool,
     JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk,
     ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
-    Spaces, Status, Version,
+    Spaces, Status, Version, Why,
 };
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, Semaphore};
@@ -161,6 +163,31 @@ asked!(
 asked!(
     /// One job.
     get_job, "/v1/jobs/{id}", JobDocument, job, "id" id: u64);
+asked!(
+    /// Why a pool, a disk, a space or a job is as it is.
+    get_why, "/v1/why/{object}", Why, why, "object" object: String);
+
+/// Which events are asked for.
+#[derive(Debug, Deserialize)]
+struct EventQuery {
+    #[serde(default)]
+    since: u64,
+    pool: Option<String>,
+}
+
+/// What has happened, behind an event that is known already.
+#[utoipa::path(get, path = "/v1/events", params(
+    ("since" = Option<u64>, Query, description = "the number of the last event that is known; from the first on without it"),
+    ("pool" = Option<String>, Query, description = "only of this pool")),
+    responses((status = 200, body = Events), (status = "default", body = ErrorDocument)))]
+async fn get_events(State(app): State<App>, query: Result<Query<EventQuery>, QueryRejection>) -> Out<Events> {
+    let Query(EventQuery { since, pool }) = query.map_err(|rejection| {
+        let message = format!("the request cannot be read: {}", rejection.body_text());
+        Failure(ErrorBody::new(ErrorCode::BadRequest, message))
+    })?;
+    out(app.caller.ask(move |engine| engine.list_events(since, pool)).await)
+}
+
 asked!(
     /// What was counted since the daemon was started.
     get_counters, "/v1/counters", Counters, counters);
@@ -384,6 +411,8 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_job_resume))
         .routes(routes!(post_job_stop))
         .routes(routes!(post_job_set))
+        .routes(routes!(get_why))
+        .routes(routes!(get_events))
         .routes(routes!(get_counters))
         .routes(routes!(post_shutdown))
 }

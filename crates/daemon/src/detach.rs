@@ -16,7 +16,7 @@ use crate::attach::{Leave, detach_fault, refusal};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::health::{absent_names, to_attach_absent};
+use crate::findings::{absent_names, to_attach_absent};
 use crate::plan::{Figures, Undo, made, planned};
 use crate::ways::{Shown, key_of};
 

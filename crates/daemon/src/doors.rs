@@ -408,19 +408,22 @@ impl Engine {
     }
 
     /// What keeps clients of open doors out soon, or does already, in words.
-    pub(crate) fn certificate_warnings(&self) -> Vec<String> {
+    pub(crate) fn certificate_warnings(&self) -> Vec<(String, String)> {
         let (watched, open) = (self.doors.watched.borrow(), self.doors.open.borrow());
         let of_open = watched.iter().filter(|(at, _)| open.contains_key(at));
         of_open
-            .flat_map(|(at, known)| known.warnings.iter().map(move |warning| format!("at {at}, {warning}")))
+            .flat_map(|(at, known)| {
+                known.warnings.iter().map(move |warning| (at.to_string(), format!("at {at}, {warning}")))
+            })
             .collect()
     }
 
     /// What keeps doors from being open, in words.
-    pub(crate) fn door_problems(&self) -> Vec<String> {
+    pub(crate) fn door_problems(&self) -> Vec<(String, String)> {
         let problems = self.doors.problems.borrow();
         let text = |(at, problem): (&SocketAddr, &String)| {
-            format!("nobody can connect to {at}, where spaces are to be served: {problem}")
+            let text = format!("nobody can connect to {at}, where spaces are to be served: {problem}");
+            (at.to_string(), text)
         };
         problems.iter().map(text).collect()
     }

@@ -25,7 +25,10 @@ use crate::caller::{Answer, Work};
 use crate::config::{Config, POOLS_MAX};
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
+use crate::event_record::EventFile;
+use crate::events::Events;
 use crate::fault;
+use crate::findings::RoomKnown;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
 use crate::job_turn::JobTurn;
@@ -54,6 +57,7 @@ pub(crate) struct OpenPool {
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
+    pub(crate) room_known: RoomKnown,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -63,7 +67,8 @@ impl OpenPool {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, plights })
+        let room_known = RoomKnown::default();
+        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, room_known, plights })
     }
 
     pub(crate) fn id(&self) -> PoolId {
@@ -100,6 +105,7 @@ pub(crate) struct Engine {
     pub(crate) pools: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
     pub(crate) jobs: Rc<Jobs>,
+    pub(crate) events: Events,
     pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
     pub(crate) doors: Doors,
@@ -128,6 +134,7 @@ impl Engine {
             began: seams.clock.now(),
             ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
             histories: Histories::new(config.history_folder(), Rc::clone(&scribe)),
+            events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&scribe))),
             jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), scribe))),
             arbiter: Rc::new(arbiter),
             ways,
@@ -160,6 +167,8 @@ impl Engine {
             starting.start().await;
             ring.0.set(true);
             ring.1.notify_all();
+            // What is not opened yet is not gone.
+            starting.follow_events().await;
         };
         self.seams.spawner.spawn("start", Box::pin(start));
         let ticking = Rc::downgrade(&self);

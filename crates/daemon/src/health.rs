@@ -3,303 +3,24 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    API_VERSION, ErrorBody, ErrorCode, Health, Job, JobKind, JobState, SCHEMA, Status, Version,
+    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, Job, JobKind, JobState, Object, SCHEMA,
+    Status, Version,
 };
 use dolmen_block_io::Moment;
-use dolmen_pool::{Disk, DiskCounters, PoolState};
+use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{IncidentKind, Space};
-use dolmen_units::Bytes;
 
 use crate::caller::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
+use crate::findings::{
+    found, is_only_crowded, short_of_room, to_attach_absent, unseen_errors, waiting_removals,
+    waiting_replacements,
+};
 use crate::jobs::Entry;
 use crate::words::counted;
 
-/// Ranges of lost data that are named one by one.
-const PLACES_MAX: usize = 3;
-/// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
-const NEAR_PARTS: u64 = 10;
-
-/// Whether a disk takes part. One that failed keeps its seat in a pool that stopped for it, and takes part no more.
-pub(crate) fn is_here(disk: &Disk) -> bool {
-    disk.is_present() && !disk.has_failed()
-}
-
-pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
-    let disks = open.spaces.pool().disks();
-    disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.name()).collect()
-}
-
-/// How absent disks come back, in words.
-pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
-    let name = open.name();
-    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
-        return format!(
-            "see to the disks of pool {name}, which are away or failed; then `dolmen stop --hand-over`, and start the daemon again"
-        );
-    }
-    let disks = open.spaces.pool().disks();
-    let absent = disks.iter().filter(|disk| !disk.is_present());
-    let ways: Vec<String> = absent
-        .map(|disk| format!("attach {} and `dolmen disk online {name} {}`", disk.name(), disk.slot().0))
-        .collect();
-    if ways.is_empty() { format!("bring the disks of pool {name} back") } else { ways.join(", ") }
-}
-
-/// Absent disks that may have a part of a space: of one that is being replaced it is known which spaces it has parts of.
-pub(crate) fn absent_with(open: &OpenPool, space: &Space) -> usize {
-    let may_have = |disk: &Rc<Disk>| {
-        let left = open.spaces.left_on(disk.id());
-        left.is_none_or(|left| left.iter().any(|other| other.id() == space.id()))
-    };
-    let disks = open.spaces.pool().disks();
-    disks.iter().filter(|disk| !disk.is_present()).filter(|disk| may_have(disk)).count()
-}
-
-/// Replacements of absent disks that wait for what these alone have, and the spaces that it is part of.
-fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, String)> {
-    let waits = |(old, new): (Rc<Disk>, Rc<Disk>)| {
-        let left = open.spaces.left_on(old.id()).filter(|left| !left.is_empty() && !old.is_present())?;
-        let names: Vec<String> =
-            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
-        Some((old, new, names.join(", ")))
-    };
-    open.spaces.pool().replacements().into_iter().filter_map(waits).collect()
-}
-
-/// Disks that are to leave, and of which a removal has left something; the spaces that it is part of.
-fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
-    let waits = |disk: Rc<Disk>| {
-        let left = open.spaces.left_on(disk.id()).filter(|left| !left.is_empty())?;
-        let names: Vec<String> =
-            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
-        Some((disk, names.join(", ")))
-    };
-    open.spaces.drains().into_iter().filter_map(waits).collect()
-}
-
-/// How a space is, and why.
-pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
-    let mut health = Health::Healthy;
-    let mut why = Vec::new();
-    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
-        // Why is said of the pool.
-        return (Health::Unhealthy, Vec::new());
-    }
-    let absent = absent_with(open, space);
-    let redundancy = usize::from(space.spec().resiliency.redundancy());
-    let name = format!("{}/{}", open.name(), space.name());
-    if absent > redundancy && space.claimed().0 > 0 {
-        health = Health::Unhealthy;
-        why.push(format!(
-            "parts of space {name} may be out of reach: {absent} disks are absent, it survives {redundancy}"
-        ));
-    } else if absent > 0 && space.claimed().0 > 0 {
-        health = Health::Warning;
-        why.push(format!(
-            "space {name} survives the loss of {} instead of {redundancy}",
-            counted(redundancy - absent, "more disk", "more disks")
-        ));
-    }
-    let incidents = open.incidents();
-    let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
-    let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
-    let of_space = incidents.iter().filter(|one| one.space == space.id());
-    let all_lost = of_space.filter(|one| is_lost(one.kind));
-    let lost: Vec<String> =
-        all_lost.clone().take(PLACES_MAX).map(|one| format!("{} at byte {}", one.length, one.at)).collect();
-    if !lost.is_empty() {
-        health = Health::Unhealthy;
-        let count = all_lost.count();
-        why.push(format!("space {name} has lost data in {count} places, first: {}", lost.join(", ")));
-    }
-    let taken = of_kind(IncidentKind::TakenAsFound).count();
-    if taken > 0 {
-        health = health.max(Health::Warning);
-        why.push(format!(
-            "in {taken} places of space {name}, what was being written at a crash was taken as it was found"
-        ));
-    }
-    // Once they are all back, whoever reads such a block finds out.
-    let rotten = of_kind(IncidentKind::RottenHere).count();
-    if rotten > 0 && absent > 0 {
-        health = health.max(Health::Warning);
-        why.push(format!(
-            "in {rotten} places of space {name} no copy that is here is good; the disks that are absent may have one"
-        ));
-    }
-    if let Some(short) = short_of_room(open, space) {
-        health = health.max(Health::Warning);
-        why.push(short);
-    }
-    (health, why)
-}
-
-/// That a thin space has met the end of its pool, or soon will.
-fn short_of_room(open: &OpenPool, space: &Space) -> Option<String> {
-    let (spec, pool) = (space.spec(), open.name());
-    let unclaimed = spec.size.0.saturating_sub(space.claimed().0);
-    let usable = open.room_for(&spec);
-    if unclaimed == 0 || usable.0 >= unclaimed || open.spaces.pool().state() != PoolState::Writable {
-        return None;
-    }
-    let name = format!("{pool}/{}", spec.name);
-    if open.lacks_disks_for(space) {
-        return Some(format!(
-            "thin space {name} needs more disks than pool {pool} has in use: what was never written cannot be written until \
-             the absent ones are back or replaced, or others are added; all else can"
-        ));
-    }
-    if usable.0 < space.row_bytes() {
-        return Some(format!(
-            "thin space {name} has met the end of pool {pool}: what was never written cannot be written now, all else can"
-        ));
-    }
-    let is_near = usable.0 < space.claimed().0 / NEAR_PARTS;
-    is_near.then(|| {
-        format!(
-            "thin space {name} can take {usable} more before pool {pool} is full, of {} that it may ask for",
-            Bytes(unclaimed)
-        )
-    })
-}
-
-/// Disks that are here with errors that nobody has acknowledged, and those errors.
-pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
-    let acknowledged = open.history.acknowledged.borrow();
-    let unseen = |disk: Rc<Disk>| {
-        let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
-        let errors = DiskCounters {
-            read_errors: all.read_errors.saturating_sub(seen.read_errors),
-            write_errors: all.write_errors.saturating_sub(seen.write_errors),
-            crowded_writes: all.crowded_writes.saturating_sub(seen.crowded_writes),
-            checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
-            ..DiskCounters::default()
-        };
-        (errors != DiskCounters::default()).then_some((disk, errors))
-    };
-    let disks = open.spaces.pool().disks();
-    disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
-}
-
-/// The errors of a disk in words.
-pub(crate) fn errors_text(errors: &DiskCounters) -> String {
-    let crowded = match errors.crowded_writes {
-        0 => "",
-        some if some == errors.write_errors => " for lack of room below",
-        _ => " (some for lack of room below)",
-    };
-    format!(
-        "{}, {}{crowded}, {}",
-        counted(errors.read_errors, "failed read", "failed reads"),
-        counted(errors.write_errors, "failed write", "failed writes"),
-        counted(errors.checksum_errors, "damaged block", "damaged blocks")
-    )
-}
-
-/// Whether nothing is the matter with a disk but that what it lies on is full.
-fn is_only_crowded(errors: &DiskCounters) -> bool {
-    let of_writes = errors.crowded_writes > 0 && errors.crowded_writes == errors.write_errors;
-    of_writes && errors.read_errors == 0 && errors.checksum_errors == 0
-}
-
-/// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
-fn few_voters(open: &OpenPool) -> Option<String> {
-    let pool = open.spaces.pool();
-    let small: Vec<String> = pool.too_small_to_vote().iter().map(|disk| disk.name()).collect();
-    let voters = pool.voters().len();
-    let redundancy = open.spaces.list().iter().map(|space| space.spec().resiliency.redundancy()).max();
-    let survived = usize::from(redundancy.unwrap_or(0)).max(1);
-    if small.is_empty() || voters > survived {
-        return None;
-    }
-    Some(format!(
-        "the metadata of pool {} is on {voters} {} only, and to lose {} is to lose the pool: {} {} too small to carry it, \
-         which takes an area of {}, a thousandth of a disk",
-        open.name(),
-        if voters == 1 { "disk" } else { "disks" },
-        if voters == 1 { "it" } else { "them all" },
-        small.join(", "),
-        if small.len() == 1 { "is" } else { "are" },
-        pool.voter_metadata_min(),
-    ))
-}
-
-/// How a pool with its spaces is, and why.
-pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
-    let pool = open.spaces.pool();
-    let name = open.name();
-    let mut health = Health::Healthy;
-    let mut why = Vec::new();
-    match pool.state() {
-        PoolState::Writable => {}
-        PoolState::ReadOnly(cause) => {
-            health = Health::Warning;
-            why.push(format!("pool {name} is open read-only: {cause}"));
-        }
-        PoolState::Latched(cause) => {
-            health = Health::Unhealthy;
-            why.push(format!("pool {name} has stopped: {cause}"));
-        }
-    }
-    let absent = absent_names(open);
-    if !absent.is_empty() {
-        health = health.max(Health::Warning);
-        why.push(format!(
-            "{} of pool {name} {} absent",
-            absent.join(", "),
-            if absent.len() == 1 { "is" } else { "are" }
-        ));
-    }
-    for disk in pool.disks().iter().filter(|disk| !disk.is_present()) {
-        why.extend(disk.unfit().map(|cause| format!("{} cannot be used: {cause}", disk.name())));
-    }
-    for (plight, _) in open.plights_in_words() {
-        health = health.max(Health::Warning);
-        why.push(plight);
-    }
-    for (disk, errors) in unseen_errors(open) {
-        health = health.max(Health::Warning);
-        why.push(format!("{} had {}", disk.name(), errors_text(&errors)));
-    }
-    if let Ok(short) = open.spaces.short_rows().await
-        && short > 0
-    {
-        health = health.max(Health::Warning);
-        let are = if short == 1 { "is not on all its" } else { "are not on all their" };
-        why.push(format!("{} of pool {name} {are} disks yet", counted(short, "row", "rows")));
-    }
-    if let Some(few) = few_voters(open) {
-        health = health.max(Health::Warning);
-        why.push(few);
-    }
-    for (old, new, spaces) in waiting_replacements(open) {
-        why.push(format!(
-            "{} is being replaced by {}, which has all but the parts of {spaces} that the old one alone holds",
-            old.name(),
-            new.name()
-        ));
-    }
-    for (disk, spaces) in waiting_removals(open) {
-        health = health.max(Health::Warning);
-        why.push(format!(
-            "{} cannot leave pool {name}: rows of {spaces} have a part there that no other disk took",
-            disk.name()
-        ));
-    }
-    // What is worst comes first: a screen has room for a few lines.
-    let mut worst = Vec::new();
-    for space in open.spaces.list() {
-        let (of_space, reasons) = space_health(open, &space);
-        health = health.max(of_space);
-        if of_space == Health::Unhealthy { &mut worst } else { &mut why }.extend(reasons);
-    }
-    worst.extend(why);
-    (health, worst)
-}
-
-fn doing(job: &Job) -> String {
+pub(crate) fn doing(job: &Job) -> String {
     let verb = match job.kind {
         JobKind::Resync => "bringing up to date",
         JobKind::Replace => "replacing",
@@ -309,131 +30,183 @@ fn doing(job: &Job) -> String {
         JobKind::Rebalance => "evening out",
     };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
-    let state = if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
+    let mut state =
+        if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
+    state.extend(job.eta.map(|eta| format!(", still takes {}", eta.words())));
     format!("{verb} {} (job {}, {state})", job.subject, job.id)
 }
 
 /// How a job that stands goes on.
-fn to_resume(entry: &Entry) -> Option<String> {
+pub(crate) fn to_resume(entry: &Entry) -> Option<String> {
     let is_paused = entry.state() == JobState::Paused;
     is_paused.then(|| format!("`dolmen job resume {}`: {} is paused", entry.id, entry.what()))
 }
 
+/// What to do, and about what.
+#[derive(Debug, Clone)]
+pub(crate) struct Advice {
+    about: Vec<(FindingCode, Object)>,
+    pub(crate) text: String,
+}
+
+impl Advice {
+    pub(crate) fn new(code: FindingCode, object: Object, text: String) -> Self {
+        Self { about: vec![(code, object)], text }
+    }
+
+    fn for_disk(open: &OpenPool, code: FindingCode, disk: &Disk, text: String) -> Self {
+        Self::new(code, Object::disk(open.name(), disk.slot().0), text)
+    }
+
+    /// Whether it is about this.
+    pub(crate) fn is_for(&self, finding: &Finding) -> bool {
+        self.about.iter().any(|(code, object)| *code == finding.code && *object == finding.object)
+    }
+}
+
 /// What to do about disks that are here and had errors.
-fn for_disks_with_errors(open: &OpenPool) -> Vec<String> {
+fn for_disks_with_errors(open: &OpenPool) -> Vec<Advice> {
     let (name, mut todo) = (open.name(), Vec::new());
     let (crowded, sick): (Vec<_>, Vec<_>) =
         unseen_errors(open).into_iter().partition(|(_, errors)| is_only_crowded(errors));
     for (disk, _) in &crowded {
-        todo.push(format!(
+        let text = format!(
             "free some room where {} lies, in its file system or thin pool: the disk itself is sound; `dolmen pool acknowledge {name}` \
              ends this warning until there are more errors",
             disk.name()
-        ));
+        );
+        todo.push(Advice::for_disk(open, FindingCode::DiskCrowded, disk, text));
     }
-    let sick: Vec<String> = sick.iter().map(|(disk, _)| disk.name()).collect();
-    if !sick.is_empty() {
-        todo.push(format!(
+    let names: Vec<String> = sick.iter().map(|(disk, _)| disk.name()).collect();
+    if !names.is_empty() {
+        let text = format!(
             "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
              ends this warning until there are more errors",
-            sick.join(" or ")
-        ));
+            names.join(" or ")
+        );
+        let about = |disk: &Disk| (FindingCode::DiskErrors, Object::disk(name.as_str(), disk.slot().0));
+        todo.push(Advice { about: sick.iter().map(|(disk, _)| about(disk)).collect(), text });
     }
     todo
 }
 
 /// What to do about ranges that were damaged.
-fn for_damage(open: &OpenPool) -> Vec<String> {
+fn for_damage(open: &OpenPool) -> Vec<Advice> {
     let (name, incidents) = (open.name(), open.incidents());
     let has = |space: &Space, kind| incidents.iter().any(|one| one.space == space.id() && one.kind == kind);
     let mut todo = Vec::new();
     for space in open.spaces.list() {
+        let object = Object::space(name.as_str(), space.name().to_string());
         if has(&space, IncidentKind::Lost) || has(&space, IncidentKind::TableLost) {
-            todo.push(format!(
+            let text = format!(
                 "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen pool acknowledge {name}` or a \
                  scrub then sees that they can be read",
                 space.name()
-            ));
+            );
+            todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
         }
         if has(&space, IncidentKind::TakenAsFound) {
-            todo.push(format!(
+            let text = format!(
                 "see whether what is in {name}/{} is sound, with the check of its file system for instance; `dolmen pool \
                  acknowledge {name}` ends this warning",
                 space.name()
-            ));
+            );
+            todo.push(Advice::new(FindingCode::SpaceTakenAsFound, object, text));
         }
     }
     todo
 }
 
-fn todo(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<String> {
+/// What to do about a disk that is absent.
+fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
+    let (name, slot) = (open.name(), disk.slot().0);
+    let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());
+    if let Some((old, new, spaces)) = waiting {
+        return format!(
+            "attach {} and `dolmen disk online {name} {slot}`, or delete {spaces}; its replacement by {} then goes on by itself",
+            old.name(),
+            new.name()
+        );
+    }
+    let replacements = open.spaces.pool().replacements();
+    let begun = replacements.into_iter().find(|(old, new)| old.slot() == disk.slot() && new.is_present());
+    let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
+    if is_only_crowded(&disk.counters()) {
+        return format!(
+            "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
+            disk.name()
+        );
+    }
+    let outlook = open.absences.outlook(open.spaces.pool(), disk, now);
+    let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
+    format!(
+        "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
+        disk.name()
+    )
+}
+
+/// What somebody should do about a pool, its disks and its spaces.
+pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> {
     let name = open.name();
     let mut todo = Vec::new();
+    let pool = Object::pool(name.as_str());
     match open.spaces.pool().state() {
         PoolState::Writable => {}
-        PoolState::ReadOnly(_) => todo.push(format!("to write to pool {name}: {}", fault::to_write(&name))),
+        PoolState::ReadOnly(_) => {
+            let text = format!("to write to pool {name}: {}", fault::to_write(&name));
+            todo.push(Advice::new(FindingCode::PoolReadOnly, pool, text));
+        }
         PoolState::Latched(_) => {
             // All else is about a pool that goes on.
-            return vec![to_attach_absent(open)];
+            return vec![Advice::new(FindingCode::PoolStopped, pool, to_attach_absent(open))];
         }
     }
     let is_replacing = jobs.iter().any(|job| matches!(job.kind, JobKind::Replace | JobKind::Drain));
     for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
-        let slot = disk.slot().0;
-        let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());
-        if let Some((old, new, spaces)) = waiting {
-            todo.push(format!(
-                "attach {} and `dolmen disk online {name} {slot}`, or delete {spaces}; its replacement by {} then goes on by itself",
-                old.name(),
-                new.name()
-            ));
-            continue;
-        }
-        let begun = open
-            .spaces
-            .pool()
-            .replacements()
-            .into_iter()
-            .find(|(old, new)| old.slot() == disk.slot() && new.is_present());
-        let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
-        if is_only_crowded(&disk.counters()) {
-            todo.push(format!(
-                "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
-                disk.name()
-            ));
-            continue;
-        }
-        let outlook = open
-            .absences
-            .outlook(open.spaces.pool(), disk, now)
-            .map(|text| format!("; {text}"))
-            .unwrap_or_default();
-        todo.push(format!(
-            "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
-            disk.name()
-        ));
+        todo.push(Advice::for_disk(open, FindingCode::DiskAbsent, disk, for_absent(open, disk, now)));
     }
     for (disk, spaces) in waiting_removals(open) {
-        todo.push(format!(
+        let text = format!(
             "add a disk to pool {name}, or delete {spaces}, so that {} can leave; or keep it: `dolmen pool remove {name} {} --cancel`",
             disk.name(),
             disk.slot().0
-        ));
+        );
+        todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
-    todo.extend(open.plights_in_words().into_iter().map(|(_, todo)| todo));
+    todo.extend(open.plight_advice());
     todo.extend(for_disks_with_errors(open));
-    let is_short = |space: &Rc<Space>| !open.lacks_disks_for(space) && short_of_room(open, space).is_some();
-    if open.spaces.list().iter().any(is_short) {
-        todo.push(format!(
-            "add a disk to pool {name}, or delete or trim something; `dolmen df` shows what fits"
-        ));
-    }
+    todo.extend(for_room(open));
     todo.extend(for_damage(open));
     todo
 }
 
+/// What to do about spaces that have met the end of their pool, or soon will.
+fn for_room(open: &OpenPool) -> Option<Advice> {
+    let spaces = open.spaces.list();
+    let short: Vec<Finding> = spaces
+        .iter()
+        .filter(|space| !open.lacks_disks_for(space))
+        .filter_map(|space| short_of_room(open, space))
+        .collect();
+    if short.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "add a disk to pool {}, or delete or trim something; `dolmen df` shows what fits",
+        open.name()
+    );
+    Some(Advice { about: short.into_iter().map(|one| (one.code, one.object)).collect(), text })
+}
+
+/// That a pool that should be open is not.
+pub(crate) fn not_open(closed: &ClosedPool) -> Finding {
+    let name = closed.remembered.name.as_str();
+    let text = format!("pool {name} is not open: {}", closed.cause);
+    found(FindingCode::PoolNotOpen, Health::Unhealthy, Object::pool(name), text)
+}
+
 /// How a pool that should be open comes to be.
-fn to_open(pool: &str, cause: &ErrorBody) -> String {
+pub(crate) fn to_open(pool: &str, cause: &ErrorBody) -> String {
     let import = format!("`dolmen pool import --pool {pool}`");
     match cause.code {
         // A copy of a disk: which one has to go is known.
@@ -458,7 +231,7 @@ impl Engine {
         for open in self.open_pools() {
             let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
-            to_do.extend(todo(&open, &jobs, now));
+            to_do.extend(advice(&open, &jobs, now).into_iter().map(|one| one.text));
             to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
             pools.push(self.view_pool(&open).await?);
             spaces.extend(self.view_spaces(&open).await?);
@@ -468,14 +241,12 @@ impl Engine {
         );
         pools.extend(self.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let besides = self.besides();
-        let of_these = if besides.is_empty() { Health::Healthy } else { Health::Warning };
+        let besides = self.findings_besides();
+        let of_these = besides.iter().map(|one| one.health).max().unwrap_or(Health::Healthy);
         let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_these);
         let mut why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
-        for (reasons, advice) in besides {
-            why.extend(reasons);
-            to_do.extend(advice);
-        }
+        to_do.extend(self.advice_besides(&besides));
+        why.extend(besides.into_iter().map(|one| one.text));
         Ok(Status {
             schema: SCHEMA,
             health,
@@ -493,48 +264,62 @@ impl Engine {
 }
 
 impl Engine {
-    /// What is the matter with anything but pools that are open, and what to do about it.
-    fn besides(&self) -> Vec<(Vec<String>, Vec<String>)> {
+    /// What is the matter with anything but pools that are open.
+    pub(crate) fn findings_besides(&self) -> Vec<Finding> {
+        let warn = |code, name: String, text| found(code, Health::Warning, Object::daemon(name), text);
         let is_open = |pool| self.pools.borrow().contains_key(&pool);
         let shown = self.ways.all();
-        let waiting: Vec<_> = shown.iter().filter(|one| !is_open(one.space().pool)).collect();
-        let attached = (
-            waiting.iter().map(|one| one.waits_text()).collect(),
-            waiting.iter().map(|one| one.to_go_on()).collect(),
-        );
-        let advice = |reasons: &[String], advice: &str| match reasons {
-            [] => Vec::new(),
-            _ => vec![advice.to_owned()],
-        };
-        let ended = self.ended_with_daemon();
-        let doors = self.door_problems();
-        let mend = "mend what is said of the address or its files; it is tried again every few seconds";
-        let certificates = self.certificate_warnings();
-        let renew = "put new files in the place of those that are named; they are read again by themselves";
-        let (mend, renew) = (advice(&doors, mend), advice(&certificates, renew));
-        let all = [attached, ended, (doors, mend), (certificates, renew)];
-        all.into_iter().filter(|(reasons, _)| !reasons.is_empty()).collect()
+        let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
+        let mut findings: Vec<Finding> =
+            waiting.map(|one| warn(FindingCode::AttachedWaits, one.name(), one.waits_text())).collect();
+        for name in self.ended_with_daemon() {
+            let text = format!(
+                "space {name} was attached by io_uring (loop-uring), which ended with the daemon before: it is not attached any more"
+            );
+            findings.push(warn(FindingCode::AttachmentEnded, name, text));
+        }
+        let doors = self.door_problems().into_iter();
+        findings.extend(doors.map(|(at, text)| warn(FindingCode::DoorClosed, at, text)));
+        let certificates = self.certificate_warnings().into_iter();
+        findings.extend(certificates.map(|(at, text)| warn(FindingCode::CertificateTrouble, at, text)));
+        findings
     }
-}
 
-impl Engine {
+    /// What to do about it.
+    pub(crate) fn advice_besides(&self, findings: &[Finding]) -> Vec<String> {
+        let has = |code| findings.iter().any(|one| one.code == code);
+        let is_open = |pool| self.pools.borrow().contains_key(&pool);
+        let shown = self.ways.all();
+        let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
+        let mut advice: Vec<String> = waiting.map(|one| one.to_go_on()).collect();
+        let ended = findings.iter().filter(|one| one.code == FindingCode::AttachmentEnded);
+        advice.extend(ended.map(|one| {
+            format!(
+                "attach it again: `dolmen space attach {0}`; `dolmen space detach {0}` says that it is not to be",
+                one.object
+            )
+        }));
+        if has(FindingCode::DoorClosed) {
+            advice.push(
+                "mend what is said of the address or its files; it is tried again every few seconds"
+                    .to_owned(),
+            );
+        }
+        if has(FindingCode::CertificateTrouble) {
+            let text =
+                "put new files in the place of those that are named; they are read again by themselves";
+            advice.push(text.to_owned());
+        }
+        advice
+    }
+
     /// Spaces that were attached in the way that ends with the daemon, and did.
-    fn ended_with_daemon(&self) -> (Vec<String>, Vec<String>) {
+    fn ended_with_daemon(&self) -> Vec<String> {
         let pools = self.pools.borrow();
         let mut ended = self.ways.ended();
         // One that was deleted is nobody's concern; of a pool that is not open nobody knows.
         ended.retain(|(key, _)| pools.get(&key.pool).is_none_or(|pool| pool.spaces.get(key.space).is_some()));
-        let was = |name: &str| {
-            format!(
-                "space {name} was attached by io_uring (loop-uring), which ended with the daemon before: it is not attached any more"
-            )
-        };
-        let advice = |name: &str| {
-            format!(
-                "attach it again: `dolmen space attach {name}`; `dolmen space detach {name}` says that it is not to be"
-            )
-        };
-        ended.into_iter().map(|(_, name)| (was(&name), advice(&name))).unzip()
+        ended.into_iter().map(|(_, name)| name).collect()
     }
 }
 

@@ -220,15 +220,20 @@ pub(crate) struct Found {
     pub(crate) jobs: Vec<RecordedJob>,
 }
 
-/// A file of the two.
-enum Content<T> {
+/// What a file has.
+pub(crate) enum Content<T> {
     Missing,
     Unusable,
     Usable(T),
 }
 
-/// Reads a file; one that cannot be used is told, and kept aside.
-fn read<T>(path: &Path, now_s: u64, parse: impl Fn(&str) -> Result<T, Unfit>) -> Content<T> {
+/// Reads a file of what is called so; one that cannot be used is told, and kept aside.
+pub(crate) fn read<T, E: std::error::Error + 'static>(
+    what: &str,
+    path: &Path,
+    now_s: u64,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Content<T> {
     let shown = path.display();
     let why = match read_if_any(path).map(|text| text.map(|text| parse(&text))) {
         Ok(None) => return Content::Missing,
@@ -241,18 +246,19 @@ fn read<T>(path: &Path, now_s: u64, parse: impl Fn(&str) -> Result<T, Unfit>) ->
     let aside = PathBuf::from(aside);
     match std::fs::rename(path, &aside) {
         Ok(()) => {
-            tracing::warn!(path = %shown, why, aside = %aside.display(), "the record of jobs cannot be used; it is kept aside, and begun anew");
+            tracing::warn!(path = %shown, why, aside = %aside.display(), "the record of {what} cannot be used; it is kept aside, and begun anew");
         }
         Err(error) => {
-            tracing::warn!(path = %shown, why, %error, "the record of jobs cannot be used, nor kept aside; it is begun anew");
+            tracing::warn!(path = %shown, why, %error, "the record of {what} cannot be used, nor kept aside; it is begun anew");
         }
     }
     Content::Unusable
 }
 
 fn read_all(folder: &Path, now_s: u64) -> Found {
-    let number = read(&folder.join(NUMBER_FILE), now_s, |text| Ok(text.trim().parse::<u64>()?));
-    let recorded = read(&folder.join(JOBS_FILE), now_s, parse);
+    let number = |text: &str| text.trim().parse::<u64>().map_err(Unfit::from);
+    let number = read("jobs", &folder.join(NUMBER_FILE), now_s, number);
+    let recorded = read("jobs", &folder.join(JOBS_FILE), now_s, parse);
     let is_new = matches!((&number, &recorded), (Content::Missing, Content::Missing));
     let number = if let Content::Usable(number) = number { Some(number) } else { None };
     let recorded = if let Content::Usable(recorded) = recorded { Some(recorded) } else { None };

@@ -211,6 +211,11 @@ impl Entry {
         self.state.get()
     }
 
+    /// What came of it, or has until now.
+    pub(crate) fn result(&self) -> Option<String> {
+        self.result.borrow().clone()
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         match self.state.get() {
             JobState::Waiting | JobState::Running | JobState::Paused => false,
@@ -518,6 +523,13 @@ impl Jobs {
     pub(crate) fn list(&self, now: Moment) -> Vec<Job> {
         let all = self.all();
         all.iter().filter(|entry| entry.is_on_record.get()).map(|entry| entry.view(now)).collect()
+    }
+
+    /// The same, as they are.
+    pub(crate) fn on_record(&self) -> Vec<Rc<Entry>> {
+        let mut all = self.all();
+        all.retain(|entry| entry.is_on_record.get());
+        all
     }
 
     /// Jobs that have not ended.

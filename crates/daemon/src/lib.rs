@@ -19,6 +19,7 @@
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
 //! | `watch`, `names`, `plight` | what is done without being asked for |
+//! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
 //! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
@@ -40,8 +41,11 @@ mod doors;
 mod effort;
 mod engine;
 mod error;
+mod event_record;
+mod events;
 mod fault;
 mod files;
+mod findings;
 mod health;
 mod history;
 mod job_control;
@@ -69,6 +73,7 @@ mod spaces;
 mod view;
 mod watch;
 mod ways;
+mod why;
 mod words;
 mod write_cache;
 

@@ -3,9 +3,10 @@
 //!
 //! Looking asks file systems, one of which may hang; it is done on a thread of its own, on which nothing else waits.
 
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use std::{fs, io};
@@ -49,11 +50,15 @@ pub(crate) async fn follow(engine: Weak<Engine>, looker: Scribe, clock: Rc<dyn C
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
         let Some(held) = engine.upgrade().map(|engine| engine.members.held()) else { return };
-        let looked = looker.run(move || look_at(&held)).await;
+        let Some(places) = engine.upgrade().map(|engine| engine.places_of_absent()) else { return };
+        let looked = looker.run(move || Ok((look_at(&held)?, look_for_absent(places)))).await;
         let Some(engine) = engine.upgrade() else { return };
         // Where it cannot be told, they keep their names, and are what they were.
-        let Ok(seen) = looked else { continue };
-        engine.open_pools().iter().for_each(|pool| pool.note_plights(&seen.plights));
+        let Ok((seen, places)) = looked else { continue };
+        engine.open_pools().iter().for_each(|pool| {
+            pool.note_plights(&seen.plights);
+            pool.note_places(&places);
+        });
         for (old, new) in seen.renamed {
             tracing::info!(old, new, "a disk was renamed");
             engine.members.rename(&old, &new);
@@ -64,6 +69,17 @@ pub(crate) async fn follow(engine: Weak<Engine>, looker: Scribe, clock: Rc<dyn C
             }
         }
     }
+}
+
+impl Engine {
+    fn places_of_absent(&self) -> Vec<PathBuf> {
+        self.open_pools().iter().flat_map(|pool| pool.places_of_absent()).collect()
+    }
+}
+
+/// Whether anything is at these places.
+fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, bool> {
+    places.into_iter().map(|place| (place.clone(), place.exists())).collect()
 }
 
 fn look_at(held: &[Held]) -> io::Result<Seen> {

@@ -8,7 +8,7 @@ use dolmen_pool::{Disk, ExcludeReason};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::health::absent_with;
+use crate::findings::absent_with;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 impl Engine {
@@ -43,6 +43,7 @@ impl Engine {
         let device = disk.device();
         let asked = ExcludeReason::Asked;
         pool.spaces.pool().exclude(disk.slot(), asked).await.map_err(|error| fault::pool(&error))?;
+        pool.absences.note_let_go(disk.id());
         if let Some(device) = device {
             self.members.release(&device);
         }

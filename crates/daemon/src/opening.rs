@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ImportPool};
+use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool};
 use dolmen_block_linux::Listener;
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
@@ -89,6 +89,7 @@ impl Engine {
     pub(crate) async fn start(self: &Rc<Self>) {
         let _changes = self.changes.take().await;
         self.recall_jobs().await;
+        self.events.recall(&self.jobs.on_record()).await;
         let remembered = match self.ledger.all().await {
             Ok(remembered) => remembered,
             Err(error) => {
@@ -189,6 +190,8 @@ impl Engine {
             tracing::warn!(pool = remembered.name, warning, "not all of the pool could be destroyed");
         }
         tracing::info!(pool = remembered.name, "the pool is destroyed, which the last daemon had begun");
+        let text = format!("pool {} is destroyed, which the last daemon had begun", remembered.name);
+        self.events.tell_gone(id, &remembered.name, EventCode::PoolDestroyed, text).await;
         Ok(())
     }
 

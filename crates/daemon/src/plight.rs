@@ -4,11 +4,15 @@
 //! so to give its disk up at once would cost redundancy that is still there; one that was cut, or is unplugged, fails by
 //! itself with the next flush or command. But who is told only then, or when the daemon has ended, is told too late.
 
-use dolmen_api::DiskPlight;
+use std::rc::Rc;
+
+use dolmen_api::{DiskPlight, Finding, FindingCode, Health, Object};
 use dolmen_pool::Disk;
 use dolmen_units::Bytes;
 
 use crate::engine::OpenPool;
+use crate::findings::found;
+use crate::health::Advice;
 
 /// What has become of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,14 @@ impl Plight {
             Self::Removed => DiskPlight::Removed,
             Self::CutTo(_) => DiskPlight::CutShort,
             Self::Unplugged => DiskPlight::Unplugged,
+        }
+    }
+
+    fn code(self) -> FindingCode {
+        match self {
+            Self::Removed => FindingCode::DiskFileRemoved,
+            Self::CutTo(_) => FindingCode::DiskCutShort,
+            Self::Unplugged => FindingCode::DiskUnplugged,
         }
     }
 
@@ -92,14 +104,26 @@ impl OpenPool {
         self.plights.borrow().get(&disk.slot()).copied().filter(|_| disk.is_present())
     }
 
-    /// What has become of what disks lie on, and what to do about it.
-    pub(crate) fn plights_in_words(&self) -> Vec<(String, String)> {
+    /// What has become of what disks lie on.
+    pub(crate) fn plight_findings(&self) -> Vec<Finding> {
+        let disks = self.spaces.pool().disks();
+        let finding = |disk: &Rc<Disk>| {
+            let plight = self.plight_of(disk)?;
+            let object = Object::disk(self.name(), disk.slot().0);
+            Some(found(plight.code(), Health::Warning, object, plight.why(disk)))
+        };
+        disks.iter().filter_map(finding).collect()
+    }
+
+    /// What to do about it.
+    pub(crate) fn plight_advice(&self) -> Vec<Advice> {
         let name = self.name();
         let disks = self.spaces.pool().disks();
-        let told = disks.iter().filter_map(|disk| {
+        let advice = |disk: &Rc<Disk>| {
             let plight = self.plight_of(disk)?;
-            Some((plight.why(disk), plight.todo(&name, disk)))
-        });
-        told.collect()
+            let object = Object::disk(name.as_str(), disk.slot().0);
+            Some(Advice::new(plight.code(), object, plight.todo(&name, disk)))
+        };
+        disks.iter().filter_map(advice).collect()
     }
 }

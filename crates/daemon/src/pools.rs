@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, ImportMode, Job, JobKind, PoolDocument,
-    SCHEMA, Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, EventCode, ImportMode, Job, JobKind,
+    PoolDocument, SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
@@ -19,7 +19,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::health::{errors_text, unseen_errors};
+use crate::findings::{errors_text, unseen_errors};
 use crate::history::is_unreadable;
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
@@ -94,6 +94,7 @@ impl Engine {
             fault_domains: request.fault_domains,
         };
         self.note_making(id, name.as_str(), &disks.paths).await?;
+        self.events.note_making(id);
         let opened = create_as(&self.seams, Rc::clone(&self.arbiter), &devices, &options, id).await;
         let opened = match opened {
             Ok(opened) => opened,
@@ -219,6 +220,7 @@ impl Engine {
     /// Takes a pool out of the list. Requests for it fail from now on.
     fn retire(&self, pool: &OpenPool) {
         pool.is_closing.set(true);
+        self.events.note_leaving(pool.id());
         self.jobs.let_go(pool.id());
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
             self.nbd.remove(&served.name);
@@ -267,6 +269,8 @@ impl Engine {
         self.jobs.end_those_of(pool.id(), EXPORTED).await;
         self.histories.remove(pool.id()).await;
         let forgotten = self.ledger.remove(pool.id()).await;
+        let text = format!("pool {name} was exported");
+        self.events.tell_gone(pool.id(), &name, EventCode::PoolExported, text).await;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
         Ok(change)
@@ -314,6 +318,8 @@ impl Engine {
         self.members.release_all_of(pool.id());
         let absent = disks.iter().filter(|disk| disk.device().is_none());
         warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
+        let text = format!("pool {name} was destroyed, with {}", counted(count, "space", "spaces"));
+        self.events.tell_gone(pool.id(), &name, EventCode::PoolDestroyed, text).await;
         let mut change = made(plan, format!("pool {name} is destroyed"));
         change.warnings = warnings;
         Ok(change)
@@ -366,6 +372,8 @@ impl Engine {
         self.jobs.end_those_of(id, "its pool was forgotten here").await;
         self.histories.remove(id).await;
         self.closed.borrow_mut().remove(&id);
+        let text = format!("pool {name}, which was not open, is forgotten here");
+        self.events.tell_gone(id, name, EventCode::PoolExported, text).await;
         Ok(Some(made(
             plan,
             format!("pool {name}, which was not open, is forgotten here; its disks stay as they are"),

@@ -60,6 +60,7 @@ impl Engine {
             self.members.release_all_of(pool.id());
             self.pools.borrow_mut().remove(&pool.id());
         }
+        self.events.tell_end().await;
         // Nobody is to find a door behind which nobody answers.
         let _ = std::fs::remove_file(&self.nbd.socket);
         Ok(change)

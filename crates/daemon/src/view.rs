@@ -13,7 +13,8 @@ use dolmen_space::{Integrity, Provisioning, Resiliency, Space};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::health::{is_here, pool_health, space_health};
+use crate::findings::{is_here, pool_health, space_health};
+use crate::health::not_open;
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
 use crate::plight::Plight;
@@ -101,7 +102,7 @@ impl Engine {
             name: closed.remembered.name.clone(),
             id: id.to_string(),
             health: Health::Unhealthy,
-            why: vec![format!("pool {} is not open: {}", closed.remembered.name, closed.cause)],
+            why: vec![not_open(closed).text],
             state: PoolState::Closed,
             state_cause: Some(closed.cause.to_string()),
             epoch: String::new(),

@@ -62,7 +62,7 @@ fn a_dry_run_asks_for_nothing_but_the_plan() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 15] = [
+const READERS: [&str; 18] = [
     "status",
     "pool list",
     "pool show",
@@ -71,6 +71,9 @@ const READERS: [&str; 15] = [
     "space show",
     "df",
     "jobs",
+    "events",
+    "explain",
+    "why",
     "check",
     "plan",
     "daemon",

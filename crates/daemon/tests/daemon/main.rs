@@ -13,6 +13,8 @@ mod doors;
 #[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod leave;
@@ -22,6 +24,7 @@ mod life;
 mod memory;
 #[cfg(test)]
 mod partitions;
+#[cfg(test)]
 mod pki;
 #[cfg(test)]
 mod plans;

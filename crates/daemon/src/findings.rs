@@ -1,0 +1,422 @@
+//! What is the matter with pools, disks and spaces: the one judgement that the status, the events and `why` tell.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_api::{Finding, FindingCode, Health, Object};
+use dolmen_pool::{Disk, DiskCounters, PoolState};
+use dolmen_space::{IncidentKind, Space};
+use dolmen_units::{Bytes, SpaceId};
+
+use crate::engine::OpenPool;
+use crate::words::counted;
+
+/// Ranges of lost data that are named one by one.
+const PLACES_MAX: usize = 3;
+/// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
+const NEAR_PARTS: u64 = 10;
+
+/// Whether a disk takes part. One that failed keeps its seat in a pool that stopped for it, and takes part no more.
+pub(crate) fn is_here(disk: &Disk) -> bool {
+    disk.is_present() && !disk.has_failed()
+}
+
+pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
+    let disks = open.spaces.pool().disks();
+    disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.name()).collect()
+}
+
+/// How absent disks come back, in words.
+pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
+    let name = open.name();
+    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
+        return format!(
+            "see to the disks of pool {name}, which are away or failed; then `dolmen stop --hand-over`, and start the daemon again"
+        );
+    }
+    let disks = open.spaces.pool().disks();
+    let absent = disks.iter().filter(|disk| !disk.is_present());
+    let ways: Vec<String> = absent
+        .map(|disk| format!("attach {} and `dolmen disk online {name} {}`", disk.name(), disk.slot().0))
+        .collect();
+    if ways.is_empty() { format!("bring the disks of pool {name} back") } else { ways.join(", ") }
+}
+
+/// Whether a disk may have a part of a space: of one that is being replaced it is known which spaces it has parts of.
+pub(crate) fn may_have_part(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
+    let left = open.spaces.left_on(disk.id());
+    left.is_none_or(|left| left.iter().any(|other| other.id() == space.id()))
+}
+
+/// Absent disks that may have a part of a space.
+pub(crate) fn absent_with(open: &OpenPool, space: &Space) -> usize {
+    let disks = open.spaces.pool().disks();
+    let absent = disks.iter().filter(|disk| !disk.is_present());
+    absent.filter(|disk| may_have_part(open, disk, space)).count()
+}
+
+/// Replacements of absent disks that wait for what these alone have, and the spaces that it is part of.
+pub(crate) fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, String)> {
+    let waits = |(old, new): (Rc<Disk>, Rc<Disk>)| {
+        let left = open.spaces.left_on(old.id()).filter(|left| !left.is_empty() && !old.is_present())?;
+        let names: Vec<String> =
+            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
+        Some((old, new, names.join(", ")))
+    };
+    open.spaces.pool().replacements().into_iter().filter_map(waits).collect()
+}
+
+/// Disks that are to leave, and of which a removal has left something; the spaces that it is part of.
+pub(crate) fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
+    let waits = |disk: Rc<Disk>| {
+        let left = open.spaces.left_on(disk.id()).filter(|left| !left.is_empty())?;
+        let names: Vec<String> =
+            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
+        Some((disk, names.join(", ")))
+    };
+    open.spaces.drains().into_iter().filter_map(waits).collect()
+}
+
+/// How a space is, and why.
+pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
+    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
+        // Why is said of the pool.
+        return (Health::Unhealthy, Vec::new());
+    }
+    summed(open, &space_findings(open, space, &|space| short_of_room(open, space)))
+}
+
+/// Whether a space is short of room, reckoned now or known already.
+type Shortness<'a> = &'a dyn Fn(&Space) -> Option<Finding>;
+
+/// What is the matter with a space. Of a pool that has stopped, that is said of the pool.
+fn space_findings(open: &OpenPool, space: &Space, shortness: Shortness<'_>) -> Vec<Finding> {
+    if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
+        return Vec::new();
+    }
+    let object = Object::space(open.name(), space.name().to_string());
+    let mut findings = Vec::new();
+    findings.extend(reduced(open, space, &object));
+    findings.extend(damaged(open, space, &object));
+    findings.extend(shortness(space));
+    findings
+}
+
+/// That a space survives fewer losses than it was made to, or has met one too many.
+fn reduced(open: &OpenPool, space: &Space, object: &Object) -> Option<Finding> {
+    let absent = absent_with(open, space);
+    let redundancy = usize::from(space.spec().resiliency.redundancy());
+    if absent == 0 || space.claimed().0 == 0 {
+        return None;
+    }
+    let (code, health, text) = match redundancy.checked_sub(absent) {
+        None => (
+            FindingCode::SpaceOutOfReach,
+            Health::Unhealthy,
+            format!(
+                "parts of space {object} may be out of reach: {absent} disks are absent, it survives {redundancy}"
+            ),
+        ),
+        Some(left) => (
+            FindingCode::SpaceDegraded,
+            Health::Warning,
+            format!(
+                "space {object} survives the loss of {} instead of {redundancy}",
+                counted(left, "more disk", "more disks")
+            ),
+        ),
+    };
+    Some(found(code, health, object.clone(), text))
+}
+
+/// Ranges of a space that were damaged.
+fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let incidents = open.incidents();
+    let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
+    let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
+    let of_space = incidents.iter().filter(|one| one.space == space.id());
+    let all_lost = of_space.filter(|one| is_lost(one.kind));
+    let lost: Vec<String> =
+        all_lost.clone().take(PLACES_MAX).map(|one| format!("{} at byte {}", one.length, one.at)).collect();
+    let mut note = |code, health, amount, text| {
+        findings.push(Finding { code, health, object: object.clone(), text, amount });
+    };
+    if !lost.is_empty() {
+        let (count, bytes) = (all_lost.clone().count(), all_lost.map(|one| one.length.0).sum());
+        let text = format!("space {object} has lost data in {count} places, first: {}", lost.join(", "));
+        note(FindingCode::SpaceDataLost, Health::Unhealthy, bytes, text);
+    }
+    let bytes = |kind| of_kind(kind).map(|one| one.length.0).sum();
+    let taken = of_kind(IncidentKind::TakenAsFound).count();
+    if taken > 0 {
+        let text = format!(
+            "in {taken} places of space {object}, what was being written at a crash was taken as it was found"
+        );
+        note(FindingCode::SpaceTakenAsFound, Health::Warning, bytes(IncidentKind::TakenAsFound), text);
+    }
+    // Once they are all back, whoever reads such a block finds out.
+    let rotten = of_kind(IncidentKind::RottenHere).count();
+    if rotten > 0 && absent_with(open, space) > 0 {
+        let text = format!(
+            "in {rotten} places of space {object} no copy that is here is good; the disks that are absent may have one"
+        );
+        note(FindingCode::SpaceRottenHere, Health::Warning, bytes(IncidentKind::RottenHere), text);
+    }
+    findings
+}
+
+/// That a thin space has met the end of its pool, or soon will.
+pub(crate) fn short_of_room(open: &OpenPool, space: &Space) -> Option<Finding> {
+    let (spec, pool) = (space.spec(), open.name());
+    let unclaimed = spec.size.0.saturating_sub(space.claimed().0);
+    let usable = open.room_for(&spec);
+    if unclaimed == 0 || usable.0 >= unclaimed || open.spaces.pool().state() != PoolState::Writable {
+        return None;
+    }
+    let name = Object::space(pool.as_str(), spec.name.to_string());
+    let short = |code, text| Some(found(code, Health::Warning, name.clone(), text));
+    if open.lacks_disks_for(space) {
+        let text = format!(
+            "thin space {name} needs more disks than pool {pool} has in use: what was never written cannot be written until \
+             the absent ones are back or replaced, or others are added; all else can"
+        );
+        return short(FindingCode::SpaceLacksDisks, text);
+    }
+    if usable.0 < space.row_bytes() {
+        let text = format!(
+            "thin space {name} has met the end of pool {pool}: what was never written cannot be written now, all else can"
+        );
+        return short(FindingCode::SpaceFull, text);
+    }
+    let is_near = usable.0 < space.claimed().0 / NEAR_PARTS;
+    if !is_near {
+        return None;
+    }
+    let text = format!(
+        "thin space {name} can take {usable} more before pool {pool} is full, of {} that it may ask for",
+        Bytes(unclaimed)
+    );
+    short(FindingCode::SpaceNearlyFull, text)
+}
+
+/// Disks that are here with errors that nobody has acknowledged, and those errors.
+pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
+    let acknowledged = open.history.acknowledged.borrow();
+    let unseen = |disk: Rc<Disk>| {
+        let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
+        let errors = DiskCounters {
+            read_errors: all.read_errors.saturating_sub(seen.read_errors),
+            write_errors: all.write_errors.saturating_sub(seen.write_errors),
+            crowded_writes: all.crowded_writes.saturating_sub(seen.crowded_writes),
+            checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
+            ..DiskCounters::default()
+        };
+        (errors != DiskCounters::default()).then_some((disk, errors))
+    };
+    let disks = open.spaces.pool().disks();
+    disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
+}
+
+/// The errors of a disk in words.
+pub(crate) fn errors_text(errors: &DiskCounters) -> String {
+    let crowded = match errors.crowded_writes {
+        0 => "",
+        some if some == errors.write_errors => " for lack of room below",
+        _ => " (some for lack of room below)",
+    };
+    format!(
+        "{}, {}{crowded}, {}",
+        counted(errors.read_errors, "failed read", "failed reads"),
+        counted(errors.write_errors, "failed write", "failed writes"),
+        counted(errors.checksum_errors, "damaged block", "damaged blocks")
+    )
+}
+
+/// Whether nothing is the matter with a disk but that what it lies on is full.
+pub(crate) fn is_only_crowded(errors: &DiskCounters) -> bool {
+    let of_writes = errors.crowded_writes > 0 && errors.crowded_writes == errors.write_errors;
+    of_writes && errors.read_errors == 0 && errors.checksum_errors == 0
+}
+
+/// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
+fn few_voters(open: &OpenPool) -> Option<Finding> {
+    let pool = open.spaces.pool();
+    let small: Vec<String> = pool.too_small_to_vote().iter().map(|disk| disk.name()).collect();
+    let voters = pool.voters().len();
+    let redundancy = open.spaces.list().iter().map(|space| space.spec().resiliency.redundancy()).max();
+    let survived = usize::from(redundancy.unwrap_or(0)).max(1);
+    if small.is_empty() || voters > survived {
+        return None;
+    }
+    let text = format!(
+        "the metadata of pool {} is on {voters} {} only, and to lose {} is to lose the pool: {} {} too small to carry it, \
+         which takes an area of {}, a thousandth of a disk",
+        open.name(),
+        if voters == 1 { "disk" } else { "disks" },
+        if voters == 1 { "it" } else { "them all" },
+        small.join(", "),
+        if small.len() == 1 { "is" } else { "are" },
+        pool.voter_metadata_min(),
+    );
+    Some(found(FindingCode::MetadataOnFewDisks, Health::Warning, Object::pool(open.name()), text))
+}
+
+/// How a pool with its spaces is, and why.
+pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
+    summed(open, &pool_findings(open).await)
+}
+
+/// The worst of findings, and what they say. Disks that are absent are named together.
+fn summed(open: &OpenPool, findings: &[Finding]) -> (Health, Vec<String>) {
+    let health = findings.iter().map(|one| one.health).max().unwrap_or(Health::Healthy);
+    let absent = absent_names(open);
+    let mut why = Vec::new();
+    for one in findings {
+        let is_of_several = one.code == FindingCode::DiskAbsent && absent.len() > 1;
+        let text = if is_of_several {
+            format!("{} of pool {} are absent", absent.join(", "), open.name())
+        } else {
+            one.text.clone()
+        };
+        if !is_of_several || !why.contains(&text) {
+            why.push(text);
+        }
+    }
+    (health, why)
+}
+
+/// What is the matter with a pool and its spaces.
+pub(crate) async fn pool_findings(open: &OpenPool) -> Vec<Finding> {
+    findings_with(open, &|space| short_of_room(open, space)).await
+}
+
+/// What is known of the room of spaces, to which somebody looks again and again: to reckon it fills the pool on paper, which takes
+/// milliseconds with hundreds of disks, and holds up all that goes on beside it.
+#[derive(Default)]
+pub(crate) struct RoomKnown {
+    short: RefCell<BTreeMap<SpaceId, Finding>>,
+    last: Cell<SpaceId>,
+}
+
+impl RoomKnown {
+    /// Reckons the room of one space anew, of another one each time.
+    fn look_at_next(&self, open: &OpenPool) {
+        let spaces = open.spaces.list();
+        let mut short = self.short.borrow_mut();
+        short.retain(|id, _| spaces.iter().any(|space| space.id() == *id));
+        let is_next = |space: &&Rc<Space>| space.id() > self.last.get();
+        let next = spaces.iter().filter(is_next).min_by_key(|space| space.id());
+        let Some(space) = next.or_else(|| spaces.iter().min_by_key(|space| space.id())) else { return };
+        self.last.set(space.id());
+        match short_of_room(open, space) {
+            Some(found) => drop(short.insert(space.id(), found)),
+            None => drop(short.remove(&space.id())),
+        }
+    }
+}
+
+/// The same for who asks each second: the room of one space is reckoned, that of the others taken from the looks before.
+pub(crate) async fn findings_at_a_glance(open: &OpenPool) -> Vec<Finding> {
+    open.room_known.look_at_next(open);
+    findings_with(open, &|space| open.room_known.short.borrow().get(&space.id()).cloned()).await
+}
+
+async fn findings_with(open: &OpenPool, shortness: Shortness<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(not_writable(open));
+    findings.extend(of_disks(open));
+    findings.extend(behind(open).await);
+    findings.extend(few_voters(open));
+    findings.extend(waiting(open));
+    // What is worst comes first: a screen has room for a few lines.
+    let mut worst = Vec::new();
+    for space in open.spaces.list() {
+        let of_space = space_findings(open, &space, shortness);
+        let is_worst = of_space.iter().any(|one| one.health == Health::Unhealthy);
+        if is_worst { &mut worst } else { &mut findings }.extend(of_space);
+    }
+    worst.extend(findings);
+    worst
+}
+
+/// That a pool takes no writes.
+fn not_writable(open: &OpenPool) -> Option<Finding> {
+    let name = open.name();
+    let (code, health, text) = match open.spaces.pool().state() {
+        PoolState::Writable => return None,
+        PoolState::ReadOnly(cause) => {
+            (FindingCode::PoolReadOnly, Health::Warning, format!("pool {name} is open read-only: {cause}"))
+        }
+        PoolState::Latched(cause) => {
+            (FindingCode::PoolStopped, Health::Unhealthy, format!("pool {name} has stopped: {cause}"))
+        }
+    };
+    Some(found(code, health, Object::pool(name), text))
+}
+
+/// What is the matter with disks.
+fn of_disks(open: &OpenPool) -> Vec<Finding> {
+    let name = open.name();
+    let disks = open.spaces.pool().disks();
+    let object = |disk: &Disk| Object::disk(name.as_str(), disk.slot().0);
+    let mut findings = Vec::new();
+    for disk in disks.iter().filter(|disk| !is_here(disk)) {
+        let text = format!("{} of pool {name} is absent", disk.name());
+        findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
+    }
+    for disk in disks.iter().filter(|disk| !disk.is_present()) {
+        let Some(cause) = disk.unfit() else { continue };
+        let text = format!("{} cannot be used: {cause}", disk.name());
+        findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
+    }
+    findings.extend(open.plight_findings());
+    for (disk, errors) in unseen_errors(open) {
+        let code = if is_only_crowded(&errors) { FindingCode::DiskCrowded } else { FindingCode::DiskErrors };
+        let text = format!("{} had {}", disk.name(), errors_text(&errors));
+        let amount = errors.read_errors.saturating_add(errors.write_errors);
+        let amount = amount.saturating_add(errors.checksum_errors);
+        let object = object(&disk);
+        findings.push(Finding { code, health: Health::Warning, object, text, amount });
+    }
+    findings
+}
+
+/// That rows are not on all of their disks.
+async fn behind(open: &OpenPool) -> Option<Finding> {
+    let short = open.spaces.short_rows().await.ok().filter(|short| *short > 0)?;
+    let name = open.name();
+    let are = if short == 1 { "is not on all its" } else { "are not on all their" };
+    let text = format!("{} of pool {name} {are} disks yet", counted(short, "row", "rows"));
+    Some(found(FindingCode::RowsBehind, Health::Warning, Object::pool(name), text))
+}
+
+/// Replacements and removals that wait for somebody.
+fn waiting(open: &OpenPool) -> Vec<Finding> {
+    let name = open.name();
+    let mut findings = Vec::new();
+    for (old, new, spaces) in waiting_replacements(open) {
+        let text = format!(
+            "{} is being replaced by {}, which has all but the parts of {spaces} that the old one alone holds",
+            old.name(),
+            new.name()
+        );
+        let object = Object::disk(name.as_str(), old.slot().0);
+        findings.push(found(FindingCode::ReplacementWaits, Health::Healthy, object, text));
+    }
+    for (disk, spaces) in waiting_removals(open) {
+        let text = format!(
+            "{} cannot leave pool {name}: rows of {spaces} have a part there that no other disk took",
+            disk.name()
+        );
+        let object = Object::disk(name.as_str(), disk.slot().0);
+        findings.push(found(FindingCode::RemovalWaits, Health::Warning, object, text));
+    }
+    findings
+}
+
+/// A finding of which there cannot be more or less.
+pub(crate) fn found(code: FindingCode, health: Health, object: Object, text: String) -> Finding {
+    Finding { code, health, object, text, amount: 0 }
+}
