@@ -210,7 +210,9 @@ pub(crate) fn to_open(pool: &str, cause: &ErrorBody) -> String {
     let import = format!("`dolmen pool import --pool {pool}`");
     match cause.code {
         // A copy of a disk: which one has to go is known.
-        ErrorCode::UnfitDevice if cause.hint.is_some() => cause.hint.clone().unwrap_or_default(),
+        ErrorCode::UnfitDevice | ErrorCode::NeedsConfirmation if cause.hint.is_some() => {
+            cause.hint.clone().unwrap_or_default()
+        }
         ErrorCode::DeviceInUse => format!("end what has the disks of pool {pool} in use, then {import}"),
         ErrorCode::ReadOnly => format!(
             "attach the disks of pool {pool} that are missing, or take away those of the other side, then {import}; with \

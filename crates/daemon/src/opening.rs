@@ -11,7 +11,7 @@ use dolmen_block_linux::Listener;
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
 use dolmen_pool::{
-    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, open,
+    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, open, owner_of,
 };
 use dolmen_space::{Clients, Spaces};
 use dolmen_units::PoolId;
@@ -57,6 +57,18 @@ fn for_what(mode: ImportMode) -> &'static str {
         ImportMode::Write | ImportMode::Confirmed => "",
         ImportMode::Read => ", for reading only",
     }
+}
+
+/// Refuses to open by itself what belongs to nobody any more: whoever exported it, and it was not this daemon or it ended in the midst
+/// of that, may have changed it, or given it to somebody who did.
+fn check_not_given_up(labels: &[Candidate], mode: ImportMode, name: &str) -> Answer<()> {
+    if mode == ImportMode::Read || owner_of(labels).is_some() {
+        return Ok(());
+    }
+    let message = format!("pool {name} was exported since it was open here, and is not opened by itself");
+    Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name).hint(format!(
+        "`dolmen pool import --pool {name}` opens it; `dolmen pool export {name}` has it forgotten here"
+    )))
 }
 
 /// That spaces are served again which were when their pool was open last.
@@ -149,6 +161,7 @@ impl Engine {
             error.causes = unusable(&found);
             return Err(error);
         }
+        check_not_given_up(labels, mode, &remembered.name)?;
         let how = How { mode, clients: remembered.clients(), patience: REOPEN_PATIENCE };
         let opened = self.open_pool(id, &remembered.name, &paths, how).await;
         let pool = opened.map_err(|error| match copies.as_slice() {
@@ -319,6 +332,7 @@ impl Engine {
             return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("export that one first"));
         }
         self.check_pool_count(&name)?;
+        self.check_not_out_of_date(id, &name, candidates)?;
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let from = opened_from(request.mode, paths.len(), members);
@@ -360,6 +374,25 @@ impl Engine {
         }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Refuses to open a pool that others may have had while spaces of it stayed attached here: what file systems on these have in
+    /// memory is out of date, and would be written over what is there by now.
+    fn check_not_out_of_date(&self, id: PoolId, name: &str, labels: &[Candidate]) -> Answer<()> {
+        if owner_of(labels) == Some(self.arbiter.host()) {
+            return Ok(());
+        }
+        let attached = self.ways.all();
+        let Some(first) = attached.iter().find(|one| one.space().pool == id) else { return Ok(()) };
+        let (space, device) = (first.name(), first.device().display());
+        let message = format!(
+            "space {space} is attached here as {device}, and pool {name} was exported or opened elsewhere since: what its users have in \
+             memory is out of date; nothing was changed"
+        );
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!(
+            "unmount it; {} lets what waits fail, and detaches it; then import the pool and attach the space again",
+            first.way_out()
+        )))
     }
 
     /// Disks among those that a person names that are in use already, in words, by the pool that has them.

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_disk::{Contents, Label, LabelError, LabelIoError, look};
-use dolmen_units::PoolId;
+use dolmen_epoch::Owner;
+use dolmen_units::{HostId, PoolId};
 
 /// A device that says it belongs to a pool.
 #[derive(Clone)]
@@ -15,6 +16,17 @@ pub struct Candidate {
     pub device: Rc<dyn BlockDevice>,
     /// What it says.
     pub label: Label,
+}
+
+/// Which host a pool belongs to, by the newest label of these: none behind an export, or where there is no label.
+#[must_use]
+pub fn owner_of(candidates: &[Candidate]) -> Option<HostId> {
+    let newest =
+        candidates.iter().map(|candidate| &candidate.label.base.epoch).max_by_key(|epoch| epoch.number())?;
+    match newest.owner() {
+        Owner::Host(host) => Some(host),
+        Owner::Exported => None,
+    }
 }
 
 /// What was found on a set of devices.

@@ -35,7 +35,7 @@ pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
 pub use change::{Change, Claim, Purpose};
 pub use checkpoint::TableOwner;
 pub use create::{CHECKPOINT_BYTES, CreateOptions, check_devices, create, create_as};
-pub use discover::{Candidate, Found, discover};
+pub use discover::{Candidate, Found, discover, owner_of};
 pub use disk::{Disk, DiskCounters, DiskState};
 pub use dolmen_epoch::ChangeError;
 pub use error::{CreateError, OpenError, PoolError, StrayReason};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::client::{World, eventually};
+use crate::client::{World, eventually, pattern};
 
 /// Takes away what a test that failed would leave.
 struct Cleaned<'a> {
@@ -295,4 +295,54 @@ fn a_file_system_waits_for_a_pool_that_does_not_open() {
     assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
     std::fs::rename(world.folder.path().join("away"), world.folder.path().join("disks")).unwrap();
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
+}
+
+#[test]
+fn a_file_system_does_not_go_on_over_what_others_have_changed() {
+    // Scenario: ext4 on an attached space is mounted, and the daemon killed. Another daemon imports the pool, writes to the space, and
+    // exports it. The first one is started again: it does not open the pool by itself, and refuses to as long as the old device is
+    // there. That is given up, unmounted and detached; then the pool is opened, with what the other wrote.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    if !is_attached(&world) {
+        return;
+    }
+    let link = world.folder.path().join("dev/tank/m");
+    let mount = world.folder.path().join("mnt");
+    std::fs::create_dir(&mount).unwrap();
+    let cleaned = Cleaned { world: &mut world, mount: mount.clone() };
+    let world = &mut *cleaned.world;
+    if !run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &link]) {
+        println!("skipped: mkfs.ext4 is missing");
+        return;
+    }
+    assert!(run("mount", &[&link, &mount]) && run("sync", &[]));
+    world.kill();
+    let other = World::new(0);
+    let import = json!({"paths": [world.disk("d0"), world.disk("d1")]});
+    other.post("/v1/pools/import", &import);
+    other.post("/v1/pools/tank/spaces/m/serve", &json!({}));
+    let content = pattern(8, 1 << 20);
+    other.nbd().write(0, &content);
+    other.nbd().flush();
+    other.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    other.post("/v1/pools/tank/export", &json!({}));
+
+    world.start();
+    let pool = world.get("/v1/pools")["pools"][0].clone();
+    assert_eq!(pool["state"], "closed", "{pool}");
+    assert!(pool["state_cause"].as_str().unwrap().contains("was exported since it was open here"), "{pool}");
+    let todo = world.get("/v1/status")["todo"].to_string();
+    assert!(todo.contains("`dolmen pool import --pool tank` opens it"), "{todo}");
+    let error = world.refused("/v1/pools/import", &json!({"pool": "tank"}));
+    assert!(error["message"].as_str().unwrap().contains("space tank/m is attached here as /dev/"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--give-up-unflushed=tank/m"), "{error}");
+    let (detach, give_up) = ("/v1/pools/tank/spaces/m/detach", json!({"give_up_unflushed": "tank/m"}));
+    world.refused(detach, &give_up);
+    assert!(run("umount", &[&mount]));
+    world.refused("/v1/pools/import", &json!({"pool": "tank"}));
+    world.post(detach, &give_up);
+    world.post("/v1/pools/import", &json!({"pool": "tank"}));
+    world.post("/v1/pools/tank/spaces/m/serve", &json!({}));
+    assert!(world.nbd().read(0, content.len()) == content);
 }
