@@ -148,7 +148,6 @@ run() {
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DM_DISABLE_UDEV=1
 cd $root && DOLMEN_BIN=$program DOLMEN_STATE=/tmp/state $(handed_over)sh scripts/integration/$1.sh >/guest/log 2>&1
 echo \$? >/guest/status
-sync
 echo o >/proc/sysrq-trigger
 sleep 9
 END

@@ -20,7 +20,7 @@ cd "$root" || exit 1
 . "$root/scripts/rig.sh"
 script='this kernel'
 mib=${DOLMEN_KERNEL_MIB:-24}
-disk_mib=96
+disk_mib=128
 space_mib=$((mib * 2 + 72))
 victim=$disks/c
 mnt=$run/mnt/home

@@ -102,7 +102,7 @@ pub(crate) enum Command {
     Bench(BenchArguments),
     /// Run the daemon in the foreground
     Daemon(DaemonArguments),
-    /// End the daemon; pools are closed, spaces in use keep it from ending
+    /// End the daemon; pools are closed, attached spaces in use keep it from ending
     Stop(StopArguments),
     /// Print the completion script for a shell
     Completion(CompletionArguments),

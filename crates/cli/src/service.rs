@@ -1,8 +1,9 @@
 //! `dolmen daemon`: the daemon in the foreground of this process.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use dolmen_api::{ExitCode, SOCKET_PATH};
+use dolmen_api::{ExitCode, SOCKET_PATH, SOCKET_VARIABLE};
 use dolmen_daemon::{Config, RUN_FOLDER, STATE_FOLDER, Scan};
 
 use crate::args::DaemonArguments;
@@ -14,8 +15,20 @@ const SOCKET_NAME: &str = "dolmen.sock";
 /// Runs the daemon until it is told to end. Its logs go to standard error, which nothing else may hold meanwhile.
 pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<ExitCode, CliError> {
     dolmen_daemon::init_logging();
-    dolmen_daemon::run(&config(arguments, socket)?)?;
+    let asked = std::env::var_os(SOCKET_VARIABLE);
+    dolmen_daemon::run(&config(arguments, own_socket(arguments, socket, asked.as_deref()))?)?;
     Ok(ExitCode::Ok)
+}
+
+/// The socket that was named for this daemon. The one that the environment has commands ask is another daemon's where this one gets
+/// folders of its own.
+fn own_socket<'a>(
+    arguments: &DaemonArguments,
+    socket: Option<&'a Path>,
+    asked: Option<&OsStr>,
+) -> Option<&'a Path> {
+    let has_own_folders = arguments.run.is_some() || arguments.state != Path::new(STATE_FOLDER);
+    socket.filter(|socket| !has_own_folders || asked != Some(socket.as_os_str()))
 }
 
 /// Settings that are not given follow from those that are, so that a second daemon needs one setting, not three. All
@@ -70,6 +83,18 @@ mod tests {
             let config = config_of(line);
             let found = (config.state.to_str(), config.run.to_str(), config.socket.to_str());
             assert_eq!(found, (Some(state), Some(run), Some(socket)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_with_folders_of_its_own_has_its_own_socket() {
+        let asked = OsStr::new("/run/dolmen/dolmen.sock");
+        for (line, is_kept) in [("", true), ("--run /r", false), ("--state /s", false)] {
+            let words = ["dolmen", "daemon"].into_iter().chain(line.split_whitespace());
+            let arguments = crate::parse(words).unwrap();
+            let Some(crate::args::Command::Daemon(daemon)) = &arguments.command else { unreachable!() };
+            assert_eq!(own_socket(daemon, Some(Path::new(asked)), Some(asked)).is_some(), is_kept, "{line}");
+            assert_eq!(own_socket(daemon, Some(Path::new("/other")), Some(asked)), Some(Path::new("/other")));
         }
     }
 

@@ -79,10 +79,15 @@ fn out<T>(answer: Answer<T>) -> Out<T> {
 /// The document in a body; an empty body stands for one without any field.
 fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     let text: &[u8] = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(text).map_err(|error| {
-        let message = format!("the request cannot be read: {error}; nothing was changed");
+    let refuse = |why: String| {
+        let message = format!("the request cannot be read: {why}; nothing was changed");
         Failure(ErrorBody::new(ErrorCode::BadRequest, message))
-    })
+    };
+    // A list of values, which names no fields, would be taken for a document with as many.
+    if text.trim_ascii_start().starts_with(b"[") {
+        return Err(refuse("it is a list, and has to be an object with named fields".to_owned()));
+    }
+    serde_json::from_slice(text).map_err(|error| refuse(error.to_string()))
 }
 
 macro_rules! asked {

@@ -328,7 +328,7 @@ impl Engine {
 fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> String {
     let all = format!("{} with {}", counted(pools, "pool", "pools"), counted(spaces, "space", "spaces"));
     match health {
-        Health::Healthy if pools == 0 => "healthy: there is no pool yet".to_owned(),
+        Health::Healthy if pools == 0 => "healthy: no pool is open here".to_owned(),
         Health::Healthy => format!("healthy: {all}, everything is as it should be"),
         Health::Warning => {
             format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons))

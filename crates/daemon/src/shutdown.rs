@@ -8,6 +8,7 @@ use crate::attach::Leave;
 use crate::caller::Answer;
 use crate::engine::Engine;
 use crate::plan::{Figures, Undo, made, planned};
+use crate::words::clients_of;
 
 impl Engine {
     /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
@@ -19,6 +20,12 @@ impl Engine {
         self.check_all_flushable(leave).await?;
         let pools = self.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
+        let served = self.nbd.list();
+        let cut_off = served.iter().filter(|served| served.client_count() > 0).map(|served| {
+            let who = clients_of(served.client_count());
+            format!("cut off {who} of {} over NBD, which may connect again to the next daemon", served.name)
+        });
+        steps.extend(cut_off);
         steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
         let all = self.ways.all();
         let (lasting, mortal): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.outlives_daemon());

@@ -15,14 +15,15 @@ struct Cleaned<'a> {
 
 impl Drop for Cleaned<'_> {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
+        // Whatever waits is given up first: to unmount would wait with it.
         if !self.world.is_running() {
             self.world.start();
         }
         let detach = "/v1/pools/tank/spaces/m/detach";
-        for body in [&b"{}"[..], br#"{"give_up_unflushed": "tank/m"}"#] {
-            let _ = self.world.try_ask("POST", detach, body);
-        }
+        let give_up = br#"{"give_up_unflushed": "tank/m"}"#;
+        let _ = self.world.try_ask("POST", detach, give_up);
+        let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
+        let _ = self.world.try_ask("POST", detach, give_up);
         let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
         // With the folder gone the keeper, if it is still there, sees the end of its connection.
         let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();

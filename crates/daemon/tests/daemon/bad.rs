@@ -107,7 +107,7 @@ fn spaces_that_cannot_be_are_refused() {
 fn requests_that_make_no_sense_get_an_error_document() {
     let world = World::new(0);
     let long = vec![b' '; 300 * 1024];
-    let cases: [(&str, &str, &[u8], u16, &str); 9] = [
+    let cases: [(&str, &str, &[u8], u16, &str); 10] = [
         ("GET", "/v2/status", b"", 404, "no_such_route"),
         ("GET", "/", b"", 404, "no_such_route"),
         ("DELETE", "/v1/status", b"", 405, "bad_request"),
@@ -115,6 +115,7 @@ fn requests_that_make_no_sense_get_an_error_document() {
         ("POST", "/v1/pools", b"{", 400, "bad_request"),
         ("POST", "/v1/pools", b"\xff\xfe", 400, "bad_request"),
         ("POST", "/v1/shutdown", br#"{"hand_over":true,"now":true}"#, 400, "bad_request"),
+        ("POST", "/v1/shutdown", b"[true, false]", 400, "bad_request"),
         ("POST", "/v1/pools", &long, 413, "bad_request"),
         ("GET", "/v1/jobs/x", b"", 400, "bad_request"),
     ];
