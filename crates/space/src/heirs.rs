@@ -30,20 +30,29 @@ use dolmen_units::BLOCK_BYTES;
 
 use crate::cache::heirs_of;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::Shape;
 use crate::record::BlockState;
 use crate::row::Row;
 use crate::shared::place_in_page;
 use crate::space::Space;
-use crate::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
+use crate::spec::{Provisioning, ROW_BYTES, SPACE_BYTES_MAX, SpaceSpec, Standing};
 use crate::streams::{StreamName, Streams};
 use crate::stripe::stripe_at;
 use crate::write::Parts;
 
-/// Heirs of one space, at most: one that a stream fills, and one that takes its row's place.
-const HEIRS_MAX: usize = 2;
+/// Data of the rows of one space that have heirs, at most: as much as two long rows hold, one that a stream fills and one whose
+/// heir takes its place. In short rows, a stream with many requests under way is in several at once.
+const HEIRS_BYTES_MAX: u64 = 2 * ROW_BYTES.0;
+/// Heirs that a space may have however long its rows are.
+const HEIRS_USUAL: usize = 2;
+/// What more heirs than that take is one of so many parts of the free room, at most.
+const SHARE_OF_FREE: u64 = 8;
 /// A stream gets an heir for a row once it is as long as one of so many parts of the row, and while as much of the row is before
 /// it: where it ends there, what it left out is copied, and that costs less than the write cache.
 const SHARE_OF_ROW: u64 = 3;
+/// Of long rows half of that is enough, but no less than this: so much is under way together where few requests are. What is
+/// copied costs half as much again as the write cache, at most, and a stream that is so long is rarely over.
+const LENGTH_ENOUGH: u64 = 4 * 1024 * 1024;
 /// Shorter requests belong to no stream.
 const REQUEST_BYTES_MIN: u64 = 64 * 1024;
 /// How long the first requests of what may be a stream wait for the others, at most.
@@ -61,6 +70,13 @@ struct Live {
     /// Lines that streams have brought since it is known.
     taken: Cell<u32>,
     used: Cell<Moment>,
+}
+
+impl Live {
+    /// Whether streams have brought as many lines as it has.
+    fn is_whole(&self) -> bool {
+        self.taken.get() >= self.row.shape.column_blocks(self.row.shape.data_columns())
+    }
 }
 
 /// Somebody who waits, counted until this is dropped.
@@ -133,14 +149,25 @@ impl Heirs {
         self.bell.wait_for(|| (!self.is_running.get()).then_some(())).await;
     }
 
+    /// Whether streams have filled the heir of a row.
+    fn is_whole(&self, index: u64) -> bool {
+        self.live.borrow().get(&index).is_some_and(Live::is_whole)
+    }
+
+    /// Rows whose heirs streams have filled.
+    fn whole(&self) -> Vec<u64> {
+        self.live.borrow().iter().filter(|(_, one)| one.is_whole()).map(|(index, _)| *index).collect()
+    }
+
     /// Rows that have heirs.
     pub(crate) fn rows(&self) -> Vec<u64> {
         self.live.borrow().keys().copied().collect()
     }
 
-    /// Notes that an heir could not take its row's place now.
-    pub(crate) fn put_off(&self, index: u64, now: Moment) {
-        self.live.borrow().get(&index).into_iter().for_each(|one| one.used.set(now));
+    /// Notes of those of these rows that have heirs still that these could not take their places now.
+    pub(crate) fn put_off(&self, rows: &[u64], now: Moment) {
+        let live = self.live.borrow();
+        rows.iter().filter_map(|index| live.get(index)).for_each(|one| one.used.set(now));
     }
 
     fn add(&self, row: Rc<Row>, now: Moment) {
@@ -248,11 +275,27 @@ impl Space {
             };
             one.taken.set(one.taken.get().saturating_add(lines));
             one.used.set(self.shared.pool.seams().clock.now());
-            one.taken.get() >= row.shape.column_blocks(row.shape.data_columns())
+            one.is_whole()
         };
-        if is_whole {
-            self.take_over_soon(row.index);
+        // The flush and the tables that they wait for are those of all of them.
+        let whole = if is_whole { self.heirs.whole() } else { Vec::new() };
+        if !whole.is_empty() && whole.len() * 2 >= self.heirs_max(&row.shape) {
+            self.take_over_soon(&whole);
         }
+    }
+
+    /// How many heirs there may be of rows like this one: more than two while they take little of what is free beside them.
+    fn heirs_max(&self, shape: &Shape) -> usize {
+        let of_row = self.row_bytes() / shape.data_columns() as u64 * shape.columns() as u64;
+        let free = self
+            .shared
+            .pool
+            .room()
+            .iter()
+            .map(|room| room.free.0.saturating_sub(room.reserve.0))
+            .sum::<u64>();
+        let most = (HEIRS_BYTES_MAX / self.row_bytes()).min(free / SHARE_OF_FREE / of_row);
+        usize::try_from(most).unwrap_or(usize::MAX).max(HEIRS_USUAL)
     }
 
     /// A request has come. The stream that it goes on with, if that is long enough and rows that the request touches lack heirs;
@@ -265,7 +308,7 @@ impl Space {
         let (mut from, end) = (at, at + length);
         while from < end {
             let index = from / self.row_bytes();
-            if self.lacks_heir(index, from % self.row_bytes()).await?.is_some() {
+            if self.lacks_heir(index, from % self.row_bytes(), stream).await?.is_some() {
                 return Ok(self.shows_itself(stream).await.then_some(stream));
             }
             from = (index + 1) * self.row_bytes();
@@ -273,28 +316,43 @@ impl Space {
         Ok(None)
     }
 
-    /// The row with this index, if a stream that goes on in it from a byte of it on has use for an heir, and there is none.
-    async fn lacks_heir(&self, index: u64, within: u64) -> Result<Option<Rc<Row>>, SpaceError> {
+    /// The row with this index, if a stream that goes on in it from a byte of it on has use for an heir, and there is none; or
+    /// one that a stream has filled before, which is to take the row's place first.
+    async fn lacks_heir(
+        &self,
+        index: u64,
+        within: u64,
+        stream: StreamName,
+    ) -> Result<Option<Rc<Row>>, SpaceError> {
         if self.heirs.refused.get() == Some(index) {
             return Ok(None);
         }
         let lacks = async {
             let Some(row) = self.row(index).await? else { return Ok(None) };
-            let is_late = self.row_bytes() - within < self.row_bytes() / SHARE_OF_ROW;
-            if row.heir().is_some() || is_late {
+            let has_use = row.heir().is_none() || self.heirs.is_whole(index);
+            if !has_use || !self.is_stripe_over_old(&row, within).await? {
                 return Ok(None);
             }
-            // Where the write cache would take it and nothing of it is cached.
-            let (start, stripe) = stripe_at(&row.shape, within);
-            let first = if within > start { start + stripe as u64 } else { start };
-            let is_over_old = first < self.row_bytes() && self.is_over_old(&row, first).await?;
-            Ok(is_over_old.then_some(row))
+            let is_late = |from| self.row_bytes() - from < self.row_bytes() / SHARE_OF_ROW;
+            // Where the stream has come into the row nobody has written yet: all of it waits for the heir.
+            let (start, _) = self.heirs.streams.of(stream).unwrap_or_default();
+            let entry = start.saturating_sub(index * self.row_bytes()).min(within);
+            let is_early = is_late(within) && !is_late(entry) && self.is_stripe_over_old(&row, entry).await?;
+            Ok((is_early || !is_late(within)).then_some(row))
         };
         match lacks.await {
             // Whoever writes finds it again, if it concerns it.
             Err(SpaceError::Unreadable { .. }) => Ok(None),
             other => other,
         }
+    }
+
+    /// Whether the first stripe that begins at a byte of a row or behind it, but in the row, is what the write cache would take
+    /// and has nothing of yet.
+    async fn is_stripe_over_old(&self, row: &Rc<Row>, within: u64) -> Result<bool, SpaceError> {
+        let (start, stripe) = stripe_at(&row.shape, within);
+        let first = if within > start { start + stripe as u64 } else { start };
+        Ok(first < self.row_bytes() && self.is_over_old(row, first).await?)
     }
 
     /// Whether the stripe that begins at a byte of a row holds something, in place and not in the cache.
@@ -306,7 +364,8 @@ impl Space {
     /// Whether a request belongs to a stream that is long enough for an heir. It waits a moment for others that are under way.
     async fn shows_itself(&self, stream: StreamName) -> bool {
         let Heirs { streams, waiting, .. } = &self.heirs;
-        let wanted = self.row_bytes() / SHARE_OF_ROW;
+        let share = self.row_bytes() / SHARE_OF_ROW;
+        let wanted = share.min(LENGTH_ENOUGH.max(share / 2));
         let is_shown = || streams.of(stream).is_some_and(|(start, end)| end - start >= wanted);
         for _ in 0..TURNS {
             if is_shown() {
@@ -334,13 +393,35 @@ impl Space {
         within: u64,
         stream: StreamName,
     ) -> Result<(), SpaceError> {
-        let Some(row) = self.lacks_heir(index, within).await? else { return Ok(()) };
+        let Some(row) = self.lacks_heir(index, within, stream).await? else { return Ok(()) };
         // In memory of its own: what it takes would be a part of every write else.
-        match Box::pin(self.claim_in_turn(&row, stream)).await {
+        match Box::pin(self.claim_next(row, within, stream)).await {
             // Whoever writes finds it again, if it concerns it.
             Err(SpaceError::Unreadable { .. }) => Ok(()),
             other => other,
         }
+    }
+
+    /// Claims an heir for a row, behind the one that it has if that can take the row's place now.
+    async fn claim_next(&self, mut row: Rc<Row>, within: u64, stream: StreamName) -> Result<(), SpaceError> {
+        let index = row.index;
+        if row.heir().is_some() {
+            let is_free = self.take_over_now(&self.heirs.whole(), index).await;
+            if !is_free && self.heirs.is_whole(index) {
+                self.heirs.refused.set(Some(index));
+                return Ok(());
+            }
+            let Some(again) = self.lacks_heir(index, within, stream).await? else { return Ok(()) };
+            row = again;
+        }
+        self.claim_in_turn(&row, stream).await
+    }
+
+    /// Has heirs take the places of their rows, and waits for one of them; whether that is none any more.
+    async fn take_over_now(&self, rows: &[u64], awaited: u64) -> bool {
+        self.take_over_soon(rows);
+        self.heirs.bell.wait_for(|| (!self.heirs.wanted.borrow().contains(&awaited)).then_some(())).await;
+        !self.heirs.live.borrow().contains_key(&awaited)
     }
 
     async fn claim_in_turn(&self, row: &Rc<Row>, stream: StreamName) -> Result<(), SpaceError> {
@@ -354,22 +435,25 @@ impl Space {
         Ok(())
     }
 
-    /// Whether there are few enough heirs for one more, once those that the same stream has passed are none any more.
+    /// Whether there are few enough heirs for one more, once those that are whole, and one that the same stream has passed, are
+    /// none any more.
     async fn has_place(&self, row: &Rc<Row>, stream: StreamName) -> bool {
         loop {
             let live = self.heirs.rows();
-            if live.len() < HEIRS_MAX {
+            let max = self.heirs_max(&row.shape);
+            if live.len() < max {
                 return true;
             }
             let Some((start, _)) = self.heirs.streams.of(stream) else { return false };
+            let idle = self.heirs.idle(self.shared.pool.seams().clock.now(), WANTED_AFTER);
+            self.take_over_soon(&idle);
             let is_passed = |index: &&u64| **index >= start / self.row_bytes() && **index < row.index;
-            let now = self.shared.pool.seams().clock.now();
-            let idle = self.heirs.idle(now, WANTED_AFTER);
-            idle.into_iter().for_each(|index| self.take_over_soon(index));
-            let Some(passed) = live.iter().find(is_passed).copied() else { return false };
-            self.take_over_soon(passed);
-            self.heirs.bell.wait_for(|| (!self.heirs.wanted.borrow().contains(&passed)).then_some(())).await;
-            if self.heirs.live.borrow().contains_key(&passed) {
+            let mut chosen = self.heirs.whole();
+            if chosen.is_empty() {
+                chosen.extend(live.iter().find(is_passed));
+            }
+            let Some(first) = chosen.first().copied() else { return false };
+            if !self.take_over_now(&chosen, first).await && self.heirs.rows().len() >= max {
                 // It could not be done now.
                 return false;
             }

@@ -873,8 +873,7 @@ async fn tend(weak: Weak<Spaces>) {
         }
         if spaces.pool().state() == PoolState::Writable {
             for space in spaces.all() {
-                let idle = space.heirs.idle(clock.now(), IDLE_AFTER);
-                idle.into_iter().for_each(|index| space.take_over_soon(index));
+                space.take_over_soon(&space.heirs.idle(clock.now(), IDLE_AFTER));
             }
         }
         drop(spaces);

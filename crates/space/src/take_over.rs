@@ -1,8 +1,9 @@
 //! Heirs take the places of their rows (docs/design/0007, *Taking over*).
 //!
 //! 1. What is cached of the row is put in place; what the heir lacks is copied, verified, line by line.
-//! 2. A flush covers that, and the heir's tables are written: a checkpoint does both. Nobody waits for it.
-//! 3. Under the lock of the whole row, if all of it still holds: one change of the map.
+//! 2. A flush covers that, and the heir's tables are written: a checkpoint does both, for all heirs that are due. Nobody waits
+//!    for it but a stream for whose next row there may be no heir more.
+//! 3. Under the lock of the whole row, if all of it still holds: one change of the map, for each row by itself.
 //!
 //! What came between is found in the third step, and it begins again.
 //!
@@ -39,50 +40,77 @@ const LINES_TOGETHER: u64 = 64;
 const TRIES: usize = 3;
 
 impl Space {
-    /// Has the heir of a row take its place, behind those who asked for it.
-    pub(crate) fn take_over_soon(&self, index: u64) {
-        if self.heirs.is_ending.get() {
+    /// Has the heirs of rows take their places, behind those who asked for it.
+    pub(crate) fn take_over_soon(&self, rows: &[u64]) {
+        if self.heirs.is_ending.get() || rows.is_empty() {
             return;
         }
-        self.heirs.wanted.borrow_mut().insert(index);
+        self.heirs.wanted.borrow_mut().extend(rows);
         if !self.heirs.is_running.replace(true) {
             let all = take_over_all(Weak::clone(&self.this));
             self.shared.pool.seams().spawner.spawn("take over", Box::pin(all));
         }
     }
 
-    /// Has the heir of a row take its place, if that can be now; whether it did.
+    /// Has the heirs of rows take their places, those that can now; whether any did. One checkpoint does for all of them.
     ///
     /// # Errors
-    /// [`SpaceError`]: what stands in the way. Row and heir are as they were.
-    pub(crate) async fn take_over(&self, index: u64) -> Result<bool, SpaceError> {
+    /// [`SpaceError`]: what stands in the way. Rows and heirs are as they were.
+    pub(crate) async fn take_over(&self, rows: &[u64]) -> Result<bool, SpaceError> {
         let cache = self.cache.borrow().clone();
         let Some(cache) = cache else { return Ok(false) };
+        let (mut left, mut has_any) = (rows.to_vec(), false);
         for _ in 0..TRIES {
-            let row = self.row(index).await?;
-            let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
-                return Ok(false);
-            };
-            if !is_planted(Bug::HeirBeforeCached) {
-                cache.empty_row(&row).await?;
-                if !row.mappings.is_empty() {
-                    // It waits for disks, or somebody is at it: then it is not the time.
-                    return Ok(false);
-                }
+            let mut prepared = Vec::new();
+            for index in std::mem::take(&mut left) {
+                let of_row = self.prepare(&cache, index).await;
+                prepared.extend(self.unless_hindered(index, of_row));
             }
-            if !self.copy_to_heir(&cache, &row, &heir).await? {
-                return Ok(false);
+            if prepared.is_empty() {
+                break;
             }
             if is_planted(Bug::HeirBeforeTables) {
                 self.shared.force_flush().await?;
             } else if !is_planted(Bug::HeirBeforeFlush) {
                 self.shared.pool.checkpoint().await?;
             }
-            if self.change_places(&cache, &row, &heir).await? {
-                return Ok(true);
+            for (row, heir) in prepared {
+                if self.heirs.is_ending.get() {
+                    return Ok(has_any);
+                }
+                let done = self.change_places(&cache, &row, &heir).await.map(Some);
+                match self.unless_hindered(row.index, done) {
+                    Some(true) => has_any = true,
+                    Some(false) => left.push(row.index),
+                    None => {}
+                }
             }
         }
-        Ok(false)
+        Ok(has_any)
+    }
+
+    /// What came of a step for the heir of a row, if nothing stands in the way: that keeps no others back.
+    fn unless_hindered<T>(&self, row: u64, outcome: Result<Option<T>, SpaceError>) -> Option<T> {
+        outcome.unwrap_or_else(|error| {
+            tracing::debug!(space = %self.name(), row, error = %in_one_line(&error), "an heir cannot take over now");
+            None
+        })
+    }
+
+    /// Puts what is cached of a row in place, and copies what its heir lacks: the two, if a checkpoint is all that they need then.
+    async fn prepare(&self, cache: &Rc<Cache>, index: u64) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
+        let row = self.row(index).await?;
+        let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
+            return Ok(None);
+        };
+        if !is_planted(Bug::HeirBeforeCached) {
+            cache.empty_row(&row).await?;
+            if !row.mappings.is_empty() {
+                // It waits for disks, or somebody is at it: then it is not the time.
+                return Ok(None);
+            }
+        }
+        Ok(self.copy_to_heir(cache, &row, &heir).await?.then_some((row, heir)))
     }
 
     /// Lines of a row that hold something and that its heir lacks.
@@ -310,10 +338,8 @@ impl Shared {
             spaces.map(|spaces| spaces.borrow().values().cloned().collect()).unwrap_or_default();
         let mut has_freed = false;
         for space in spaces {
-            for index in space.heirs.rows() {
-                // Whoever wanted room hears that there is none.
-                has_freed |= space.take_over(index).await.unwrap_or(false);
-            }
+            // Whoever wanted room hears that there is none.
+            has_freed |= space.take_over(&space.heirs.rows()).await.unwrap_or(false);
         }
         has_freed
     }
@@ -321,23 +347,20 @@ impl Shared {
 
 async fn take_over_all(space: Weak<Space>) {
     while let Some(space) = space.upgrade() {
-        let next = space.heirs.wanted.borrow().first().copied();
+        let next: Vec<u64> = space.heirs.wanted.borrow().iter().copied().collect();
         let goes_on = space.shared.pool.state() == PoolState::Writable && !space.heirs.is_ending.get();
-        let Some(index) = next.filter(|_| goes_on) else {
+        if next.is_empty() || !goes_on {
             space.heirs.is_running.set(false);
             space.heirs.wanted.borrow_mut().clear();
             space.heirs.bell.notify_all();
             return;
-        };
-        match space.take_over(index).await {
-            Ok(true) => {}
-            Ok(false) => space.heirs.put_off(index, space.shared.pool.seams().clock.now()),
-            Err(error) => {
-                tracing::debug!(space = %space.name(), row = index, error = %in_one_line(&error), "an heir cannot take over now");
-                space.heirs.put_off(index, space.shared.pool.seams().clock.now());
-            }
         }
-        space.heirs.wanted.borrow_mut().remove(&index);
+        if let Err(error) = space.take_over(&next).await {
+            tracing::debug!(space = %space.name(), error = %in_one_line(&error), "heirs cannot take over now");
+        }
+        // Those that are none any more are not among the others.
+        space.heirs.put_off(&next, space.shared.pool.seams().clock.now());
+        space.heirs.wanted.borrow_mut().retain(|index| !next.contains(index));
         space.heirs.bell.notify_all();
     }
 }

@@ -96,6 +96,90 @@ fn a_stream_over_old_content_is_written_once() {
     }
 }
 
+/// Scenario: a stream fills the heirs of eight short rows. None takes its row's place by itself; when nobody has used them for a
+/// minute, one write-back of tables does for all of them.
+#[test]
+fn heirs_take_their_places_together() {
+    let bench = Bench::new(11, 5, Bytes::mib(128));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&spaces, (2, 1)).await?;
+            stream(&lab, &space, 0..8 * ROW_BYTES, 1).await?;
+            spaces.flush().await?;
+            stream(&lab, &space, 0..8 * ROW_BYTES, 2).await?;
+            spaces.flush().await?;
+            assert_eq!(heirs(&spaces), (8, 0, 0), "half of those that there may be are more than these");
+            let before = spaces.counters().flushes;
+            wait_for_idle(&lab).await;
+            assert_eq!(heirs(&spaces), (8, 8, 0));
+            let flushes = spaces.counters().flushes - before;
+            assert!(flushes <= 2, "{flushes} flushes for eight heirs");
+            lab.expect(&space, 0, 8 * ROW_BYTES as usize, 2).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: the same stream three times, one behind the other. Heirs that are whole make room for others when it comes to their
+/// rows again; nothing is copied, and nothing goes through the write cache.
+#[test]
+fn a_stream_that_begins_anew_has_heirs_again() {
+    let bench = Bench::new(12, 5, Bytes::mib(128));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&spaces, (2, 1)).await?;
+            for fill in 1..=4 {
+                stream(&lab, &space, 0..4 * ROW_BYTES, fill).await?;
+                spaces.flush().await?;
+            }
+            let (made, taken, copied) = heirs(&spaces);
+            assert_eq!((made, copied), (12, 0));
+            assert!(taken >= 8, "{taken} have taken their rows' places");
+            lab.expect(&space, 0, 4 * ROW_BYTES as usize, 4).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a pool in which little is free, and a stream over many rows. No more than two of them have heirs at a time.
+#[test]
+fn heirs_take_little_of_what_is_free() {
+    let bench = Bench::new(13, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::gib(1), Resiliency::Parity { parity: 1 });
+            (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes::kib(16));
+            let space = spaces.create(spec).await?;
+            let mut rows = 0;
+            while stream(&lab, &space, rows * ROW_BYTES..(rows + 1) * ROW_BYTES, 1).await.is_ok() {
+                rows += 1;
+            }
+            space.discard((rows - 10) * ROW_BYTES, 10 * ROW_BYTES).await?;
+            spaces.flush().await?;
+            let next = Cell::new(0);
+            let write_on = async |_: usize| {
+                while next.get() < 6 * ROW_BYTES {
+                    let at = next.replace(next.get() + REQUEST);
+                    lab.write(&space, at, REQUEST as usize, 2).await?;
+                    let (made, taken, _) = heirs(&spaces);
+                    assert!(made - taken <= 2, "{made} heirs were made, {taken} of them are none any more");
+                }
+                Ok::<_, Box<dyn Error>>(())
+            };
+            join_all((0..4 * DEPTH).map(write_on)).await.into_iter().collect::<Outcome>()?;
+            assert!(heirs(&spaces).0 > 2);
+            lab.expect(&space, 0, 6 * ROW_BYTES as usize, 2).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
 /// Scenario: single large requests here and there over old content, one after another and many together. None of them is a stream.
 #[test]
 fn large_requests_here_and_there_have_no_heirs() {

@@ -591,10 +591,32 @@ impl Liver {
             .await?;
         scribe.flush(&spaces).await?;
         scribe.step("the heir takes the row's place", idle()).await;
+        Box::pin(self.heirs_together(&spaces, &a)).await?;
         Box::pin(self.heirs_without_disks(&spaces, &a)).await?;
         drop(a);
         spaces.close().await?;
         Ok(())
+    }
+
+    /// Of two rows, one of which has something in the cache and lacks lines.
+    async fn heirs_together(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+        let scribe = &self.scribe;
+        let before = spaces.counters();
+        for _ in 0..2 {
+            for first in (256..768).step_by(128) {
+                scribe.put("a", a, first, if first == 640 { 112 } else { 128 }).await?;
+            }
+            scribe.put("a", a, 752, 16).await?;
+            scribe.flush(spaces).await?;
+        }
+        scribe.put("a", a, 700, 2).await?;
+        scribe.put("a", a, 300, 1).await?;
+        let idle = sleep(self.seams().clock.as_ref(), IDLE);
+        scribe.step("two heirs take their rows' places together", idle).await;
+        let after = spaces.counters();
+        assert_eq!(after.heirs_made - before.heirs_made, 2);
+        assert_eq!(after.heirs_taken_over - before.heirs_taken_over, 2);
+        scribe.step("write what was taken over", scribe.put("a", a, 510, 4)).await
     }
 
     async fn heirs_without_disks(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
