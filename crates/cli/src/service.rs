@@ -20,15 +20,14 @@ pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<
     Ok(ExitCode::Ok)
 }
 
-/// The socket that was named for this daemon. The one that the environment has commands ask is another daemon's where this one gets
-/// folders of its own.
+/// The socket that was named for this daemon. The one that the environment has commands ask is another daemon's where this one is
+/// told where to keep its own.
 fn own_socket<'a>(
     arguments: &DaemonArguments,
     socket: Option<&'a Path>,
     asked: Option<&OsStr>,
 ) -> Option<&'a Path> {
-    let has_own_folders = arguments.run.is_some() || arguments.state != Path::new(STATE_FOLDER);
-    socket.filter(|socket| !has_own_folders || asked != Some(socket.as_os_str()))
+    socket.filter(|socket| arguments.run.is_none() || asked != Some(socket.as_os_str()))
 }
 
 /// Settings that are not given follow from those that are, so that a second daemon needs one setting, not three. All
@@ -87,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_with_folders_of_its_own_has_its_own_socket() {
+    fn a_daemon_that_is_told_where_to_keep_sockets_has_its_own() {
         let asked = OsStr::new("/run/dolmen/dolmen.sock");
-        for (line, is_kept) in [("", true), ("--run /r", false), ("--state /s", false)] {
+        for (line, is_kept) in [("", true), ("--run /r", false), ("--state /s", true)] {
             let words = ["dolmen", "daemon"].into_iter().chain(line.split_whitespace());
             let arguments = crate::parse(words).unwrap();
             let Some(crate::args::Command::Daemon(daemon)) = &arguments.command else { unreachable!() };

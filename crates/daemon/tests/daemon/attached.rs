@@ -326,7 +326,10 @@ fn a_file_system_does_not_go_on_over_what_others_have_changed() {
     let content = pattern(8, 1 << 20);
     other.nbd().write(0, &content);
     other.nbd().flush();
-    other.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    eventually("its client has left", || {
+        let (status, _) = other.try_ask("POST", "/v1/pools/tank/spaces/m/unserve", b"{}")?;
+        (status == 200).then_some(())
+    });
     other.post("/v1/pools/tank/export", &json!({}));
 
     world.start();
