@@ -9,7 +9,7 @@ use dolmen_api::{
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{CreateError, Disk, PoolError, PoolState, check_devices, keys};
+use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
@@ -388,13 +388,10 @@ impl Engine {
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
         let device = self.open_for_pool(&path, pool.id())?;
-        let label = match look(&self.seams, device.as_ref()).await {
-            Ok(Contents::Member { label, .. }) => label,
-            Ok(_) => return Err(not_the_disk(&path, &disk)),
-            Err(error) => return Err(ErrorBody::new(ErrorCode::Io, error.to_string()).caused_by(&error)),
-        };
-        if label.disk != disk.id() || label.pool != pool.id() {
-            return Err(not_the_disk(&path, &disk));
+        match pool.spaces.pool().absent_member(device.as_ref()).await {
+            Ok((known, _)) if known.id() == disk.id() => {}
+            Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
+            Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
         }
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
@@ -587,6 +584,18 @@ fn undo_of_replacing(pool: &OpenPool, old: &Disk, with: &str, destroyed: &[Strin
     let command = format!(
         "dolmen disk replace {pool} {slot} --cancel, or, when it has ended, dolmen disk replace {pool} {with} {old}"
     );
+/// Why an absent disk is not taken back in, although it is here.
+fn not_taken_back(pool: &OpenPool, disk: &Disk, why: &PoolError) -> ErrorBody {
+    let error = fault::pool(why).on(disk.name());
+    match why {
+        PoolError::Stray { why: StrayReason::CutShort { .. }, .. } => {
+            let (name, slot) = (pool.name(), disk.slot().0);
+            error.hint(format!("replace it: `dolmen disk replace {name} {slot} NEW`"))
+        }
+        _ => error,
+    }
+}
+
     Undo::unless_destroying(destroyed, command)
 }
 

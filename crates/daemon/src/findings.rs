@@ -367,7 +367,8 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
     }
     for disk in disks.iter().filter(|disk| !disk.is_present()) {
-        let Some(cause) = disk.unfit() else { continue };
+        let cut = || open.cut_of_absent(disk).map(|cut| cut.to_string());
+        let Some(cause) = disk.unfit().or_else(cut) else { continue };
         let text = format!("{} cannot be used: {cause}", disk.name());
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }

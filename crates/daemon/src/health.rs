@@ -137,8 +137,6 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
             disk.name()
         );
     }
-    let outlook = open.absences.outlook(open.spaces.pool(), disk, now);
-    let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
     format!(
         "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
         disk.name()
@@ -151,6 +149,14 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     let mut todo = Vec::new();
     let pool = Object::pool(name.as_str());
     match open.spaces.pool().state() {
+    let outlook = open.absences.outlook(open.spaces.pool(), disk, now);
+    let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
+    if open.cut_of_absent(disk).is_some() {
+        return format!(
+            "`dolmen disk replace {name} {slot} {new}`, which makes what {} had anew from the other disks{outlook}",
+            disk.name()
+        );
+    }
         PoolState::Writable => {}
         PoolState::ReadOnly(_) => {
             let text = format!("to write to pool {name}: {}", fault::to_write(&name));

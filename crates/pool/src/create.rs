@@ -367,7 +367,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read, [`PoolError::Stray`] when it has
-    /// gone on elsewhere.
+    /// gone on elsewhere, or was cut short.
     pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<(Rc<Disk>, Box<Label>), PoolError> {
         let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
         let looked = look(&self.seams, device).await;
@@ -377,9 +377,12 @@ impl Pool {
         let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
         let epoch = &label.base.epoch;
         if !self.now.borrow().epoch.continues(epoch) {
-            let why = StrayReason::Apart { epoch: epoch.id() };
-            return Err(PoolError::Stray { name: self.name.clone(), disk: device.name(), why });
+            return Err(stray(StrayReason::Apart { epoch: epoch.id() }));
         }
+        // It would leave with the first flush, as it did before.
+        let fits = label.extent.fits(device.geometry().capacity);
+        fits.map_err(|source| stray(StrayReason::CutShort { source }))?;
         Ok((known, label))
     }
 }
+        let stray = |why| PoolError::Stray { name: self.name.clone(), disk: device.name(), why };
