@@ -19,7 +19,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::findings::{errors_text, unseen_errors};
+use crate::findings::{absent_names, errors_text, unseen_errors};
 use crate::history::is_unreadable;
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
@@ -498,12 +498,22 @@ impl Engine {
             let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
             scrubbed_pool.look_again().await;
             let sizes = spaces.list().iter().map(|space| (space.name(), space.size())).collect();
+            let mut away = absent_names(&scrubbed_pool);
             let healed = spaces.counters().healed_blocks - before;
-            let anew = if is_anew { READ_ANEW } else { "" };
+            // What came back meanwhile was not read from its beginning, and what left not to its end.
+            away.extend(absent_names(&scrubbed_pool));
+            let notes = format!("{}{}", not_verified(away), if is_anew { READ_ANEW } else { "" });
             if seen.was_stopped {
                 let seen = Verification { was_stopped: false, ..seen };
                 let told = scrubbed(&seen, &sizes, healed).unwrap_or_else(|error| error.message);
-                return Ok(Outcome::CalledOff(format!("called off; by then {told}{anew}")));
+                return Ok(Outcome::CalledOff(format!("called off; by then {told}{notes}")));
+            }
+            match scrubbed(&seen, &sizes, healed) {
+                Ok(told) => Ok(Outcome::Done(format!("{told}{notes}"))),
+                Err(mut error) => {
+                    error.message.push_str(&notes);
+                    Err(error)
+                }
             }
             scrubbed(&seen, &sizes, healed).map(|told| Outcome::Done(format!("{told}{anew}")))
         });
@@ -610,6 +620,17 @@ fn scrubbed(seen: &Verification, sizes: &BTreeMap<Name, Bytes>, healed: u64) -> 
 /// What a scrub says of headers of slabs that were not what they should be.
 fn headers_text(seen: &Verification) -> String {
     if seen.header_count == 0 {
+/// Of which disks a scrub did not see what they have, because they were away.
+fn not_verified(mut away: Vec<String>) -> String {
+    away.sort();
+    away.dedup();
+    match away.as_slice() {
+        [] => String::new(),
+        [one] => format!("; what {one} has was not verified: it is absent"),
+        several => format!("; what {} have was not verified: they are absent", several.join(", ")),
+    }
+}
+
         return String::new();
     }
     let headers = counted(seen.header_count, "header of a slab", "headers of slabs");
