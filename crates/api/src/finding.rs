@@ -59,6 +59,11 @@ codes! {
             "What could not be written there is on the other copies; the disk may leave the pool."
             "Free some room there; then `dolmen disk online POOL DISK` if it left, and `dolmen pool acknowledge POOL`."
         }
+        DiskLabelsLost = "disk_labels_lost" {
+            "When the disk was taken in, something else was written over one of its labels, and perhaps over data that it holds."
+            "The label is written anew, and everything in the pool is verified by a scrub that begins by itself."
+            "See what the scrub says: `dolmen jobs`; `dolmen scrub POOL` verifies it again. Find out what writes to the disk; `dolmen pool acknowledge POOL` ends the warning."
+        }
         RowsBehind = "rows_behind" {
             "Rows are not on all of their disks: a part of them is stale, or is on a disk that is away."
             "What is on disks that are here is brought up to date by a resync, which `dolmen jobs` shows."

@@ -130,7 +130,7 @@ async fn check_labels(seams: &Seams, device: Rc<dyn BlockDevice>, report: &mut R
                 let kind = FindingKind::LabelDamaged { disk: disk.clone(), cause: in_one_line(&error) };
                 report.add(Some(&label.pool_name), kind);
             }
-            return Some(Candidate { device, label: *label });
+            return Some(Candidate { device, label: *label, lost_labels: Vec::new() });
         }
         Ok(Contents::Unusable(error)) => {
             report.add(None, FindingKind::LabelsUnusable { disk, cause: in_one_line(&error) });

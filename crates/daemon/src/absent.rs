@@ -16,6 +16,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
 use crate::job_record::Aim;
+use crate::names::Occupant;
 use crate::plan::{Undo, made, planned};
 use crate::removal::check_that_it_ends;
 
@@ -35,8 +36,8 @@ pub(crate) struct Absences {
     refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
     /// Disks that somebody let go of, as far as this daemon knows.
     let_go: RefCell<BTreeSet<DiskId>>,
-    /// Whether anything is where absent disks were, as it was seen last.
-    places: RefCell<BTreeMap<DiskId, bool>>,
+    /// What is where absent disks were, as it was seen last.
+    places: RefCell<BTreeMap<DiskId, Occupant>>,
     /// When that is tried again, and how long the pause was.
     next: Cell<(Moment, Duration)>,
 }
@@ -58,6 +59,11 @@ impl Absences {
 
     /// Whether anything is where an absent disk was; nothing where nobody has looked yet.
     pub(crate) fn is_something_at_its_path(&self, disk: DiskId) -> Option<bool> {
+        self.places.borrow().get(&disk).map(|occupant| *occupant != Occupant::Nothing)
+    }
+
+    /// What is where an absent disk was; nothing where nobody has looked yet.
+    pub(crate) fn at_place_of(&self, disk: DiskId) -> Option<Occupant> {
         self.places.borrow().get(&disk).copied()
     }
 
@@ -100,10 +106,11 @@ impl OpenPool {
         absent.map(|disk| PathBuf::from(disk.name())).filter(|path| path.is_absolute()).collect()
     }
 
-    /// Notes at which of these places there is anything.
-    pub(crate) fn note_places(&self, seen: &BTreeMap<PathBuf, bool>) {
+    /// Notes what is at these places.
+    pub(crate) fn note_places(&self, seen: &BTreeMap<PathBuf, Occupant>) {
         let disks = self.spaces.pool().disks();
-        let place = |disk: &Rc<Disk>| seen.get(Path::new(&disk.name())).map(|is| (disk.id(), *is));
+        let place =
+            |disk: &Rc<Disk>| seen.get(Path::new(&disk.name())).map(|occupant| (disk.id(), *occupant));
         let absent = disks.iter().filter(|disk| !is_here(disk));
         *self.absences.places.borrow_mut() = absent.filter_map(place).collect();
     }

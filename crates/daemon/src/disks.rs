@@ -9,7 +9,7 @@ use dolmen_api::{
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{CreateError, Disk, PoolError, PoolState, check_devices, keys};
+use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
@@ -17,6 +17,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::findings::lost_labels_text;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
@@ -388,24 +389,38 @@ impl Engine {
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
         let device = self.open_for_pool(&path, pool.id())?;
-        let label = match look(&self.seams, device.as_ref()).await {
-            Ok(Contents::Member { label, .. }) => label,
-            Ok(_) => return Err(not_the_disk(&path, &disk)),
-            Err(error) => return Err(ErrorBody::new(ErrorCode::Io, error.to_string()).caused_by(&error)),
-        };
-        if label.disk != disk.id() || label.pool != pool.id() {
-            return Err(not_the_disk(&path, &disk));
+        match pool.spaces.pool().absent_member(device.as_ref()).await {
+            Ok((known, _)) if known.id() == disk.id() => {}
+            Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
+            Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
         }
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
         }
-        pool.spaces.rejoin(device).await.map_err(|error| fault::space(&error))?;
+        let known_lost = disk.lost_labels();
+        disk.forget_lost_labels();
+        let rejoined = pool.spaces.rejoin(device).await;
+        let has_lost_labels = !disk.lost_labels().is_empty();
+        disk.note_lost_labels(&known_lost);
+        rejoined.map_err(|error| fault::space(&error))?;
         self.remember(&pool).await;
         let job = self.resync_if_needed(&pool).await;
         self.go_on_replacing(&pool).await;
         self.go_on_draining(&pool).await;
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
+        if has_lost_labels {
+            // Its new labels do not say it any more.
+            self.keep_history(&pool).await;
+            let scrub = self.start_scrub(&pool, None).await;
+            change.warnings.push(format!(
+                "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
+                 verified by job {}, behind what brings the disk up to date",
+                lost_labels_text(&disk),
+                scrub.id
+            ));
+            change.job.get_or_insert(scrub);
+        }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
@@ -569,6 +584,18 @@ fn too_small(old: &Disk, held: Bytes, with: &str, room: Bytes) -> ErrorBody {
     ErrorBody::new(ErrorCode::UnfitDevice, message)
         .on(with)
         .hint("name a larger one, or delete or shrink spaces first")
+}
+
+/// Why an absent disk is not taken back in, although it is here.
+fn not_taken_back(pool: &OpenPool, disk: &Disk, why: &PoolError) -> ErrorBody {
+    let error = fault::pool(why).on(disk.name());
+    match why {
+        PoolError::Stray { why: StrayReason::CutShort { .. }, .. } => {
+            let (name, slot) = (pool.name(), disk.slot().0);
+            error.hint(format!("replace it: `dolmen disk replace {name} {slot} NEW`"))
+        }
+        _ => error,
+    }
 }
 
 fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {

@@ -367,7 +367,8 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
     }
     for disk in disks.iter().filter(|disk| !disk.is_present()) {
-        let Some(cause) = disk.unfit() else { continue };
+        let cut = || open.cut_of_absent(disk).map(|cut| cut.to_string());
+        let Some(cause) = disk.unfit().or_else(cut) else { continue };
         let text = format!("{} cannot be used: {cause}", disk.name());
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
@@ -380,7 +381,29 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         let object = object(&disk);
         findings.push(Finding { code, health: Health::Warning, object, text, amount });
     }
+    for disk in without_labels(open) {
+        let text = format!(
+            "{} when it was taken in: something else was written over that, and perhaps over what else is on the disk",
+            lost_labels_text(&disk)
+        );
+        findings.push(found(FindingCode::DiskLabelsLost, Health::Warning, object(&disk), text));
+    }
     findings
+}
+
+/// Disks that are here, and were taken in when one of their labels was gone.
+pub(crate) fn without_labels(open: &OpenPool) -> Vec<Rc<Disk>> {
+    let disks = open.spaces.pool().disks();
+    disks.into_iter().filter(|disk| disk.is_present() && !disk.lost_labels().is_empty()).collect()
+}
+
+/// Which labels of a disk were gone, in words.
+pub(crate) fn lost_labels_text(disk: &Disk) -> String {
+    let places = disk.lost_labels();
+    let at: Vec<String> = places.iter().map(u64::to_string).collect();
+    let (labels, bytes, were) =
+        if places.len() == 1 { ("label", "byte", "was") } else { ("labels", "bytes", "were") };
+    format!("the {labels} of {} at {bytes} {} {were} gone", disk.name(), at.join(" and "))
 }
 
 /// That rows are not on all of their disks.

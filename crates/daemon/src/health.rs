@@ -15,7 +15,7 @@ use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::findings::{
     found, is_only_crowded, short_of_room, to_attach_absent, unseen_errors, waiting_removals,
-    waiting_replacements,
+    waiting_replacements, without_labels,
 };
 use crate::jobs::Entry;
 use crate::words::counted;
@@ -90,6 +90,26 @@ fn for_disks_with_errors(open: &OpenPool) -> Vec<Advice> {
     todo
 }
 
+/// What to do about disks that were taken in without one of their labels.
+fn for_disks_without_labels(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
+    let name = open.name();
+    let scrub = jobs.iter().find(|job| job.kind == JobKind::Scrub);
+    let verify = match scrub {
+        Some(job) => format!("wait for job {}, which verifies all that it holds", job.id),
+        None => {
+            format!("see in `dolmen jobs` what the scrub said, or `dolmen scrub {name}` to verify it again")
+        }
+    };
+    let advice = |disk: Rc<Disk>| {
+        let text = format!(
+            "find out what wrote to {}, and {verify}; `dolmen pool acknowledge {name}` ends this warning",
+            disk.name()
+        );
+        Advice::for_disk(open, FindingCode::DiskLabelsLost, &disk, text)
+    };
+    without_labels(open).into_iter().map(advice).collect()
+}
+
 /// What to do about ranges that were damaged.
 fn for_damage(open: &OpenPool) -> Vec<Advice> {
     let (name, incidents) = (open.name(), open.incidents());
@@ -131,14 +151,20 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
     let replacements = open.spaces.pool().replacements();
     let begun = replacements.into_iter().find(|(old, new)| old.slot() == disk.slot() && new.is_present());
     let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
+    let outlook = open.absences.outlook(open.spaces.pool(), disk, now);
+    let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
+    if open.cut_of_absent(disk).is_some() {
+        return format!(
+            "`dolmen disk replace {name} {slot} {new}`, which makes what {} had anew from the other disks{outlook}",
+            disk.name()
+        );
+    }
     if is_only_crowded(&disk.counters()) {
         return format!(
             "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
             disk.name()
         );
     }
-    let outlook = open.absences.outlook(open.spaces.pool(), disk, now);
-    let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
     format!(
         "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
         disk.name()
@@ -175,6 +201,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     }
     todo.extend(open.plight_advice());
     todo.extend(for_disks_with_errors(open));
+    todo.extend(for_disks_without_labels(open, jobs));
     todo.extend(for_room(open));
     todo.extend(for_damage(open));
     todo

@@ -30,8 +30,10 @@ const RANGES_MAX: usize = 1000;
 /// Bytes that are read at once to see whether a range is still lost.
 const LOOK_BYTES: u64 = 16 * BLOCK_BYTES;
 /// What an entry takes in a file, at most: each byte of a path may need six.
-const DISK_TEXT_MAX: usize = 512 + 6 * PATH_BYTES_MAX;
+const DISK_TEXT_MAX: usize = 640 + 6 * PATH_BYTES_MAX;
 const RANGE_TEXT_MAX: usize = 256;
+/// Labels of a disk.
+const LABELS: usize = 4;
 /// Longer paths are not remembered.
 const PATH_BYTES_MAX: usize = 1024;
 const _: () = assert!(
@@ -86,6 +88,9 @@ struct RecordedDisk {
     /// Whether the pool does without it because it stayed away.
     #[serde(default)]
     given_up: bool,
+    /// Where labels had stood when it was taken in, unless somebody has acknowledged that.
+    #[serde(default)]
+    lost_labels: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -338,6 +343,7 @@ impl OpenPool {
             counted: disk.counters().into(),
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
             given_up: self.absences.is_given_up(disk.id()),
+            lost_labels: disk.lost_labels(),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {
@@ -363,6 +369,7 @@ impl OpenPool {
                 counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
                 counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
             });
+            disk.note_lost_labels(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
         }

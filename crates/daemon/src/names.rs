@@ -77,9 +77,26 @@ impl Engine {
     }
 }
 
-/// Whether anything is at these places.
-fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, bool> {
-    places.into_iter().map(|place| (place.clone(), place.exists())).collect()
+/// What is at a place where a disk was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    Nothing,
+    /// A file of this length.
+    File(Bytes),
+    /// A device, or what else is no file.
+    Other,
+}
+
+fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, Occupant> {
+    places.into_iter().map(|place| (place.clone(), occupant_of(&place))).collect()
+}
+
+fn occupant_of(place: &Path) -> Occupant {
+    match fs::metadata(place) {
+        Ok(status) if status.is_file() => Occupant::File(Bytes(status.len())),
+        Ok(_) => Occupant::Other,
+        Err(_) => Occupant::Nothing,
+    }
 }
 
 fn look_at(held: &[Held]) -> io::Result<Seen> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool};
+use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool, JobKind};
 use dolmen_block_linux::Listener;
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
@@ -21,6 +21,7 @@ use crate::devices::canonical;
 use crate::disks::stopped;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
+use crate::findings::without_labels;
 use crate::ledger::{Remembered, ServedSpace};
 use crate::nbd::NbdServer;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
@@ -261,13 +262,22 @@ impl Engine {
         let spaces = Spaces::start_among(opened, clients).await.map_err(|error| fault::space(&error))?;
         let recovery = spaces.recovery();
         let pool = OpenPool::new(spaces, mode);
+        let has_lost_labels = !without_labels(&pool).is_empty();
         self.recall(&pool).await;
+        if has_lost_labels {
+            // The labels that the opening has written do not say it any more.
+            self.keep_history(&pool).await;
+        }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         self.closed.borrow_mut().remove(&pool.id());
         self.ways.go_on(pool.id());
         if mode != ImportMode::Read {
             self.go_on_with_jobs(&pool).await;
+            // One that a daemon before has begun reads everything anew.
+            if has_lost_labels && !self.jobs.is_taken(pool.id(), JobKind::Scrub, None) {
+                self.start_scrub(&pool, None).await;
+            }
             let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
             self.seams.spawner.spawn("watch", Box::pin(watching));
         }

@@ -7,12 +7,14 @@
 use std::rc::Rc;
 
 use dolmen_api::{DiskPlight, Finding, FindingCode, Health, Object};
+use dolmen_disk::{Extent, ExtentError};
 use dolmen_pool::Disk;
 use dolmen_units::Bytes;
 
 use crate::engine::OpenPool;
 use crate::findings::found;
 use crate::health::Advice;
+use crate::names::Occupant;
 
 /// What has become of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +104,22 @@ impl OpenPool {
     /// What was seen last of a disk that takes part.
     pub(crate) fn plight_of(&self, disk: &Disk) -> Option<Plight> {
         self.plights.borrow().get(&disk.slot()).copied().filter(|_| disk.is_present())
+    }
+
+    /// How an absent disk was cut, where its file is too short to be taken back in.
+    pub(crate) fn cut_of_absent(&self, disk: &Disk) -> Option<ExtentError> {
+        let seen_before = || match self.plights.borrow().get(&disk.slot()) {
+            Some(Plight::CutTo(found)) => Some(*found),
+            Some(Plight::Removed | Plight::Unplugged) | None => None,
+        };
+        let found = match self.absences.at_place_of(disk.id()) {
+            Some(Occupant::File(found)) => Some(found),
+            Some(Occupant::Nothing | Occupant::Other) => None,
+            // It has just left.
+            None => seen_before(),
+        };
+        let extent = Extent::of(disk.member().capacity).ok()?;
+        extent.fits(found.filter(|_| !disk.is_present())?).err()
     }
 
     /// What has become of what disks lie on.

@@ -19,7 +19,7 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::findings::{errors_text, unseen_errors};
+use crate::findings::{absent_names, errors_text, lost_labels_text, unseen_errors, without_labels};
 use crate::history::is_unreadable;
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
@@ -433,6 +433,9 @@ impl Engine {
         let (lost, taken): (Vec<_>, Vec<_>) =
             pool.incidents().into_iter().partition(|one| is_unreadable(one.kind));
         told.extend(taken_text(&pool, &taken));
+        let marked = without_labels(&pool);
+        told.extend(marked.iter().map(|disk| lost_labels_text(disk)));
+        let is_nothing = unseen.is_empty() && taken.is_empty() && marked.is_empty();
         let mut steps: Vec<String> = told.iter().map(|told| format!("warn no more of {told}")).collect();
         if !lost.is_empty() {
             let places = counted(lost.len(), "place", "places");
@@ -442,12 +445,12 @@ impl Engine {
         }
         let plan = pool.plan(Undo::NotNeeded, steps);
         let told = told.join("; ");
-        if request.dry_run && !(unseen.is_empty() && taken.is_empty()) {
+        if request.dry_run && !is_nothing {
             return Ok(planned(plan, format!("of pool {name} would be acknowledged: {told}")));
         }
         let readable = if request.dry_run { Bytes::ZERO } else { pool.look_again().await };
         let restored = (readable.0 > 0).then(|| format!("{readable} that were lost can be read by now"));
-        if unseen.is_empty() && taken.is_empty() {
+        if is_nothing {
             let nothing = format!("no disk of pool {name} had errors that nobody has acknowledged");
             let Some(restored) = restored else { return Ok(planned(plan, nothing)) };
             self.keep_history(&pool).await;
@@ -456,6 +459,7 @@ impl Engine {
         let seen = unseen.iter().map(|(disk, _)| (disk.id(), disk.counters()));
         pool.history.acknowledged.borrow_mut().extend(seen);
         pool.acknowledge_taken(&taken);
+        marked.iter().for_each(|disk| disk.forget_lost_labels());
         tracing::info!(pool = name, told, "errors and damage were acknowledged");
         let stay = if unseen.is_empty() { "" } else { "; errors of disks stay in `dolmen disk list`" };
         let mut message = format!("of pool {name} are acknowledged: {told}{stay}");
@@ -494,18 +498,27 @@ impl Engine {
         let job = self.start_job(pool, start, move |course| async move {
             let spaces = &scrubbed_pool.spaces;
             let before = spaces.counters().healed_blocks;
+            let mut away = absent_names(&scrubbed_pool);
             course.bytes_max.set(spaces.list().iter().map(|space| space.claimed().0).sum());
             let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
             scrubbed_pool.look_again().await;
             let sizes = spaces.list().iter().map(|space| (space.name(), space.size())).collect();
             let healed = spaces.counters().healed_blocks - before;
-            let anew = if is_anew { READ_ANEW } else { "" };
+            // What came back meanwhile was not read from its beginning, and what left not to its end.
+            away.extend(absent_names(&scrubbed_pool));
+            let notes = format!("{}{}", not_verified(away), if is_anew { READ_ANEW } else { "" });
             if seen.was_stopped {
                 let seen = Verification { was_stopped: false, ..seen };
                 let told = scrubbed(&seen, &sizes, healed).unwrap_or_else(|error| error.message);
-                return Ok(Outcome::CalledOff(format!("called off; by then {told}{anew}")));
+                return Ok(Outcome::CalledOff(format!("called off; by then {told}{notes}")));
             }
-            scrubbed(&seen, &sizes, healed).map(|told| Outcome::Done(format!("{told}{anew}")))
+            match scrubbed(&seen, &sizes, healed) {
+                Ok(told) => Ok(Outcome::Done(format!("{told}{notes}"))),
+                Err(mut error) => {
+                    error.message.push_str(&notes);
+                    Err(error)
+                }
+            }
         });
         let job = job.await;
         if let Some(entry) = self.jobs.find(job.id).filter(|entry| is_anew && !entry.has_ended()) {
@@ -605,6 +618,17 @@ fn scrubbed(seen: &Verification, sizes: &BTreeMap<Name, Bytes>, healed: u64) -> 
         "restore what is lost from a backup"
     };
     Err(ErrorBody::new(ErrorCode::Io, message).hint(hint))
+}
+
+/// Of which disks a scrub did not see what they have, because they were away.
+fn not_verified(mut away: Vec<String>) -> String {
+    away.sort();
+    away.dedup();
+    match away.as_slice() {
+        [] => String::new(),
+        [one] => format!("; what {one} has was not verified: it is absent"),
+        several => format!("; what {} have was not verified: they are absent", several.join(", ")),
+    }
 }
 
 /// What a scrub says of headers of slabs that were not what they should be.

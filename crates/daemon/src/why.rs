@@ -66,6 +66,7 @@ impl<'a> Scene<'a> {
             | FindingCode::DiskUnplugged
             | FindingCode::DiskErrors
             | FindingCode::DiskCrowded
+            | FindingCode::DiskLabelsLost
             | FindingCode::MetadataOnFewDisks
             | FindingCode::ReplacementWaits
             | FindingCode::RemovalWaits

@@ -19,7 +19,7 @@ use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, Lsn, Name, PoolId}
 use crate::arbiter::Arbiter;
 use crate::change::Purpose;
 use crate::checkpoint::LogNeed;
-use crate::discover::Candidate;
+use crate::discover::{Candidate, lost_labels};
 use crate::disk::Disk;
 use crate::epochs::{Joining, VOTERS_WANTED};
 use crate::error::{CreateError, PoolError, StrayReason};
@@ -143,7 +143,7 @@ pub async fn create_as(
             if voter_ids.contains(&member.disk) == voting {
                 let label = label(extent, member);
                 write_label(seams, device.as_ref(), Epoch(1), &label).await?;
-                candidates.push(Candidate { device: Rc::clone(device), label });
+                candidates.push(Candidate { device: Rc::clone(device), label, lost_labels: Vec::new() });
             }
         }
     }
@@ -354,7 +354,9 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
     pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
-        let (known, label) = self.absent_member(device.as_ref()).await?;
+        let (known, label, lost_labels) = self.look_at_absent(device.as_ref()).await?;
+        // Those that are written now stand where they stood.
+        known.note_lost_labels(&lost_labels);
         self.sequences.borrow_mut().insert(label.disk, label.sequence);
         let disk = self.admit(device, label.extent, (known.member(), Joining::Back), None).await?;
         // It may have left before its room was on record.
@@ -367,19 +369,30 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read, [`PoolError::Stray`] when it has
-    /// gone on elsewhere.
+    /// gone on elsewhere, or was cut short.
     pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<(Rc<Disk>, Box<Label>), PoolError> {
+        self.look_at_absent(device).await.map(|(known, label, _)| (known, label))
+    }
+
+    /// The same, and where labels stood that something else was written over.
+    async fn look_at_absent(
+        &self,
+        device: &dyn BlockDevice,
+    ) -> Result<(Rc<Disk>, Box<Label>, Vec<u64>), PoolError> {
         let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
         let looked = look(&self.seams, device).await;
         let looked = looked.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
-        let Contents::Member { label, .. } = looked else { return Err(stranger()) };
+        let Contents::Member { label, damage, .. } = looked else { return Err(stranger()) };
         let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
         let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
+        let stray = |why| PoolError::Stray { name: self.name.clone(), disk: device.name(), why };
         let epoch = &label.base.epoch;
         if !self.now.borrow().epoch.continues(epoch) {
-            let why = StrayReason::Apart { epoch: epoch.id() };
-            return Err(PoolError::Stray { name: self.name.clone(), disk: device.name(), why });
+            return Err(stray(StrayReason::Apart { epoch: epoch.id() }));
         }
-        Ok((known, label))
+        // It would leave with the first flush, as it did before.
+        let fits = label.extent.fits(device.geometry().capacity);
+        fits.map_err(|source| stray(StrayReason::CutShort { source }))?;
+        Ok((known, label, lost_labels(&damage)))
     }
 }

@@ -16,6 +16,14 @@ pub struct Candidate {
     pub device: Rc<dyn BlockDevice>,
     /// What it says.
     pub label: Label,
+    /// Where a label stood that something else was written over.
+    pub lost_labels: Vec<u64>,
+}
+
+/// Where labels stood that something else was written over, of all that is the matter with a device's labels.
+pub(crate) fn lost_labels(damage: &[LabelError]) -> Vec<u64> {
+    let place = |error: &LabelError| if let LabelError::Lost { at } = error { Some(*at) } else { None };
+    damage.iter().filter_map(place).collect()
 }
 
 /// Which host a pool belongs to, by the newest label of these: none behind an export, or where there is no label.
@@ -47,10 +55,11 @@ pub async fn discover(seams: &Seams, devices: &[Rc<dyn BlockDevice>]) -> Found {
     for (device, looked) in devices.iter().zip(looks) {
         match looked {
             Ok(Contents::Member { label, damage, .. }) => {
+                let lost_labels = lost_labels(&damage);
                 for error in damage {
                     tracing::warn!(disk = %device.name(), %error, "a copy of the label is damaged");
                 }
-                let candidate = Candidate { device: Rc::clone(device), label: *label };
+                let candidate = Candidate { device: Rc::clone(device), label: *label, lost_labels };
                 found.pools.entry(candidate.label.pool).or_default().push(candidate);
             }
             Ok(Contents::Unusable(error)) => found.unusable.push((device.name(), error)),

@@ -1,6 +1,7 @@
 //! A member of an open pool: its device while it is there, and what has become of it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
@@ -62,6 +63,8 @@ pub struct Disk {
     flushed: Cell<u64>,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
+    /// Where labels had stood when it was taken in, and something else was written over them.
+    lost_labels: RefCell<BTreeSet<u64>>,
 }
 
 impl Disk {
@@ -81,6 +84,7 @@ impl Disk {
             flushed: Cell::new(0),
             under_way: Cell::new(0),
             counters: Cell::default(),
+            lost_labels: RefCell::default(),
         })
     }
 
@@ -191,6 +195,23 @@ impl Disk {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
+    }
+
+    /// Where labels had stood when it was taken in, and something else was written over them: whoever did that may have written
+    /// over data as well, which only reading all of it tells.
+    #[must_use]
+    pub fn lost_labels(&self) -> Vec<u64> {
+        self.lost_labels.borrow().iter().copied().collect()
+    }
+
+    /// Adds such places, seen now or by whoever opened the pool before.
+    pub fn note_lost_labels(&self, places: &[u64]) {
+        self.lost_labels.borrow_mut().extend(places);
+    }
+
+    /// Forgets them: somebody has seen it.
+    pub fn forget_lost_labels(&self) {
+        self.lost_labels.borrow_mut().clear();
     }
 
     /// Gives the device up: nothing more is sent to it. Commands under way are its own business.

@@ -226,6 +226,12 @@ pub enum StrayReason {
         /// Its newest epoch.
         epoch: EpochId,
     },
+    /// It does not reach to the end of its data any more.
+    #[error(transparent)]
+    CutShort {
+        /// How short it is.
+        source: ExtentError,
+    },
 }
 
 /// Why an open pool did not do something.

@@ -584,6 +584,11 @@ impl Opening<'_> {
             .members
             .iter()
             .map(|member| (member.slot, Disk::new(*member, seat(member.disk), token)));
+        let disks: BTreeMap<_, _> = disks.collect();
+        for candidate in &self.candidates {
+            let disk = disks.values().find(|disk| disk.id() == candidate.label.disk);
+            disk.into_iter().for_each(|disk| disk.note_lost_labels(&candidate.lost_labels));
+        }
         let sequences =
             self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
         let heartbeat = self.candidates.iter().map(|candidate| candidate.label.heartbeat).max().unwrap_or(0);
@@ -596,7 +601,7 @@ impl Opening<'_> {
             id: self.pool_id(),
             name,
             arbiter: Rc::clone(&self.arbiter),
-            disks: RefCell::new(disks.collect()),
+            disks: RefCell::new(disks),
             highest: Cell::new(self.highest.max(token)),
             sequences: RefCell::new(sequences.collect()),
             heartbeat: Cell::new(heartbeat),

@@ -9,6 +9,8 @@ mod bad;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod cut;
+#[cfg(test)]
 mod doors;
 #[cfg(test)]
 mod elsewhere;
