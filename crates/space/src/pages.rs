@@ -303,8 +303,12 @@ impl Shared {
         page
     }
 
-    /// Reads both slots of a page from every slab whose disk is here.
+    /// Reads both slots of a page from every slab whose disk is here. Where none of them holds everything nothing could be told
+    /// from what they have, and nothing is read: who asks for blocks that are out of reach asks for each of them.
     async fn find_page(&self, row: &Rc<Row>, column: usize, index: usize) -> Vec<FoundPage> {
+        if !row.has_table_on(column, |slab| slab.readable(&self.pool).is_some()) {
+            return Vec::new();
+        }
         self.count(|counters| counters.page_reads += 1);
         let name = self.page_name(row, column, index);
         let mut reads = Vec::new();

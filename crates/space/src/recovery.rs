@@ -333,21 +333,23 @@ pub(crate) async fn recover_row(
     }
     let held = shared.tickets.begin();
     let floors = floors_of(&claims);
-    let mut open = Vec::new();
+    let (mut open, mut out_of_reach) = (Vec::new(), None);
     for ((column, block), claims) in claims {
         if column >= row.shape.columns() || block >= row.shape.column_blocks(column) {
             continue;
         }
         let (index, entry) = place_in_page(block);
         let floor = floors.get(&(column, index)).copied().unwrap_or_default();
-        let page = match shared.page_knowing(row, column, index, Knowledge::AtLeast(floor)).await {
-            Ok(page) => page,
-            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => {
-                recovery.out_of_reach += 1;
-                left.insert((column, block), claims);
-                continue;
-            }
-            Err(error) => return Err(error),
+        // One that nobody can tell stays nowhere: it is looked up once for all of its blocks.
+        let page = match out_of_reach == Some((column, index)) {
+            true => None,
+            false => page_in_reach(shared, row, (column, index), floor).await?,
+        };
+        let Some(page) = page else {
+            out_of_reach = Some((column, index));
+            recovery.out_of_reach += 1;
+            left.insert((column, block), claims);
+            continue;
         };
         if let Some(settled) = claims.iter().find(|claim| claim.settled) {
             page.set(entry, settled.state, settled.stamp, shared.now(&held));
@@ -378,6 +380,21 @@ pub(crate) async fn recover_row(
     }
     shared.note_dirty(row);
     Ok(left)
+}
+
+/// A page of which the log speaks, with the low bits of the generation that it has at least; `None` while no disk is here that
+/// could tell.
+async fn page_in_reach(
+    shared: &Shared,
+    row: &Rc<Row>,
+    (column, index): (usize, usize),
+    floor: u16,
+) -> Result<Option<Rc<Page>>, SpaceError> {
+    match shared.page_knowing(row, column, index, Knowledge::AtLeast(floor)).await {
+        Ok(page) => Ok(Some(page)),
+        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A block of which the log says what no flush has covered.

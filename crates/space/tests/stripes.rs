@@ -339,6 +339,68 @@ fn stripes_that_are_out_of_reach_cost_who_asks_few_reads() {
         .unwrap();
 }
 
+/// Scenario: a disk leaves, stripes are written without it, and the daemon is killed before a flush has covered them. The pool is
+/// opened with that disk and one of the others, whose tables have rotted or not: nobody can tell what the stripes are. The opening
+/// and whoever asks learn that from few reads, however many blocks wait: a page that is out of reach is looked up once for all of
+/// them, and not at all where only a disk that missed something has it. When all disks are here, everything is.
+#[test]
+fn tables_that_are_out_of_reach_cost_an_opening_few_reads() {
+    const STRIPES: usize = 8;
+    let capacity = Bytes::mib(96);
+    for has_rotted in [false, true] {
+        let bench = Rc::new(Bench::new(43, 3, capacity));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&lab, &spaces).await?;
+                spaces.pool().checkpoint().await?;
+                spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+                lab.write(&space, 0, STRIPES * STRIPE, 1).await?;
+                std::mem::forget((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        bench.world.kill();
+        if has_rotted {
+            let (disk, mut found) = (&bench.disks[1], [0; 4]);
+            let holds = |at: &u64| disk.show(*at, &mut found) && found == *b"DTAB";
+            let pages: Vec<u64> = (0..capacity.0).step_by(4096).filter(holds).collect();
+            pages.iter().for_each(|at| disk.rot(at + 77, 3));
+        }
+        bench
+            .run_in(bench.lab_with(|disk| disk != 2), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                let looked_up = spaces.counters().page_reads;
+                let commands = || lab.devices.iter().map(|device| device.counters().reads).sum::<u64>();
+                let before = commands();
+                let read = space.read(0, 4096).await;
+                assert!(matches!(read, Err(SpaceError::Unreadable { .. })), "{read:?}");
+                let reads = commands() - before;
+                println!("rotted {has_rotted}: {looked_up} pages looked up by the opening, {reads} reads by who asks");
+                assert!(looked_up <= 2 * 3, "a page of each column: {looked_up}");
+                assert!(reads <= 4 * 3, "both slots of two copies for each column: {reads}");
+                std::mem::forget((spaces, space));
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("rotted {has_rotted}: {error}"));
+        bench.world.kill();
+        if has_rotted {
+            continue;
+        }
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, STRIPES * STRIPE, 1).await?;
+                spaces.resync(&Progress::default()).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
+}
+
 /// Scenario: one disk, or both, leave while a stripe is being written. With one away the write stands; else it fails, and
 /// nothing of it is there.
 #[test]

@@ -25,9 +25,8 @@ use dolmen_units::{EpochId, PoolId};
 use crate::harness::{ROW, pattern, read};
 use crate::tape::{BLOCK, Expected, FILLER, FILLER_BYTES, INTERLEAVE, NotingArbiter, Tape, host_with};
 
-/// Steps of one opening with all that follows, at most. The same few pages of metadata of a disk may be read 65,000 times each,
-/// which is 230,000 steps, and again where another disk is away then.
-const STEPS_MAX: u64 = 1_000_000;
+/// Steps of one opening with all that follows, at most.
+const STEPS_MAX: u64 = 300_000;
 
 /// Where a bit has turned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
