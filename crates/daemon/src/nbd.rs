@@ -27,6 +27,9 @@ use crate::doors::Network;
 
 const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
 
+/// How often a client that may just have hung up is looked for again, and the pause between.
+const LOOKS_MAX: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 /// How long the listener rests when the system has no room for another connection.
 const REST: Duration = Duration::from_millis(200);
 
@@ -57,6 +60,17 @@ impl Served {
     }
 
     pub(crate) fn client_count(&self) -> u64 {
+        self.clients.get()
+    }
+
+    /// How many clients there are, once those that have just hung up are seen to have.
+    pub(crate) async fn lasting_clients(&self, clock: &dyn Clock) -> u64 {
+        for _ in 0..LOOKS_MAX {
+            if self.clients.get() == 0 {
+                break;
+            }
+            sleep(clock, PAUSE).await;
+        }
         self.clients.get()
     }
 

@@ -172,10 +172,11 @@ impl Engine {
     pub(crate) async fn check_unused(&self, pool: &OpenPool, doing: &str) -> Answer<()> {
         let name = pool.name();
         let mut users = Vec::new();
-        for served in
-            self.nbd.list().iter().filter(|served| served.pool == pool.id() && served.client_count() > 0)
-        {
-            users.push(format!("space {} has {}", served.name, clients_of(served.client_count())));
+        for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
+            let clients = served.lasting_clients(self.seams.clock.as_ref()).await;
+            if clients > 0 {
+                users.push(format!("space {} has {}", served.name, clients_of(clients)));
+            }
         }
         users.extend(self.attached_of(pool).await?);
         for job in self.jobs.of_pool(pool.id(), self.seams.clock.now()) {

@@ -203,7 +203,7 @@ impl Engine {
         }
         if after < before {
             // Whoever came while data was looked for has been told the old size. Who comes from here on is told the new one.
-            self.check_space_unused(&pool, &space, SHRUNK)?;
+            self.check_space_unused(&pool, &space, SHRUNK).await?;
         }
         pool.spaces.resize(&space, after).await.map_err(|error| fault::space(&error))?;
         let resized = self.ways_resized(&pool, &space).await;
@@ -215,7 +215,7 @@ impl Engine {
 
     /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
     async fn check_shrink(&self, pool: &OpenPool, space: &Rc<Space>, after: Bytes) -> Answer<()> {
-        self.check_space_unused(pool, space, SHRUNK)?;
+        self.check_space_unused(pool, space, SHRUNK).await?;
         let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
         let Some(used_end) = used_end else { return Ok(()) };
         let name = full_name(pool, space);
@@ -240,7 +240,7 @@ impl Engine {
                 format!("pool {} has a space named {name} already; nothing was changed", pool.name());
             return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name.as_str()));
         }
-        self.check_space_idle(&pool, &space, "renamed")?;
+        self.check_space_idle(&pool, &space, "renamed").await?;
         let old = full_name(&pool, &space);
         let undo = Undo::By(format!("dolmen space set {}/{name} --name {}", pool.name(), space.name()));
         let plan = pool.plan(undo, vec![format!("call {old} {}/{name}", pool.name())]);
@@ -273,7 +273,7 @@ impl Engine {
             };
             check_typed(typed.as_deref(), space.name().as_str(), "space")?;
         }
-        self.check_space_idle(&pool, &space, "deleted")?;
+        self.check_space_idle(&pool, &space, "deleted").await?;
         let footprint = space.footprint().await.map_err(|error| fault::space(&error))?.total;
         let steps = vec![format!("lose everything in {name}"), format!("give {footprint} back to the pool")];
         let after = pool.room_with_free(pool.free() + footprint.0);
@@ -286,9 +286,11 @@ impl Engine {
     }
 
     /// Refuses what clients of the space would not survive.
-    fn check_space_unused(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
-        let served = self.nbd.find(pool.id(), space.id());
-        let clients = served.map_or(0, |served| served.client_count());
+    async fn check_space_unused(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
+        let clients = match self.nbd.find(pool.id(), space.id()) {
+            Some(served) => served.lasting_clients(self.seams.clock.as_ref()).await,
+            None => 0,
+        };
         if clients > 0 {
             let name = full_name(pool, space);
             let message = format!(
@@ -301,8 +303,8 @@ impl Engine {
     }
 
     /// Refuses what ways in to the space would not survive.
-    fn check_space_idle(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
-        self.check_space_unused(pool, space, doing)?;
+    async fn check_space_idle(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
+        self.check_space_unused(pool, space, doing).await?;
         if self.nbd.find(pool.id(), space.id()).is_some() {
             let name = full_name(pool, space);
             let message = format!("space {name} cannot be {doing} while it is served; nothing was changed");
@@ -407,9 +409,9 @@ impl Engine {
         let Some(served) = found else {
             return Ok(planned(plan, format!("{name} is not served")));
         };
-        if served.client_count() > 0 {
-            let message =
-                format!("space {name} is open by {}; nothing was changed", clients_of(served.client_count()));
+        let clients = served.lasting_clients(self.seams.clock.as_ref()).await;
+        if clients > 0 {
+            let message = format!("space {name} is open by {}; nothing was changed", clients_of(clients));
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
         if request.dry_run {
