@@ -23,7 +23,7 @@ use crate::event_record::{EventFile, Recorded, ToldDisk, ToldJob, ToldPool, Told
 use crate::findings::findings_at_a_glance;
 use crate::health::not_open;
 use crate::job_record::{kept, seconds_now};
-use crate::jobs::Entry;
+use crate::jobs::{Entry, has_ended};
 
 /// The pause between two looks, at the least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -355,13 +355,6 @@ impl SeenJob {
 
     fn told(&self) -> ToldJob {
         ToldJob { id: self.id, state: self.state }
-    }
-}
-
-fn has_ended(state: JobState) -> bool {
-    match state {
-        JobState::Waiting | JobState::Running | JobState::Paused => false,
-        JobState::Done | JobState::CalledOff | JobState::Failed => true,
     }
 }
 

@@ -52,6 +52,14 @@ pub(crate) enum Outcome {
     },
 }
 
+/// Whether a job in this state will do nothing any more.
+pub(crate) fn has_ended(state: JobState) -> bool {
+    match state {
+        JobState::Waiting | JobState::Running | JobState::Paused => false,
+        JobState::Done | JobState::CalledOff | JobState::Failed => true,
+    }
+}
+
 /// A job that is to begin, or to go on.
 pub(crate) struct Start {
     pub(crate) kind: JobKind,
@@ -217,10 +225,7 @@ impl Entry {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        match self.state.get() {
-            JobState::Waiting | JobState::Running | JobState::Paused => false,
-            JobState::Done | JobState::CalledOff | JobState::Failed => true,
-        }
+        has_ended(self.state.get())
     }
 
     pub(crate) fn is_paused(&self) -> bool {
