@@ -849,3 +849,15 @@ fn the_status_says_which_copy_of_a_disk_has_to_go() {
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
+
+/// Scenario: somebody uses a space over NBD. What the end of the daemon would do names them, and nothing is done.
+#[test]
+fn who_is_cut_off_by_the_end_of_the_daemon_is_told_beforehand() {
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let mut client = world.nbd();
+    let planned = world.post("/v1/shutdown", &json!({"dry_run": true}));
+    let steps = planned["plan"]["steps"].to_string();
+    assert!(steps.contains("cut off 1 NBD client of tank/m over NBD"), "{steps}");
+    assert_eq!(client.read(0, 4096), [0; 4096]);
+}
