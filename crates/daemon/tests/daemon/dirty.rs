@@ -249,7 +249,7 @@ fn too_few_or_too_small_disks_for_log_and_cache_are_refused_before_anything_is_m
         (request["integrity"], request["dry_run"]) = (json!(integrity), json!(dry_run));
         world.try_ask("POST", "/v1/pools/tank/spaces", request.to_string().as_bytes()).unwrap()
     };
-    let half = before.as_u64().unwrap() / 2 >> 20;
+    let half = (before.as_u64().unwrap() / 2) >> 20;
     let fits = (half / 2..=half).rev().find(|mib| {
         fixed["size_bytes"] = json!(mib << 20);
         ask(&fixed, "relaxed", true).0 == 200
