@@ -99,7 +99,7 @@ try() {
         verdict='MISSED: fails without the bug'
         return 0
     fi
-    log=$logs/bug-$1.log
+    log=$logs/bug-$1$(printf '%s' "${3:+-$3}" | tr -c 'A-Za-z0-9_' -).log
     begun=$(now)
     run_test "$1" "$2" "$3"
     if [ "$status" -eq 124 ]; then
@@ -138,11 +138,12 @@ while IFS='|' read -r crate bug test settings reason rule <&7; do
     [ -z "$part" ] || [ "$part" = "$turn" ] || continue
     bug=$(trimmed "$bug")
     test=$(trimmed "$test")
-    is_wanted "$crate $bug $test" "$@" || continue
+    settings=$(trimmed "$settings")
+    is_wanted "$crate $bug $test $settings" "$@" || continue
     begun=$(now)
-    try "$bug" "$test" "$(trimmed "$settings")" "$(trimmed "$reason")"
+    try "$bug" "$test" "$settings" "$(trimmed "$reason")"
     printf '  %-8s %-24s %-6s %3d s  %s\n' "$crate" "$bug" "$verdict" $(($(now) - begun)) "$(trimmed "$rule")"
-    printf '           by %s\n' "$test"
+    printf '           by %s\n' "$test${settings:+ with $settings}"
     if [ "$verdict" = caught ]; then
         passed=$((passed + 1))
     else

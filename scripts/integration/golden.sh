@@ -1,6 +1,9 @@
 #!/bin/sh
 # The golden images of the format: the independent reader, written from docs/format alone, lists each of them and extracts every
-# space of it. No root.
+# space of it; and it does so with bits turned, one at a time: it says what is wrong, or gives what is right. No root.
+#
+# DOLMEN_GOLDEN_FLIPS   bits that turn on each image, beside one in each kind of structure (default: 2)
+# DOLMEN_GOLDEN_SEED    draws others (default: 1)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
@@ -19,6 +22,14 @@ extracted() {
     client compare "$images/$1-$2.content" "$run/out-$1-$2"
 }
 
+# bears SET IMAGE: the reader, whichever of some bits has turned.
+bears() {
+    client flips "$images/$1-$2.content" "$run/images-$1/$2" "${DOLMEN_GOLDEN_FLIPS:-2}" "${DOLMEN_GOLDEN_SEED:-1}" >"$logs/flips.log" 2>&1
+    bears_status=$?
+    sed 's/^/   | /' "$logs/flips.log"
+    return "$bears_status"
+}
+
 open_script 512 python3
 for set in 1 1-strict 1-heirs; do
     if is "$set" = 1-strict; then special='strict'; else special='parity 2, thin'; fi
@@ -28,6 +39,7 @@ for set in 1 1-strict 1-heirs; do
         step "$set: $image"
         must 'the reader lists it' listed "$set" "$image" "$special"
         must 'the reader extracts what was written' extracted "$set" "$image"
+        must 'whichever bit turns, it believes nothing wrong' bears "$set" "$image"
     done
 done
 close_script

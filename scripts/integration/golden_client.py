@@ -2,13 +2,20 @@
 
 golden_client.py unpack IMAGES FOLDER       makes the disks of each image, sparse files in a folder of its name
 golden_client.py compare CONTENT FOLDER     compares what was read of the spaces of an image, files of their names
+golden_client.py flips CONTENT FOLDER COUNT SEED
+                                            turns bits of the disks in a folder, each by itself: one in each kind of structure and
+                                            COUNT more in what is stored. Each time the reader reads the pool: it never ends in a
+                                            traceback, and every block is right, or named as missing
 
 How images are stored and what contents say stands in crates/space/tests/golden/README.md.
 """
 
 import os
+import random
+import shutil
 import struct
 import sys
+import traceback
 
 BLOCK = 4096
 SECTOR = 512
@@ -80,7 +87,8 @@ def word(number, block, fill, sector):
     return struct.pack("<Q", z ^ (z >> 31))
 
 
-def compare(content, folder):
+def spaces_of(content):
+    """Number, name, size and fills by block of each space."""
     spaces = []
     with open(content, encoding="ascii") as lines:
         for line in lines:
@@ -90,6 +98,11 @@ def compare(content, folder):
             elif kind == "blocks":
                 first, count, *fills = map(int, words)
                 spaces[-1][3].update((block, fills) for block in range(first, first + count))
+    return spaces
+
+
+def compare(content, folder):
+    spaces = spaces_of(content)
     wrong = []
     for number, name, size, blocks in spaces:
         with open(os.path.join(folder, name), "rb") as found:
@@ -106,5 +119,191 @@ def compare(content, folder):
         raise SystemExit("\n".join(wrong[:10]))
 
 
+# --- bits that turn --------------------------------------------------------------------------------------------------
+
+MAGICS = {
+    b"DOLMENLB": "label",
+    b"DOLMENCP": "checkpoint",
+    b"DOLMENPG": "page of the map",
+    b"DOLMNLOG": "batch of the log",
+    b"DOLMENSL": "header of a slab",
+    b"DTAB": "page of a table",
+}
+ANYTHING = "anything"
+# More than any content has.
+FILLS_MAX = 1000
+# How a child says that the reader ended in a traceback.
+TRACEBACK = 70
+
+
+def stored_blocks(disks):
+    """Blocks that are not zeros, by what they begin with: disk, address and how many bytes of it are up to the last that is not."""
+    found = {ANYTHING: []}
+    for disk in disks:
+        with open(disk, "rb") as file:
+            end = os.fstat(file.fileno()).st_size
+            at = next_data(file, 0, end)
+            while at < end:
+                file.seek(at)
+                used = len(file.read(BLOCK).rstrip(b"\0"))
+                if used:
+                    file.seek(at)
+                    head = file.read(8)
+                    kind = next((kind for magic, kind in MAGICS.items() if head.startswith(magic)), "data")
+                    for of_kind in (kind, ANYTHING):
+                        found.setdefault(of_kind, []).append((disk, at, used))
+                at = next_data(file, at + BLOCK, end)
+    return found
+
+
+def next_data(file, at, end):
+    """The next block that may not be zeros."""
+    try:
+        return os.lseek(file.fileno(), at, os.SEEK_DATA) // BLOCK * BLOCK if at < end else end
+    except OSError:
+        return end
+
+
+def flip(disk, at, bit):
+    with open(disk, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+def extracted(disks, folder, said):
+    """Runs the reader in a process of its own; what it leaves with."""
+    shutil.rmtree(folder, ignore_errors=True)
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = TRACEBACK
+    try:
+        with open(said, "w", encoding="utf-8") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        code = read_pool().main(["extract-all", folder, *disks])
+    except BaseException:  # noqa: B036 whatever it is, it is told
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def read_pool():
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    import read_pool as program
+
+    return program
+
+
+def in_flight(disks):
+    """Blocks of spaces of which the log says what no flush had covered, as the reader reads the log: of the only copy of one nobody
+    can tell a bit that turned from a write that never came, and the block is what it was before."""
+    program = read_pool()
+    pool = program.open_pool(disks)
+    records = program.Reader(pool).records
+    found = set()
+    for space in pool.spaces():
+        for index in pool.row_indices(space):
+            row = pool.row(space, index)
+            first = index * space.row_length // BLOCK
+            for (column, block), claims in records.claims(row).items():
+                if column < row.data_columns and not claims[-1].settled:
+                    found.add((space.name, first + row.row_block(column, block)))
+            heir = pool.row(pool.heirs(space), index) if space.parity else None
+            for (column, block), claims in (records.claims(heir).items() if heir else ()):
+                if column < row.data_columns and not claims[-1].settled:
+                    found.add((space.name, first + row.row_block(column, block)))
+            if space.write_cache is not None:
+                for block, versions in records.in_cache(row)[0].items():
+                    if not all(version.marked for version in versions.values()):
+                        found.add((space.name, first + block))
+    return found
+
+
+def named_missing(said):
+    """Blocks that the reader named as missing."""
+    found = set()
+    with open(said, encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("read_pool: MISSING "):
+                name, rest = line.removeprefix("read_pool: MISSING ").split(": bytes ", 1)
+                low, _, high, *_ = rest.split()
+                found.update((name, block) for block in range(int(low) // BLOCK, int(high) // BLOCK + 1))
+    return found
+
+
+def fault(spaces, folder, clean, said, undecided):
+    """What is wrong with what the reader made of disks on which a bit had turned; None if nothing is, and how many blocks it named
+    or took for what they were before."""
+    missing = named_missing(said)
+    older = 0
+    for number, name, size, blocks in spaces:
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                found = file.read()
+        except OSError:
+            return f"{name} was not extracted, and nothing says why", 0, 0
+        if len(found) != size:
+            return f"{name} has {len(found)} bytes", 0, 0
+        for block in range(size // BLOCK) if found != clean[name] else ():
+            here = found[block * BLOCK : (block + 1) * BLOCK]
+            fills = blocks.get(block, [0])
+            if any(here == content_of(number, block, fill) for fill in fills) or (name, block) in missing:
+                continue
+            is_some_fill = any(here == content_of(number, block, fill) for fill in range(FILLS_MAX))
+            if (name, block) not in undecided or not is_some_fill:
+                return f"block {block} of {name} is wrong, and is not named", 0, 0
+            older += 1
+    return None, len(missing), older
+
+
+def flips(content, folder, count, seed):
+    disks = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    out, said = folder.rstrip("/") + ".out", folder.rstrip("/") + ".said"
+    spaces = spaces_of(content)
+    if extracted(disks, out, said) != 0:
+        raise SystemExit("the reader does not read what nobody has touched")
+    compare(content, out)
+    clean = {}
+    for _, name, _, _ in spaces:
+        with open(os.path.join(out, name), "rb") as file:
+            clean[name] = file.read()
+    undecided = in_flight(disks)
+    places = stored_blocks(disks)
+    draw = random.Random(f"{seed} {os.path.basename(content)}")
+    kinds = [kind for kind in sorted(places) if kind != ANYTHING] + [ANYTHING] * int(count)
+    tally = dict.fromkeys(("right", "with blocks named", "with blocks as they were before"), 0)
+    wrong = []
+    for kind in kinds:
+        disk, at, used = draw.choice(places[kind])
+        at, bit = at + draw.randrange(used), draw.randrange(8)
+        flip(disk, at, bit)
+        code = extracted(disks, out, said)
+        flip(disk, at, bit)
+        with open(said, encoding="utf-8") as file:
+            words = file.read()
+        why, named, older = None, 0, 0
+        if code in (0, 1):
+            why, named, older = fault(spaces, out, clean, said, undecided)
+        if code == 2:
+            why = "all of the pool was refused for it"
+        elif code not in (0, 1):
+            why = f"the reader left with {code}"
+        elif code == 0 and named:
+            why = "it named blocks as missing, and left as if all went well"
+        if why:
+            wrong.append(f"bit {bit} of byte {at} of {disk} ({kind}): {why}\n{words[-2000:]}")
+            continue
+        fate = "with blocks named" if named else "with blocks as they were before" if older else "right"
+        tally[fate] += 1
+    shutil.rmtree(out, ignore_errors=True)
+    print(f"{len(kinds)} bits, seed {seed}: " + ", ".join(f"{number} {fate}" for fate, number in tally.items() if number))
+    if wrong:
+        raise SystemExit(f"{len(wrong)} bits were not borne:\n" + "\n".join(wrong[:5]))
+
+
 if __name__ == "__main__":
-    {"unpack": unpack, "compare": compare}[sys.argv[1]](*sys.argv[2:])
+    {"unpack": unpack, "compare": compare, "flips": flips}[sys.argv[1]](*sys.argv[2:])

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Spaces served over a network: TLS with certificates of clients, to nbdinfo, nbdcopy, qemu-img and qemu-io, and to a
-# client of its own that speaks extended headers and misbehaves. Certificates that are wrong, files that are, limits, a
-# space that grows, certificates exchanged under an open door. On loopback; no root.
+# Spaces served over a network: TLS with certificates of clients, to a client of its own that speaks extended headers and
+# misbehaves, and to those of libnbd (nbdinfo, nbdcopy), of QEMU (qemu-img, qemu-io) and to nbd-client, each where it is
+# installed. Certificates that are wrong, files that are, limits, a space that grows, certificates exchanged under an open
+# door. On loopback; no root, but for the kernel's own client, which has its part where the script runs as root on a kernel
+# with NBD devices (scripts/guest.sh nbd_tls).
 #
 # DOLMEN_NBD_MIB   the size of the image that goes through (default: 128)
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -125,10 +127,22 @@ qemu_patterns() {
         >"$logs/qemu-io.log" 2>&1 && ! grep -qi 'fail\|error\|invalid' "$logs/qemu-io.log"
 }
 
-# shut WHO WHY: nbdinfo is not let in, and the daemon says why.
+# wire COMMAND WORD...: the client of its own.
+wire() { attend -- "$python" "$root/scripts/integration/nbd_tls_client.py" "$@"; }
+
+# size_as WHO NAME: what a client with these certificates is told that the space has.
+size_as() {
+    if [ -n "$libnbd" ]; then
+        nbdinfo --size "$(at "$2" "$1")"
+    else
+        wire size "$address" "$port" "$pool/$2" "$pki/$1"
+    fi
+}
+
+# shut WHO WHY: a client is not let in, and the daemon says why.
 shut() {
     shut_lines=$(grep -c 'a guest was not let in' "$logs/daemon.log")
-    refused 1 '' nbdinfo --size "$(at big "$1")" || return 1
+    refused 1 '' size_as "$1" big || return 1
     eventually 5 later_than "$shut_lines" "$2"
 }
 later_than() { grep 'a guest was not let in' "$logs/daemon.log" | tail -n "+$(($1 + 1))" | grep -q "$2"; }
@@ -140,6 +154,44 @@ names() {
         ! nbdinfo --list --json "$(at big alpha)" | grep -q "\"$pool/one\""
 }
 
+# --- nbd-client ----------------------------------------------------------------------------------------------------
+
+# Whether the kernel can be a client here; else why not, in $blocked_by.
+has_kernel_client() {
+    can_root || { blocked_by='no root and no sudo without a password'; return 1; }
+    [ -e /sys/block/nbd0 ] || as_root modprobe nbd 2>/dev/null || :
+    [ -e /sys/block/nbd0 ] || { blocked_by='this kernel has no NBD devices'; return 1; }
+    need nbd-client || { blocked_by="missing:$missing"; return 1; }
+    for kernel_folder in /sys/block/nbd*; do
+        [ ! -e "$kernel_folder/pid" ] && [ "$(cat "$kernel_folder/size" 2>/dev/null)" = 0 ] || continue
+        return 0
+    done
+    blocked_by='all NBD devices are in use'
+    return 1
+}
+
+kernel_is_connected() { [ -e "$kernel_folder/pid" ] && [ "$(cat "$kernel_folder/size")" -eq $((64 * 2048)) ]; }
+kernel_is_free() { [ ! -e "$kernel_folder/pid" ]; }
+
+# The client stays, so that it is in the record: the device is connected as long as its client lives. A child of it carries the
+# cipher.
+kernel_connects() {
+    kernel_device=/dev/${kernel_folder##*/}
+    # shellcheck disable=SC2046 # a list of words
+    begin -- $(root_words) nbd-client localhost "$port" "$kernel_device" -name "$pool/kernel" -block-size 4096 -nonetlink \
+        -nofork -enable-tls -certfile "$pki/alpha/client-cert.pem" -keyfile "$pki/alpha/client-key.pem" \
+        -cacertfile "$pki/alpha/ca-cert.pem" -tlshostname localhost >>"$logs/nbd-client.log" 2>&1
+    eventually 20 kernel_is_connected || { tail -n 5 "$logs/nbd-client.log" >&2; return 1; }
+}
+kernel_disconnects() { as_root nbd-client -d "$kernel_device" >>"$logs/nbd-client.log" 2>&1 && eventually 20 kernel_is_free; }
+kernel_writes() {
+    head -c 32M "$run/image" >"$run/part" && as_root dd if="$run/part" of="$kernel_device" bs=1M oflag=direct conv=fsync status=none &&
+        as_root dd if="$kernel_device" bs=1M count=32 iflag=direct status=none | cmp - "$run/part"
+}
+kernel_serves() {
+    dolmen space create "$pool/kernel" --size 64M --resiliency mirror >>"$logs/make.log" && serve kernel "$port" server
+}
+
 find_python() {
     for python in python3 /usr/bin/python3; do
         "$python" -c 'import ssl' >/dev/null 2>&1 && return 0
@@ -149,20 +201,29 @@ find_python() {
 
 # --- changes -------------------------------------------------------------------------------------------------------
 
-has_size() { is "$(nbdinfo --size "$(at big "$1")")" -eq "$2"; }
+has_size() { is "$(size_as "$1" big)" -eq "$2"; }
 grows() { dolmen space resize "$pool/big" 9G >/dev/null && has_size alpha 9663676416; }
 exchanged() {
     cp "$pki/new-server-key.pem" "$pki/server-key.pem" && cp "$pki/new-server-cert.pem" "$pki/server-cert.pem" &&
         cp "$pki/new-cert.pem" "$pki/ca-cert.pem" && eventually 20 quietly has_size renewed 9663676416
 }
 quietly() { "$@" >/dev/null 2>&1; }
-no_more() { ! quietly nbdinfo --size "$(at big alpha)"; }
+no_more() { ! quietly size_as alpha big; }
 # The lines of every key that was in use, in anything that was logged.
 no_secrets() {
     grep -hv -- '-----' "$pki"/*-key.pem | sort -u >"$run/secrets" && [ -s "$run/secrets" ] && ! grep -qFf "$run/secrets" "$logs/daemon.log"
 }
 
-open_script $((mib * 6 + 512)) nbdinfo nbdcopy qemu-img qemu-io openssl
+open_script $((mib * 6 + 512)) openssl
+libnbd=
+need nbdinfo nbdcopy && libnbd=yes
+qemu=
+need qemu-img qemu-io && qemu=yes
+find_python || python=
+if [ -z "$libnbd$python" ]; then
+    skip "$script (neither libnbd's clients nor a Python with ssl)"
+    exit 0
+fi
 # Whatever is ever logged, keys are not in it.
 export DOLMEN_LOG=trace
 
@@ -187,25 +248,42 @@ must 'a second space on the same door, for one name' serve one "$port" server --
 must 'another one on loopback without TLS' serve_plain
 
 step 'clients with a certificate'
-must 'nbdinfo says what is offered, over TLS' information
-must 'nbdcopy: in and back' copies
-must 'qemu-img: convert and compare' qemu_converts
-must 'qemu-io: patterns, zeros, discard, FUA' qemu_patterns
-must 'names open what they are allowed' names
+if [ -n "$libnbd" ]; then
+    must 'nbdinfo says what is offered, over TLS' information
+    must 'nbdcopy: in and back' copies
+    must 'names open what they are allowed' names
+else
+    skip "libnbd's clients (nbdinfo or nbdcopy is missing)"
+fi
+if [ -n "$qemu" ]; then
+    must 'qemu-img: convert and compare' qemu_converts
+    must 'qemu-io: patterns, zeros, discard, FUA' qemu_patterns
+else
+    skip "QEMU's clients (qemu-img or qemu-io is missing)"
+fi
+if has_kernel_client; then
+    must 'nbd-client: a space for the kernel' kernel_serves
+    must 'it is connected, with TLS' kernel_connects
+    must 'what the kernel writes, it reads' kernel_writes
+    must 'disconnected' kernel_disconnects
+    must 'it is served no more' dolmen unserve "$pool/kernel"
+else
+    skip "nbd-client with TLS, and the kernel behind it ($blocked_by)"
+fi
 
 step 'clients without a good one'
 must 'none' shut none 'peer sent no certificates'
 must 'of another authority' shut stranger 'no certificate\|UnknownIssuer'
 must 'expired' shut expired 'xpired\|no certificate\|nvalidCert\|before TLS'
 must 'of a server' shut impostor 'extended key usage\|no certificate\|before TLS'
-must 'older TLS' older_tls
-must 'plaintext' plaintext
-must 'qemu is told to begin with STARTTLS' qemu_is_told
-must 'who has one still gets in' information
+[ -z "$qemu" ] || must 'older TLS' older_tls
+[ -z "$libnbd" ] || must 'plaintext' plaintext
+[ -z "$qemu" ] || must 'qemu is told to begin with STARTTLS' qemu_is_told
+must 'who has one still gets in' has_size alpha 8589934592
 
 step 'a client of our own'
-if find_python; then
-    must 'all checks' attend -- "$python" "$root/scripts/integration/nbd_tls_client.py" "$address" "$port" "$pool/big" "$pki/alpha" "$plain" "$pool/small"
+if [ -n "$python" ]; then
+    must 'all checks' wire checks "$address" "$port" "$pool/big" "$pki/alpha" "$plain" "$pool/small"
 else
     skip "the wire client (no Python with ssl)"
 fi
@@ -214,7 +292,7 @@ step 'a space that grows'
 must 'is seen by new connections' grows
 
 step 'the daemon is restarted, and opens its doors again'
-must 'the image goes in' copies
+[ -z "$libnbd" ] || must 'the image goes in' copies
 must 'the daemon ends' daemon_stop
 must 'the daemon answers' daemon_start
 must 'clients come in' eventually 20 quietly has_size alpha 9663676416

@@ -1,9 +1,12 @@
 """What a door with TLS answers to a client that knows the protocol by its document alone: plaintext, injected options,
 half-open connections by the thousand, and extended headers, which no distribution's client speaks yet.
 
-nbd_tls_client.py ADDRESS PORT EXPORT PKI [PLAIN_PORT PLAIN_EXPORT]: a space of at least 8 GiB whose content may be lost,
-and a folder with ca-cert.pem, client-cert.pem and client-key.pem; a space on a door without TLS to try limits on. Each
-check says what holds; the first that does not ends the program with 1.
+nbd_tls_client.py checks ADDRESS PORT EXPORT PKI [PLAIN_PORT PLAIN_EXPORT]: a space of at least 8 GiB whose content may be
+lost, and a folder with ca-cert.pem, client-cert.pem and client-key.pem; a space on a door without TLS to try limits on.
+Each check says what holds; the first that does not ends the program with 1.
+
+nbd_tls_client.py size ADDRESS PORT EXPORT PKI: what a client is told that the space has; 1 if it is not let in. A folder
+without client-cert.pem is of a client that has none.
 """
 
 import errno
@@ -62,7 +65,8 @@ class Client:
         expect("STARTTLS", self.option(5)[0], ACK)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(f"{pki}/ca-cert.pem")
-        context.load_cert_chain(f"{pki}/client-cert.pem", f"{pki}/client-key.pem")
+        if os.path.exists(f"{pki}/client-cert.pem"):
+            context.load_cert_chain(f"{pki}/client-cert.pem", f"{pki}/client-key.pem")
         self.stream = context.wrap_socket(self.stream, server_hostname="localhost")
         expect("the version of TLS", self.stream.version(), "TLSv1.3")
         return self
@@ -227,9 +231,19 @@ def limit(address, export):
     expect("the limit", len(inside), 128)
 
 
+def size(address, export, pki):
+    try:
+        print(Extended(address).start_tls(pki).enter(export).size)
+    except (OSError, EOFError) as error:
+        sys.exit(f"not let in: {error}")
+
+
 def main():
-    host, port, export, pki = sys.argv[1:5]
+    command, host, port, export, pki = sys.argv[1:6]
     address = (host, int(port))
+    if command == "size":
+        size(address, export, pki)
+        return
     checks = [
         ("plaintext is refused as the protocol names it", plaintext, address, export),
         ("nothing said in the clear is there behind TLS", injected, address, export, pki),
@@ -237,8 +251,8 @@ def main():
         ("malformed and oversized requests, one by one", malformed, address, export, pki),
         ("half-open connections by the thousand keep nobody out", half_open, address, export, pki),
     ]
-    if len(sys.argv) > 6:
-        checks.append(("the limit of connections says so", limit, (host, int(sys.argv[5])), sys.argv[6]))
+    if len(sys.argv) > 7:
+        checks.append(("the limit of connections says so", limit, (host, int(sys.argv[6])), sys.argv[7]))
     for what, check, *arguments in checks:
         check(*arguments)
         print(f"   ok: wire: {what}", flush=True)

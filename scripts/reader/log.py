@@ -23,13 +23,16 @@ class Batch:
         self.is_new = False
         if magic != MAGIC or of_pool != pool or address != at:
             return
+        if self.length % BLOCK or not HEADER.size <= self.used <= self.length <= min(len(raw), BATCH_MAX):
+            return
+        if crc64(raw[:8], bytes(8), raw[16 : self.length]) != checksum:
+            return
+        # A bit that turned in the version makes no later version.
         if (kind, version) != (KIND, VERSION):
             self.is_new = True
             return
-        if self.length % BLOCK or not HEADER.size <= self.used <= self.length <= min(len(raw), BATCH_MAX):
-            return
         self.bytes = raw[: self.length]
-        self.is_whole = crc64(raw[:8], bytes(8), raw[16 : self.length]) == checksum and not any(front + reserved)
+        self.is_whole = not any(front + reserved)
 
     @property
     def end(self):

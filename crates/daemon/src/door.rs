@@ -3,11 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | `keys`, `der` | the files of certificates and keys, checked |
+//! | `authorities` | who signed a client, and whether that counts today |
 //! | `lobby` | who waits to be let in, bounded |
 //! | `porter` | greeting, STARTTLS, TLS handshake |
 //! | `carrier` | deciphers and enciphers for those who are in |
 //! | `thread` | how both run |
 
+mod authorities;
 pub(crate) mod carrier;
 mod der;
 pub(crate) mod keys;

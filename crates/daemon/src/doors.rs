@@ -95,6 +95,8 @@ struct Door {
 struct Watched {
     stamps: Stamps,
     at: Moment,
+    /// How long that is so, if the files stay as they are.
+    fresh_for: Duration,
     /// What will keep clients out, or does already.
     warnings: Vec<String>,
 }
@@ -383,7 +385,8 @@ impl Engine {
         }
     }
 
-    /// Looks at the files of open doors: whether they have changed, and from time to time at their dates. A door whose files
+    /// Looks at the files of open doors: whether they have changed, from time to time at their dates, and when the first of them
+    /// has ended. A door whose files
     /// cannot be used any more goes on with what it has read; what clients meet then is said here.
     async fn watch_certificates(&self) {
         let files_of = |(at, door): (&SocketAddr, &Door)| Some((*at, door.tls.clone()?));
@@ -391,19 +394,21 @@ impl Engine {
         self.doors.watched.borrow_mut().retain(|at, _| doors.iter().any(|(open, _)| open == at));
         for (at, files) in doors {
             let now = self.seams.clock.now();
-            let known = self.doors.watched.borrow().get(&at).map(|known| (known.stamps, known.at));
-            let is_fresh = known.is_some_and(|(_, seen)| now.since(seen) < DATES_EVERY);
-            let stamps = known.map(|(stamps, _)| stamps).filter(|_| is_fresh);
+            let is_fresh = |known: &&Watched| now.since(known.at) < known.fresh_for;
+            let stamps = self.doors.watched.borrow().get(&at).filter(is_fresh).map(|known| known.stamps);
             let looked = self.ledger.scribe().run(move || {
                 let before = Stamps::now(&files);
                 Ok((stamps != Some(before)).then(|| (before, load(&files))))
             });
             let Ok(Some((stamps, loaded))) = looked.await else { continue };
-            let warnings = loaded.map_or_else(|error| vec![in_one_line(&error)], |keys| keys.warnings);
+            let (warnings, fresh_for) = match loaded {
+                Ok(keys) => (keys.warnings, keys.lasts.min(DATES_EVERY)),
+                Err(error) => (vec![in_one_line(&error)], DATES_EVERY),
+            };
             for warning in &warnings {
                 tracing::warn!(door = %at, warning, "the files of a door");
             }
-            self.doors.watched.borrow_mut().insert(at, Watched { stamps, at: now, warnings });
+            self.doors.watched.borrow_mut().insert(at, Watched { stamps, at: now, fresh_for, warnings });
         }
     }
 

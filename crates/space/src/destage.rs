@@ -33,7 +33,7 @@ use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::error::SpaceError;
 use crate::had::Had;
 use crate::layout::BLOCK;
-use crate::line::{Found, LineStates, code_of};
+use crate::line::{Found, LineStates, code_of, encode};
 use crate::locks::{Range, RangeGuard};
 use crate::mapping::{Content, Version};
 use crate::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record, push_redo};
@@ -886,6 +886,9 @@ async fn carry_changes(
         changes.into_iter().filter(|one| one.new.is_some() || !is_planted(Bug::NeverOnOneColumn)).collect();
     for _ in 0..if is_planted(Bug::DifferenceTwice) { 2 } else { 1 } {
         let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
+        if is_planted(Bug::SecondParityNotCarried) {
+            parity.iter_mut().skip(1).for_each(|block| *block = None);
+        }
         code_of(&row.shape)
             .update(&changes, &mut parity)
             .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
@@ -919,9 +922,7 @@ async fn encode_anew(
     };
     let blocks: SmallVec<[Option<&[u8]>; 12]> = (0..data).map(bytes_of).collect();
     let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
-    code_of(&row.shape)
-        .encode(&blocks, &mut parity)
-        .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+    encode(&row.shape, &blocks, &mut parity);
     Ok(())
 }
 

@@ -97,6 +97,18 @@ pub(crate) fn code_of(shape: &Shape) -> Code {
     Code::new(columns).unwrap_or_else(|error| panic!("a shape keeps to the limits of codes: {error}"))
 }
 
+/// Computes parity of all data of lines of a shape, with a place for each column as [`Code::encode`] wants them.
+pub(crate) fn encode(shape: &Shape, data: &[Option<&[u8]>], parity: &mut [Option<&mut [u8]>]) {
+    code_of(shape)
+        .encode(data, parity)
+        .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+    if is_planted(Bug::SecondParityAsFirst)
+        && let [Some(first), Some(second)] = parity
+    {
+        second.copy_from_slice(first);
+    }
+}
+
 /// Whether a copy that counts was not among those that were read, or was silent. Its disk may be here by the time that this is
 /// asked, which is no reason to call the block lost.
 fn is_away(row: &Row, column: usize, copies: &[Copy]) -> bool {

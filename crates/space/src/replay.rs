@@ -392,7 +392,7 @@ impl Cache {
         let mut is_lost = false;
         let mut blocks = redo.blocks.clone();
         for block in &mut blocks {
-            let is_left_out = block.column >= parity && is_planted(Bug::RedoOfNewDataOnly);
+            let is_left_out = is_left_out(block.column, parity);
             let (BlockState::Valid(checksum), false) = (block.state, is_left_out) else {
                 found.push(None);
                 continue;
@@ -504,6 +504,12 @@ impl Cache {
         }
         Ok(Some(moved))
     }
+}
+
+/// Whether a planted bug leaves a column out where a line is finished; parity begins with the column given.
+fn is_left_out(column: usize, parity: usize) -> bool {
+    (column >= parity && is_planted(Bug::RedoOfNewDataOnly))
+        || (column > parity && is_planted(Bug::SecondParityNotRedone))
 }
 
 #[cfg(test)]

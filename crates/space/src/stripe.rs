@@ -19,7 +19,7 @@ use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
 use crate::forming::{Active, Pieces};
 use crate::layout::{BLOCK, Shape};
-use crate::line::code_of;
+use crate::line::encode;
 use crate::locks::Range;
 use crate::row::Row;
 use crate::space::Space;
@@ -227,9 +227,7 @@ impl Space {
                     blocks.iter().map(|block| block.get(..run)).chain(repeat_n(None, lacking)).collect();
                 let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
                     parity.iter_mut().map(|buffer| buffer.get_mut(done..done + run)).collect();
-                code_of(shape)
-                    .encode(&blocks, &mut into)
-                    .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+                encode(shape, &blocks, &mut into);
                 done += run;
             }
             for (column, buffer) in (shape.data_columns()..).zip(parity) {

@@ -24,7 +24,7 @@ use crate::cache::Cache;
 use crate::destage::{Prepared, Redo, stripes};
 use crate::error::SpaceError;
 use crate::layout::{BLOCK, Shape};
-use crate::line::{LineStates, code_of};
+use crate::line::{LineStates, encode};
 use crate::locks::Range;
 use crate::record::{BlockState, Place, RedoBlock};
 use crate::row::{Row, RowRecord};
@@ -228,9 +228,7 @@ impl Space {
         let bytes: SmallVec<[Option<&[u8]>; 12]> = data.iter().map(Option::as_deref).collect();
         let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
             parity.iter_mut().map(|buffer| Some(&mut **buffer)).collect();
-        code_of(shape)
-            .encode(&bytes, &mut into)
-            .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+        encode(shape, &bytes, &mut into);
         drop(into);
         parity
     }

@@ -1,8 +1,9 @@
 //! The golden images: pools as format version 1 left them, which every later version has to read and write.
 //!
 //! `DOLMEN_GOLDEN=write` makes those that are not there yet; none is ever made anew. A bit turns in each structure of each image,
-//! and `DOLMEN_GOLDEN_BITS` more anywhere in what is stored on each. `DOLMEN_GOLDEN_SEED` draws others; `DOLMEN_GOLDEN_FLIP` takes
-//! one of them alone, by the name that a failure tells.
+//! and `DOLMEN_GOLDEN_BITS` more anywhere in what is stored on each; with `all`, one in each block in which anything is stored, and
+//! one in each byte with which a block of each structure begins. `DOLMEN_GOLDEN_SEED` draws others; `DOLMEN_GOLDEN_FLIP` takes one
+//! of them alone, by the name that a failure tells, and `DOLMEN_GOLDEN_IMAGE` those of one image.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -59,7 +60,9 @@ const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
 /// The sets of images.
 const SETS: [&Set; 3] = [&FROZEN, &STRICT, &HEIRS];
 /// Bits that turn on each image beside those in each structure.
-const BITS: u64 = 6;
+const BITS: u64 = 8;
+/// Bytes with which a structure says what it is: each of them has its turn where all bits are asked for.
+const HEAD_BYTES: usize = 128;
 /// Content of blocks that tests write, unlike that of any image.
 const NEW: u16 = 60_000;
 
@@ -159,27 +162,40 @@ struct Turned {
     flip: Flip,
 }
 
-/// Bits of all images: in each structure of each, and so many more in all that is stored on each.
-fn bits(count: u64, seed: u64) -> Vec<Turned> {
+/// Bits of all images: in each structure of each, and so many more in all that is stored on each, or, without a count, in each
+/// block of that and in each byte of a head of each structure.
+fn bits(count: Option<u64>, seed: u64) -> Vec<Turned> {
     let mut bits = Vec::new();
-    for (image, (name, golden)) in images().into_iter().enumerate() {
+    let only = std::env::var("DOLMEN_GOLDEN_IMAGE").ok();
+    let is_wanted = |name: &String| only.as_ref().is_none_or(|only| only == name);
+    for (image, (name, golden)) in images().into_iter().enumerate().filter(|(_, (name, _))| is_wanted(name)) {
         let places = golden.places();
         let in_flight = golden.in_flight();
-        let mut add = |of: String, places: &[Place], seed: u64| {
+        let mut add = |of: String, places: &[Place], byte: Option<usize>, seed: u64| {
             let mut flip = draw(places, &mut Random::new(seed));
+            flip.byte = byte.unwrap_or(flip.byte);
             flip.is_in_flight = flip.place.holds.is_some_and(|block| in_flight.contains(&block));
             bits.push(Turned { image, name: format!("{name}-{of}"), flip });
         };
         for structure in Structure::ALL {
             let is_of = |place: &&Place| place.structure == structure;
             let of: Vec<Place> = places.iter().filter(is_of).cloned().collect();
-            if !of.is_empty() {
-                add(format!("{structure:?}"), &of, seed ^ (structure as u64) << 32);
+            if of.is_empty() {
+                continue;
+            }
+            let seed = seed ^ (structure as u64) << 32;
+            add(format!("{structure:?}"), &of, None, seed);
+            for byte in 0..if count.is_none() { HEAD_BYTES } else { 0 } {
+                add(format!("{structure:?}-{byte}"), &of, Some(byte), seed ^ byte as u64);
             }
         }
         let used = used(&golden, &places);
-        for nth in 0..count {
-            add(nth.to_string(), &used, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ nth);
+        let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match count {
+            Some(count) => (0..count).for_each(|nth| add(nth.to_string(), &used, None, seed ^ nth)),
+            None => (0..).zip(&used).for_each(|(nth, place)| {
+                add(format!("block-{nth}"), std::slice::from_ref(place), None, seed ^ nth);
+            }),
         }
     }
     bits
@@ -222,7 +238,9 @@ fn turn<'a>(bits: impl Iterator<Item = &'a Turned>, seed: u64) -> Outcomes {
 /// In the end the bit is healed, or what it took along is named, or it is where nobody needs what stands there.
 #[test]
 fn a_bit_that_turns_anywhere_is_healed_or_named_and_never_believed() {
-    let (count, seed) = (number("DOLMEN_GOLDEN_BITS", BITS), number("DOLMEN_GOLDEN_SEED", 1));
+    let is_all = std::env::var("DOLMEN_GOLDEN_BITS").is_ok_and(|bits| bits == "all");
+    let count = (!is_all).then(|| number("DOLMEN_GOLDEN_BITS", BITS));
+    let seed = number("DOLMEN_GOLDEN_SEED", 1);
     let only = std::env::var("DOLMEN_GOLDEN_FLIP").ok();
     println!("DOLMEN_GOLDEN_SEED={seed}");
     let bits = bits(count, seed);
@@ -240,7 +258,7 @@ fn a_bit_that_turns_anywhere_is_healed_or_named_and_never_believed() {
     fates.iter().for_each(|((structure, fate), count)| println!("{count} {structure:?}: {fate:?}"));
     let wrong: Vec<&String> = all.iter().flat_map(|one| &one.wrong).collect();
     assert!(wrong.is_empty(), "{} bits: {wrong:#?}", wrong.len());
-    if only.is_none() {
+    if only.is_none() && std::env::var_os("DOLMEN_GOLDEN_IMAGE").is_none() {
         let seen: BTreeSet<Structure> = fates.into_keys().map(|(structure, _)| structure).collect();
         assert_eq!(seen, Structure::ALL.into_iter().collect(), "every structure is on some image");
     }

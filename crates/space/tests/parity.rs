@@ -1,4 +1,6 @@
 //! Spaces with parity: written, put in place, reopened, with every disk gone in turn.
+//!
+//! `DOLMEN_PARITY=2` takes spaces with so many parity columns alone.
 
 mod harness;
 
@@ -12,7 +14,21 @@ use dolmen_space::{Progress, Provisioning, Resiliency, SpaceError, SpaceSpec, Sp
 use dolmen_units::Bytes;
 use harness::{Bench, Lab, Outcome};
 
+/// Parity columns and disks.
 const KINDS: [(u8, usize); 4] = [(1, 3), (1, 5), (2, 4), (2, 6)];
+
+/// Those of kinds that are asked for.
+fn asked(kinds: impl IntoIterator<Item = (u8, usize)>) -> impl Iterator<Item = (u8, usize)> {
+    let only = std::env::var("DOLMEN_PARITY").ok().and_then(|parity| parity.parse::<u8>().ok());
+    kinds.into_iter().filter(move |(parity, _)| only.is_none_or(|only| only == *parity))
+}
+
+/// Each choice of as many disks as parity makes up for.
+fn losses(parity: u8, disks: usize) -> Vec<Vec<usize>> {
+    let alone = (0..disks).map(|disk| vec![disk]);
+    let two = (0..disks).flat_map(|first| (first + 1..disks).map(move |second| vec![first, second]));
+    if parity == 1 { alone.collect() } else { two.collect() }
+}
 
 /// What the tests below write, in order: first byte, bytes, fill.
 const WRITES: [(u64, usize, u8); 7] = [
@@ -57,7 +73,7 @@ async fn expect_all(lab: &Lab, spaces: &Spaces) -> Outcome {
 /// What was written is read: from the cache, after the pool was opened again, after it was put in place, and again.
 #[test]
 fn what_was_written_is_read_from_the_cache_and_in_place() {
-    for (parity, disks) in KINDS {
+    for (parity, disks) in asked(KINDS) {
         let bench = Bench::new(1, disks, Bytes::mib(192));
         bench
             .run(async move |lab| {
@@ -85,7 +101,7 @@ fn what_was_written_is_read_from_the_cache_and_in_place() {
 /// As many disks as there is parity are gone: everything is there, cached or in place, and can be written.
 #[test]
 fn every_loss_that_parity_survives_loses_nothing() {
-    for (parity, disks) in KINDS {
+    for (parity, disks) in asked(KINDS) {
         for is_in_place in [false, true] {
             for first in 0..disks {
                 let bench = Rc::new(Bench::new(2, disks, Bytes::mib(192)));
@@ -158,7 +174,7 @@ fn every_loss_that_parity_survives_loses_nothing() {
 /// More is written than the cache holds, again and again, at places all over the space.
 #[test]
 fn a_full_cache_is_emptied_as_it_fills() {
-    for (parity, disks) in KINDS {
+    for (parity, disks) in asked(KINDS) {
         let bench = Bench::new(3, disks, Bytes::mib(192));
         bench
             .run(async move |lab| {
@@ -187,7 +203,7 @@ fn a_full_cache_is_emptied_as_it_fills() {
 /// What is discarded reads as zeros, parity follows, and rows in which nothing is left go back to the pool.
 #[test]
 fn discarded_blocks_read_as_zeros_and_rows_go_back() {
-    for (parity, disks) in KINDS {
+    for (parity, disks) in asked(KINDS) {
         let bench = Rc::new(Bench::new(4, disks, Bytes::mib(192)));
         bench
             .run(async move |lab| {
@@ -228,7 +244,7 @@ fn discarded_blocks_read_as_zeros_and_rows_go_back() {
 /// A block of a line is discarded and the others are not: whichever disk is gone afterwards, they are made of what is left.
 #[test]
 fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
-    for (parity, disks) in [(1u8, 5), (2, 7)] {
+    for (parity, disks) in asked([(1, 5), (2, 7)]) {
         let bench = Rc::new(Bench::new(9, disks, Bytes::mib(192)));
         bench
             .run(async move |lab| {
@@ -249,9 +265,9 @@ fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
                 Ok(())
             })
             .unwrap();
-        for gone in 0..disks {
+        for gone in losses(parity, disks) {
             bench
-                .run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+                .run_in(bench.lab_with(|disk| !gone.contains(&disk)), async move |lab| {
                     let spaces = lab.open().await?;
                     let space = spaces.find("data")?;
                     for at in 0..4 {
@@ -262,7 +278,53 @@ fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
                     spaces.close().await?;
                     Ok(())
                 })
-                .unwrap_or_else(|error| panic!("{parity} of {disks}, disk {gone} gone: {error}"));
+                .unwrap_or_else(|error| panic!("{parity} of {disks}, {gone:?} gone: {error}"));
+        }
+    }
+}
+
+/// Of lines that are in place, one block of four changes, and later another one: parity is made of what it was and of what changes,
+/// and whichever disks are gone then, as many as there is parity, all blocks are made of what is left.
+#[test]
+fn lines_of_which_little_changes_are_whole_without_any_disks_that_parity_makes_up_for() {
+    const STRIPE: u64 = 4 * (16 << 10);
+    const STRIPES: u64 = 8;
+    for (parity, disks) in asked([(1, 5), (2, 6)]) {
+        let bench = Rc::new(Bench::new(10, disks, Bytes::mib(192)));
+        let changed = |stripe: u64, turn: u64| stripe * STRIPE + (stripe + turn) % 4 * (16 << 10) + 4096;
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mut spec =
+                    SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity });
+                (spec.columns, spec.interleave) = (Some(4), Bytes::kib(16));
+                let space = spaces.create(spec).await?;
+                lab.write(&space, 0, usize::try_from(STRIPES * STRIPE)?, 3).await?;
+                spaces.flush().await?;
+                spaces.destage().await?;
+                for turn in 0..2 {
+                    for stripe in 0..STRIPES {
+                        lab.write(&space, changed(stripe, turn), 4096, 4).await?;
+                    }
+                    spaces.destage().await?;
+                }
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+        for gone in losses(parity, disks) {
+            bench
+                .run_in(bench.lab_with(|disk| !gone.contains(&disk)), async move |lab| {
+                    let spaces = lab.open().await?;
+                    let space = spaces.find("data")?;
+                    for at in (0..STRIPES * STRIPE).step_by(4096) {
+                        let is_changed = (0..2).any(|turn| changed(at / STRIPE, turn) == at);
+                        lab.expect(&space, at, 4096, if is_changed { 4 } else { 3 }).await?;
+                    }
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("{parity} of {disks}, {gone:?} gone: {error}"));
         }
     }
 }
@@ -387,7 +449,7 @@ fn what_finds_no_room_below_stays_cached() {
 fn what_is_away_is_computed_from_large_pieces() {
     const SIZE: u64 = 8 << 20;
     const PIECE: u64 = 64 << 10;
-    for (parity, disks) in KINDS {
+    for (parity, disks) in asked(KINDS) {
         let bench = Rc::new(Bench::new(1, disks, Bytes::mib(192)));
         let outside = Rc::clone(&bench);
         let run = bench.run(async move |lab| {

@@ -7,15 +7,17 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dolmen_api::TlsFiles;
 use rustix::process::geteuid;
+use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::NoServerSessionStorage;
 
+use crate::door::authorities::Authorities;
 use crate::door::der::{Day, validity};
 
 /// The longest file that is read.
@@ -129,6 +131,8 @@ pub(crate) struct Keys {
     pub(crate) stamps: Stamps,
     /// What works today and not for long.
     pub(crate) warnings: Vec<String>,
+    /// How long all of them are valid, from when they were read on.
+    pub(crate) lasts: Duration,
 }
 
 /// Reads and checks the files. Blocks for as long as the disk takes.
@@ -145,8 +149,12 @@ pub(crate) fn load(files: &TlsFiles) -> Result<Keys, KeysError> {
     for authority in &authorities {
         warnings.extend(check_dates(Role::ClientCa, &files.client_ca, authority, now)?);
     }
+    let valid = chain.first().into_iter().chain(&authorities).filter_map(|certificate| validity(certificate));
+    let ends = valid.map(|valid| valid.ends.unix).min().unwrap_or(i64::MAX);
+    // The second in which it ends is its last.
+    let lasts = Duration::from_secs(u64::try_from(ends.saturating_sub(now)).unwrap_or(0).saturating_add(1));
     let config = Arc::new(server_config(files, chain, key, authorities)?);
-    Ok(Keys { config, stamps, warnings })
+    Ok(Keys { config, stamps, warnings, lasts })
 }
 
 /// The content of a file that nobody but its owner could have written.
@@ -250,13 +258,9 @@ fn server_config(
     authorities: Vec<CertificateDer<'static>>,
 ) -> Result<ServerConfig, KeysError> {
     let provider = Arc::new(default_provider());
-    let no_authority = |cause: String| KeysError::NoAuthority { path: files.client_ca.clone(), cause };
-    let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots.add(authority).map_err(|error| no_authority(error.to_string()))?;
-    }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let verifier = verifier.build().map_err(|error| no_authority(error.to_string()))?;
+    let path = files.client_ca.clone();
+    let verifier = Authorities::new(path.clone(), authorities, Arc::clone(&provider))
+        .map_err(|cause| KeysError::NoAuthority { path, cause })?;
     let unusable = |source| match source {
         rustls::Error::InconsistentKeys(_) => {
             KeysError::Mismatch { key: files.key.clone(), certificate: files.certificate.clone() }
@@ -265,7 +269,7 @@ fn server_config(
     };
     let builder = ServerConfig::builder_with_provider(provider);
     let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).map_err(unusable)?;
-    let builder = builder.with_client_cert_verifier(verifier);
+    let builder = builder.with_client_cert_verifier(Arc::new(verifier));
     let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     // Each connection proves itself: a resumed one would not be held against files that have changed since.
     config.session_storage = Arc::new(NoServerSessionStorage {});

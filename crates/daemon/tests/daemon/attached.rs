@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{World, eventually, pattern};
 
@@ -105,6 +105,117 @@ fn a_mounted_file_system_outlives_the_daemon() {
     assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
     world.post("/v1/shutdown", &json!({}));
     assert!(world.ended().success());
+}
+
+/// The answer to an attachment in a way, and whether it came about.
+fn attach_by(world: &World, way: &str) -> (bool, Value) {
+    let request = json!({"way": way}).to_string();
+    let (status, answer) =
+        world.try_ask("POST", "/v1/pools/tank/spaces/m/attach", request.as_bytes()).unwrap();
+    (status == 200, answer)
+}
+
+/// Has a daemon in the place of the one that runs, for which `set` has changed what it finds.
+fn restart_with(world: &mut World, set: impl FnOnce(Command) -> Command) {
+    let next = set(world.command("state", "run"));
+    world.kill();
+    world.begin(next);
+}
+
+/// The same program, for which `/dev` has everything but one file.
+fn without(world: &World, file: &str) -> impl FnOnce(Command) -> Command + use<> {
+    let bare = world.folder.path().join("bare");
+    std::fs::create_dir_all(&bare).unwrap();
+    let script = format!(
+        r#"mount -t tmpfs none {bare} && for node in /dev/*; do
+               [ -d "$node" ] || [ "$node" = {file} ] || cp -a "$node" {bare} || exit 1
+           done && mount --bind {bare} /dev && exec "$0" "$@""#,
+        bare = bare.display()
+    );
+    move |of: Command| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script]).arg(of.get_program()).args(of.get_args());
+        command.env("DOLMEN_LOG", "warn").stdin(Stdio::null());
+        command
+    }
+}
+
+#[test]
+fn the_fastest_way_that_works_is_taken_and_said() {
+    // Scenario: a space is attached without a word about the way. Expected: by ublk where this kernel has it; by a loop device where
+    // not, where the daemon is to use threads, and where the driver's file is hidden from it; each time the answer and the list say
+    // which it is, and the answer why it is not a faster one.
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    if !is_attached(&world) {
+        return;
+    }
+    let mount = world.folder.path().join("mnt");
+    let cleaned = Cleaned { world: &mut world, mount };
+    let world = &mut *cleaned.world;
+    let detach = |world: &World| world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+    detach(world);
+    // What ublk alone says is what the other way says of it.
+    let (has_ublk, direct) = attach_by(world, "ublk");
+    let why_not = direct["error"]["message"].clone();
+    if has_ublk {
+        assert_eq!(direct["attachment"]["way"], "ublk");
+        detach(world);
+    }
+    let expect = |world: &World, way: &str, why: &Value| {
+        let (is_attached, answer) = attach_by(world, "auto");
+        assert!(is_attached, "{answer}");
+        let told = &answer["attachment"];
+        assert_eq!((&told["way"], &told["not_faster_because"]), (&json!(way), why), "{answer}");
+        let words = if way == "ublk" { "by ublk" } else { "by a loop device" };
+        assert!(answer["message"].as_str().unwrap().contains(words), "{answer}");
+        assert_eq!(world.get("/v1/attachments")["attachments"][0]["way"], way);
+        let again = attach_by(world, "auto").1;
+        assert_eq!((&again["is_changed"], &again["attachment"]["way"]), (&json!(false), &json!(way)));
+        detach(world);
+    };
+    let fastest = if has_ublk { "ublk" } else { "loop" };
+    expect(world, fastest, &why_not);
+    restart_with(world, |mut command| {
+        command.env("DOLMEN_IO", "threads");
+        command
+    });
+    expect(world, "loop", &json!("ublk needs io_uring, and threads were asked for instead"));
+    let control = "/dev/ublk-control";
+    if has_ublk {
+        let hidden = without(world, control);
+        restart_with(world, hidden);
+        let (is_attached, answer) = attach_by(world, "ublk");
+        assert!(!is_attached, "{answer}");
+        expect(world, "loop", &answer["error"]["message"]);
+    } else {
+        println!("skipped: {control} is hidden (there is none: {why_not})");
+    }
+    restart_with(world, |command| command);
+    expect(world, fastest, &why_not);
+}
+
+#[test]
+fn where_there_is_no_way_nothing_is_attached() {
+    // Scenario: a daemon that finds no FUSE is asked for a loop device, or, where there is no ublk either, for whatever works.
+    // Expected: it is said what is missing, and nothing is attached.
+    let file = "/dev/fuse";
+    if !rustix::process::geteuid().is_root() || !Path::new(file).exists() {
+        return println!("skipped: {file} cannot be hidden here");
+    }
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    let hidden = without(&world, file);
+    restart_with(&mut world, hidden);
+    let has_ublk = Path::new("/dev/ublk-control").exists();
+    for way in if has_ublk { &["loop"][..] } else { &["loop", "auto"] } {
+        let (is_attached, answer) = attach_by(&world, way);
+        let error = &answer["error"];
+        assert!(!is_attached && error["code"] == "missing", "{way}: {answer}");
+        assert!(error["message"].as_str().unwrap().contains(file), "{way}: {answer}");
+        assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
+    }
 }
 
 #[test]

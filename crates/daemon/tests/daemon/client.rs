@@ -87,8 +87,14 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) {
+        let command = self.command("state", "run");
+        self.begin(command);
+    }
+
+    /// Starts a daemon by a command, and waits until it answers.
+    pub(crate) fn begin(&mut self, mut command: Command) {
         assert!(self.daemon.is_none());
-        self.daemon = Some(self.command("state", "run").spawn().unwrap());
+        self.daemon = Some(command.spawn().unwrap());
         eventually("the daemon answers", || {
             let (status, body) = self.try_ask("GET", "/v1/status", b"")?;
             (status == 200 && body["doing"] == json!([])).then_some(())

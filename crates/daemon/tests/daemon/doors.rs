@@ -558,3 +558,47 @@ fn the_status_tells_of_certificates_that_expire_while_their_door_is_open() {
         said(what);
     }
 }
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    rustls::pki_types::UnixTime::now().as_secs()
+}
+
+#[test]
+fn an_authority_that_ends_under_an_open_door_lets_nobody_in_any_more() {
+    // Scenario: of two authorities of a door one ends within seconds, while the door is open and its files stay as they are; a
+    // client of it is in. Expected: it lets clients in as long as it is valid, and nobody behind its end; who was signed by the
+    // other still gets in, who is in stays in; and the status tells of it.
+    let (world, files, at) = behind_tls(&[]);
+    let lasting = files.client(Some(&files.ca.client("lasting")));
+    let mut life_s = 8;
+    let (mut inside, ending, ends) = loop {
+        let ends = now() + life_s;
+        let authority = Authority::ending_at("ending", ends);
+        // Its clients take the server of the other one.
+        let ending = files.client(Some(&authority.client("ending")));
+        files.put("clients.pem", &format!("{}{}", authority.pem, files.ca.pem), 0o644);
+        let request = files.request(at, &[]).to_string();
+        let (status, answer) = world.try_ask("POST", SERVE, request.as_bytes()).unwrap();
+        match enter(at, Arc::clone(&ending)) {
+            Ok(client) if status == 200 => break (client, ending, ends),
+            // This machine was too slow for it.
+            Ok(_) | Err(_) => assert!(now() >= ends && life_s < 600, "it is valid until {ends}: {answer}"),
+        }
+        life_s *= 2;
+    };
+    while now() <= ends {
+        let is_refused = enter(at, Arc::clone(&ending)).is_err();
+        assert!(!is_refused || now() >= ends, "it is valid until {ends}");
+        #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(enter(at, Arc::clone(&ending)).is_err(), "it has ended");
+    assert!(enter(at, lasting).is_ok(), "the other one has not");
+    assert_eq!(inside.read(0, 4096).len(), 4096);
+    eventually("it is told", || {
+        let status = world.get("/v1/status");
+        let is_told = status["why"].to_string().contains("clients.pem has expired");
+        (status["health"] == "warning" && is_told).then_some(())
+    });
+}

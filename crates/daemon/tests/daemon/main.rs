@@ -11,6 +11,8 @@ mod client;
 #[cfg(test)]
 mod cut;
 #[cfg(test)]
+mod dirty;
+#[cfg(test)]
 mod doors;
 #[cfg(test)]
 mod elsewhere;

@@ -28,7 +28,7 @@ pub(crate) const FUTURE: Years = (2190, 2200);
 
 /// Who signs.
 pub(crate) struct Authority {
-    pem: String,
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -41,7 +41,17 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new(name: &str, years: Years) -> Self {
-        let mut parameters = parameters(name, years);
+        Self::of(parameters(name, years))
+    }
+
+    /// Valid until so many seconds after 1970.
+    pub(crate) fn ending_at(name: &str, seconds: u64) -> Self {
+        let mut parameters = parameters(name, NOW);
+        parameters.not_after = date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        Self::of(parameters)
+    }
+
+    fn of(mut parameters: CertificateParams) -> Self {
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = parameters.self_signed(&key).unwrap().pem();
