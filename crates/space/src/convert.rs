@@ -268,7 +268,9 @@ impl Spaces {
                 Ok(Begun::Gone) => lot.done += 1,
                 Err(SpaceError::Unreadable { .. }) => lot.left.push(*index),
                 // Those that have some make room for the others.
-                Err(error @ (SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. })) => {
+                Err(
+                    error @ (SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }),
+                ) => {
                     lacks_room = Some(error);
                     break;
                 }
@@ -322,7 +324,9 @@ impl Spaces {
             space.free_if_known_unused(&row).await?;
         }
         let now = space.layouts.get().now;
-        let Some(row) = space.row(index).await?.filter(|row| row.layout() != now) else { return Ok(Begun::Gone) };
+        let Some(row) = space.row(index).await?.filter(|row| row.layout() != now) else {
+            return Ok(Begun::Gone);
+        };
         let (before, to) = (space.layout_of(row.layout()), space.layout_of(now));
         if is_like(before, to) {
             let mut offers = self.pool().offers(Purpose::Move);
@@ -498,7 +502,11 @@ impl Spaces {
         Err(SpaceError::TooLarge { name: spec.name.clone(), wanted: spec.size, most: Bytes(most * row) })
     }
 
-    async fn put_provisioning(&self, space: &Rc<Space>, provisioning: Provisioning) -> Result<(), SpaceError> {
+    async fn put_provisioning(
+        &self,
+        space: &Rc<Space>,
+        provisioning: Provisioning,
+    ) -> Result<(), SpaceError> {
         let _turn = space.spec_turn.take().await;
         let spec = SpaceSpec { provisioning, ..laid(space, space.spec().layout()) };
         self.put_spec(space, spec).await
@@ -579,7 +587,10 @@ impl Space {
     ) -> Result<(), SpaceError> {
         let of_rows = drafted.iter().zip(ranges);
         let pieces = of_rows.flat_map(|(one, ranges)| {
-            ranges.into_iter().flat_map(|range| pieces_of(&one.draft.shape, range)).map(move |piece| (one, piece))
+            ranges
+                .into_iter()
+                .flat_map(|range| pieces_of(&one.draft.shape, range))
+                .map(move |piece| (one, piece))
         });
         let pieces = RefCell::new(pieces);
         let work = async |_: usize| {
@@ -616,10 +627,12 @@ impl Space {
                 for (block, into) in (piece.first..).zip(whole.chunks_exact_mut(BLOCK)) {
                     match self.read_for_job(one.row.index, Range { first: block, count: 1 }).await {
                         Ok(segments) => note_segments(&segments, into, &mut holds),
-                        Err(SpaceError::Unreadable { why, .. }) if why.is_final() => match is_planted(Bug::DraftOfDamage) {
-                            true => holds.push(Holds::Data),
-                            false => holds.push(Holds::Lost),
-                        },
+                        Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
+                            match is_planted(Bug::DraftOfDamage) {
+                                true => holds.push(Holds::Data),
+                                false => holds.push(Holds::Lost),
+                            }
+                        }
                         Err(error) => return Err(error),
                     }
                 }
@@ -660,7 +673,12 @@ impl Space {
         let _guard = row.locks.lock(if row.has_parity() { hull(row, 0, line) } else { range }).await;
         if row.mappings.newest(block).is_some() {
             // It was there when it was read first: another draft begins without it.
-            return Err(self.shared.unreadable(row, spot.column, spot.block as usize, UnreadableReason::Absent));
+            return Err(self.shared.unreadable(
+                row,
+                spot.column,
+                spot.block as usize,
+                UnreadableReason::Absent,
+            ));
         }
         let held = self.shared.tickets.begin();
         let (stamp, now) = (self.shared.stamp(), self.shared.now(&held));
@@ -695,7 +713,8 @@ impl Space {
         }
         let is_changed = !watch.is_untouched() && !is_planted(Bug::DraftMissesWrites);
         let cache = drafts.cache_of(draft);
-        let is_cached = !draft.mappings.is_empty() || cache.is_some_and(|cache| cache.has_unfinished_beside(draft));
+        let is_cached =
+            !draft.mappings.is_empty() || cache.is_some_and(|cache| cache.has_unfinished_beside(draft));
         if is_changed || (is_cached && !is_planted(Bug::DraftWhileCached)) {
             return false;
         }
@@ -732,7 +751,10 @@ impl Space {
         let count = change.add(keys::row_count(drafts.id()), -1).await?;
         change.put(keys::row(self.id(), row.index), record.encode());
         let set_gone = |is_gone| {
-            [Some(row), Some(draft), heir.as_ref()].into_iter().flatten().for_each(|row| row.gone.set(is_gone));
+            [Some(row), Some(draft), heir.as_ref()]
+                .into_iter()
+                .flatten()
+                .for_each(|row| row.gone.set(is_gone));
         };
         // Whoever waits for the row's lock must look it up again.
         set_gone(true);

@@ -41,7 +41,8 @@ impl Watch {
         let words = std::mem::take(&mut *self.moving.touched.borrow_mut());
         *self.moving.touched.borrow_mut() = vec![0; words.len()];
         let mut ranges: Vec<Range> = Vec::new();
-        let is_touched = |block: &u32| words.get(*block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1);
+        let is_touched =
+            |block: &u32| words.get(*block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1);
         for block in (0..self.row.shape.row_blocks()).filter(is_touched) {
             match ranges.last_mut().filter(|last| last.first + last.count == block) {
                 Some(last) => last.count += 1,

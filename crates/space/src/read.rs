@@ -160,12 +160,7 @@ impl Space {
         row.gone.get() && found.is_none_or(|found| !Rc::ptr_eq(found, row))
     }
 
-    async fn read_blocks(
-        &self,
-        row: &Rc<Row>,
-        blocks: Range,
-        arena: &Arena,
-    ) -> Result<Segments, SpaceError> {
+    async fn read_blocks(&self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
         let runs = self.runs_of(row, blocks).await?;
         // Memory for all of it is taken in one go: reads that each hold a part and wait for more would wait for each other.
         let holds_data = |run: &&Run| run.states.first() != Some(&BlockState::Never);
@@ -435,7 +430,9 @@ impl Space {
                 return Ok(());
             }
             Some(Content::Cached { place, checksum }) => {
-                let Some(cache) = self.cache_of(row) else { return Err(SpaceError::Gone { name: self.name() }) };
+                let Some(cache) = self.cache_of(row) else {
+                    return Err(SpaceError::Gone { name: self.name() });
+                };
                 cache.read(place, into).await.map_err(|error| self.of_ours(row, row_block, error))?;
                 // Its row may say another thing of the place than whoever lies there.
                 if crc32c(into) != checksum {

@@ -545,8 +545,13 @@ mod tests {
             stale,
         };
         let column = |a, b| Slabs::from_vec(vec![slab(a, None), slab(b, Some(Epoch(9)))]);
-        let record =
-            RowRecord { id: RowId(4), formatted: true, layout: 1, shape, columns: vec![column(0, 1), column(2, 3)] };
+        let record = RowRecord {
+            id: RowId(4),
+            formatted: true,
+            layout: 1,
+            shape,
+            columns: vec![column(0, 1), column(2, 3)],
+        };
         assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
         let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * BLOCK);
         let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, BLOCK)];

@@ -482,7 +482,8 @@ impl Spaces {
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
     pub(crate) async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
         let _turn = self.cache_turn.take().await;
-        let needed = self.all().iter().any(|space| space.write_caches().any(|(_, needed)| needed == redundancy));
+        let needed =
+            self.all().iter().any(|space| space.write_caches().any(|(_, needed)| needed == redundancy));
         if needed {
             return Ok(());
         }
@@ -651,9 +652,8 @@ impl Spaces {
         let stale = self.stale_rows().await?;
         let mut short = 0;
         for space in self.all() {
-            let is_whole = |slabs: &Slabs, copies| {
-                slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies
-            };
+            let is_whole =
+                |slabs: &Slabs, copies| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
             let first = stale.partition_point(|(id, _)| *id < space.id());
             if stale.get(first).is_none_or(|(id, _)| *id != space.id()) {
                 continue;

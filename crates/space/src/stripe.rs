@@ -68,7 +68,12 @@ impl Space {
     }
 
     /// Writes whole blocks to a row of a hidden space of drafts.
-    pub(crate) async fn store_in_draft(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
+    pub(crate) async fn store_in_draft(
+        &self,
+        index: u64,
+        within: u64,
+        data: Bytes_,
+    ) -> Result<(), SpaceError> {
         self.shared.gate().await?;
         let entering = Cell::new(Some(self.forming.begin()));
         self.store_in_row(&OfRow { index, within, data, entering }, None).await

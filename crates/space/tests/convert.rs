@@ -139,8 +139,7 @@ async fn convert_under_load(
             if is_done { Ok(()) } else { Err("it comes to no end".into()) }
         })
     };
-    let client: Boxed<Outcome> =
-        Box::pin(client(lab.clone(), Rc::clone(space), model.clone(), seed, end));
+    let client: Boxed<Outcome> = Box::pin(client(lab.clone(), Rc::clone(space), model.clone(), seed, end));
     join_all([convert, client]).await.into_iter().collect()
 }
 
@@ -148,7 +147,8 @@ async fn convert_under_load(
 /// then, also when the pool is opened anew; what only the old layout needed is gone.
 #[test]
 fn any_layout_becomes_any_other_under_a_client() {
-    for (number, (from, to)) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (*from, *to))).enumerate() {
+    for (number, (from, to)) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (*from, *to))).enumerate()
+    {
         let bench = Bench::new(100 + number as u64, 7, Bytes::mib(160));
         let model = Model::default();
         let known = model.clone();
