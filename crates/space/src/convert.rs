@@ -51,6 +51,8 @@ const LOT_BYTES: u64 = 128 << 20;
 const PIECES_AT_A_TIME: usize = 4;
 /// Large frames of metadata memory that copying a piece takes: it is read into one, and put together in another.
 const FRAMES_OF_PIECE: u64 = 2;
+/// How often a row is tried.
+const PASSES_MAX: u32 = 3;
 /// Rows that are only said to have the other layout, in one change.
 const TOLD_TOGETHER: usize = 128;
 
@@ -225,10 +227,16 @@ impl Spaces {
     async fn convert_rows(&self, space: &Rc<Space>, progress: &Progress) -> Result<bool, SpaceError> {
         // A claim that began before it was to be converted may have been laid as before.
         space.claims_end().await;
-        let mut left = BTreeSet::new();
+        let (mut left, mut passes) = (BTreeSet::new(), 1);
         loop {
             let mut rows = space.rows_laid_before().await?;
             rows.retain(|index| !left.contains(index));
+            if rows.is_empty() && !left.is_empty() && passes < PASSES_MAX {
+                // What came between may be over: an heir that took a row's place, a disk that left.
+                passes += 1;
+                left.clear();
+                continue;
+            }
             if rows.is_empty() {
                 return Ok(left.is_empty());
             }
