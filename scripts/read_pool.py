@@ -58,11 +58,13 @@ def show(paths):
         say(f"  slot {member.slot:<3}  {member.disk.hex()}  {member.capacity} bytes  {', '.join(words)}  {place}")
     say("spaces")
     for space in pool.spaces():
-        columns = space.columns or "chosen row by row"
+        columns = space.now.columns or "chosen row by row"
         rows = pool.row_indices(space)
         unfinished = "" if not space.standing else "  unfinished: the next opening deletes it"
         say(f"  {space.name}")
-        say(f"    id {space.id}, {space.size} bytes, {space.kind}, {space.provisioning}, columns: {columns}{unfinished}")
+        say(f"    id {space.id}, {space.size} bytes, {space.now.kind}, {space.provisioning}, columns: {columns}{unfinished}")
+        if space.before:
+            say(f"    being converted: rows that are not laid so yet are {space.before.kind}")
         say(f"    rows: {len(rows)} claimed of {-(-space.size // space.row_length)}, {space.row_length} bytes each")
     return 1 if pool.faults else 0
 

@@ -40,7 +40,7 @@ class RowContent:
         tables = Tables(self.members, row, reader.records.floors)
         self.states = [tables.column(column) for column in range(row.columns)]
         self.versions, self.lines = {}, {}
-        if row.space.write_cache is not None and not row.space.id & HEIRS:
+        if row.laid.write_cache is not None and not row.space.id & HEIRS:
             self.versions, self.lines, of_heir = reader.records.in_cache(row, heir)
             if self.heir:
                 self.heir.lines = of_heir
@@ -118,7 +118,7 @@ class RowContent:
                 return state
         if not any(claim.intent for claim in claims):
             return newest_known(candidates)
-        if self.row.space.integrity == RELAXED and base != DAMAGED:
+        if self.row.laid.integrity == RELAXED and base != DAMAGED:
             self.as_found.append((column, block))
             return next(checksum for trusted, checksum in copies if trusted)
         return DAMAGED
@@ -302,7 +302,7 @@ class Reader:
     def _cache_row(self, row, place):
         """The row of the write cache in which a place is; None where there is none any more."""
         number, index, _ = place
-        space = self.caches.get(CACHES_FROM + row.space.write_cache)
+        space = self.caches.get(CACHES_FROM + row.laid.write_cache)
         if space is None:
             return None
         if (space.id, index) not in self.cache_rows:
@@ -349,7 +349,7 @@ class Reader:
         missing, as_found = Ranges(space), Ranges(space)
         in_space = -(-space.size // space.row_length)
         heirs = self.pool.heirs(space)
-        lost_heirs = self.pool.lost_rows(heirs) if space.parity else []
+        lost_heirs = self.pool.lost_rows(heirs) if space.has_parity else []
         for first, last in self.pool.lost_rows(space):
             for index in range(first, min(last + 1, in_space)):
                 missing.add(index * space.row_length, space.row_length, NO_MAP)
@@ -358,7 +358,7 @@ class Reader:
             if index >= in_space:
                 continue
             try:
-                heir = self.pool.row(heirs, index) if space.parity else None
+                heir = self.pool.row(heirs, index) if space.has_parity else None
                 if not heir and any(low <= index <= high for low, high in lost_heirs):
                     raise Damage("it may have an heir")
                 content = RowContent(self, self.pool.row(space, index), heir)

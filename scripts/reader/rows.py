@@ -20,20 +20,13 @@ def state_of(number, checksum):
     return NEVER if number == 0 else checksum if number == 1 else DAMAGED
 
 
-class Space:
-    """`RawSpace`."""
+class Layout:
+    """How rows are laid: the space's own fields, or its `before` ones."""
 
-    def __init__(self, number, raw):
-        check(len(raw) == 128, f"its value has {len(raw)} bytes")
-        self.id = number
-        (version, resiliency, self.copies, self.columns, provisioning, self.integrity, self.sector_shift, self.size,
-         self.row_length, self.interleave, self.standing, self.parity) = struct.unpack_from("<HBBBBBBQQIBB", raw)  # fmt: skip
-        check(version == 1, f"it has version {version}")
-        check(resiliency in RESILIENCIES and provisioning in PROVISIONINGS, "its kind is unknown")
-        check(self.row_length and self.row_length % BLOCK == 0 and self.size % BLOCK == 0, "its lengths are odd")
-        check(self.row_length <= 1 << 30, "its rows are too long")
-        self.resiliency, self.provisioning = RESILIENCIES[resiliency], PROVISIONINGS[provisioning]
-        self.name = text(raw[64:128])
+    def __init__(self, resiliency, copies, columns, parity, integrity):
+        check(resiliency in RESILIENCIES, "its kind is unknown")
+        self.resiliency, self.copies, self.columns = RESILIENCIES[resiliency], copies, columns
+        self.parity, self.integrity = parity, integrity
 
     @property
     def kind(self):
@@ -43,8 +36,36 @@ class Space:
 
     @property
     def write_cache(self):
-        """The redundancy of the write cache that it needs, None for none."""
+        """The redundancy of the write cache that such rows need, None for none."""
         return None if self.integrity == RELAXED else self.copies - 1 + self.parity
+
+
+class Space:
+    """`RawSpace`."""
+
+    def __init__(self, number, raw):
+        check(len(raw) == 128, f"its value has {len(raw)} bytes")
+        self.id = number
+        (version, resiliency, copies, columns, provisioning, integrity, self.sector_shift, self.size,
+         self.row_length, self.interleave, self.standing, parity) = struct.unpack_from("<HBBBBBBQQIBB", raw)  # fmt: skip
+        before, before_copies, before_parity, before_columns, before_integrity, _, layout = struct.unpack_from("<7B", raw, 56)
+        check(version == 1, f"it has version {version}")
+        check(provisioning in PROVISIONINGS and layout <= 1, "its kind is unknown")
+        check(self.row_length and self.row_length % BLOCK == 0 and self.size % BLOCK == 0, "its lengths are odd")
+        check(self.row_length <= 1 << 30, "its rows are too long")
+        self.provisioning = PROVISIONINGS[provisioning]
+        self.now = Layout(resiliency, copies, columns, parity, integrity)
+        self.before = Layout(before, before_copies, before_columns, before_parity, before_integrity) if before else None
+        self.layout = layout
+        self.name = text(raw[64:128])
+
+    def laid(self, layout):
+        """The layout of rows with this number."""
+        return self.now if layout == self.layout or not self.before else self.before
+
+    @property
+    def has_parity(self):
+        return any(one and one.parity for one in (self.now, self.before))
 
 
 class Slab:
@@ -82,10 +103,10 @@ class Row:
     def __init__(self, space, index, raw):
         check(len(raw) >= 16, "its value is cut off")
         self.space, self.index = space, index
-        version, formatted, self.data_columns, shift, self.parity, _, self.id = struct.unpack_from("<HBBBBHQ", raw)
+        version, formatted, self.data_columns, shift, self.parity, layout, _, self.id = struct.unpack_from("<HBBBBBBQ", raw)
         check(version == 1, f"it has version {version}")
         check(formatted <= 1 and self.data_columns and self.parity <= 2 and 12 <= shift <= 30, "it is malformed")
-        self.formatted = bool(formatted)
+        self.formatted, self.laid = bool(formatted), space.laid(layout)
         self.blocks = space.row_length // BLOCK
         self.interleave = (1 << shift) // BLOCK
         self.columns = self.data_columns + self.parity

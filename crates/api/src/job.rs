@@ -19,6 +19,8 @@ pub enum JobKind {
     WriteCache,
     /// Moves slabs from full disks to emptier ones.
     Rebalance,
+    /// Moves the rows of a space to another layout.
+    Convert,
 }
 
 /// How far a job is.

@@ -27,6 +27,7 @@
 //! | `GET /v1/pools/{pool}/spaces`, `POST …` | [`CreateSpace`] | [`Spaces`], [`Change`] |
 //! | `GET /v1/pools/{pool}/spaces/{space}` | | [`SpaceDocument`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/resize` | [`ResizeSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/convert` | [`ConvertSpace`] | [`Change`] with a job, unless it is laid so already |
 //! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`Destroy`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/attach` | [`AttachSpace`] | [`Change`] |
@@ -86,8 +87,8 @@ pub use pool::{
 };
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{
-    CreateSpace, Integrity, Provisioning, RenameSpace, ResiliencyKind, ResizeSpace, Space, SpaceDocument,
-    Spaces,
+    ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,
+    ResizeSpace, Space, SpaceDocument, Spaces,
 };
 pub use status::{Health, Shutdown, Status, Version};
 pub use time::duration;

@@ -72,6 +72,9 @@ pub struct Space {
     pub provisioning: Provisioning,
     /// Relaxed or strict.
     pub integrity: Integrity,
+    /// While it is converted, what those of its rows have that have not been moved yet; all of the above is what it is to be.
+    #[serde(default)]
+    pub converted_from: Option<FormerLayout>,
     /// Logical sector.
     pub sector_bytes: u64,
     /// Bytes of its own addresses for which room is claimed.
@@ -87,6 +90,25 @@ pub struct Space {
     /// Where on a network it is served as well.
     #[serde(default)]
     pub network_at: Option<String>,
+}
+
+/// What rows of a space have that is converted, as long as they have not been moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FormerLayout {
+    /// How they survive the loss of disks.
+    pub resiliency: ResiliencyKind,
+    /// Copies of every block.
+    pub copies: u8,
+    /// Parity columns of every row.
+    #[serde(default)]
+    pub parity: u8,
+    /// Data columns; absent where each row chose its own.
+    #[serde(default)]
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next.
+    pub interleave_bytes: u64,
+    /// Relaxed or strict.
+    pub integrity: Integrity,
 }
 
 /// Spaces.
@@ -153,6 +175,37 @@ pub struct CreateSpace {
 pub struct ResizeSpace {
     /// The size wanted, a multiple of 4 KiB.
     pub size_bytes: u64,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Converts a space while it is used. What is left out stays as it is, as far as it fits the rest; without anything, its rows are
+/// laid anew as they are, as wide as the pool allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConvertSpace {
+    /// How it is to survive the loss of disks.
+    #[serde(default)]
+    pub resiliency: Option<ResiliencyKind>,
+    /// Copies of a mirror, 2 to 4; when left out those that it has, else 2.
+    #[serde(default)]
+    pub copies: Option<u8>,
+    /// Parity columns of a space with parity, 1 or 2; when left out those that it has, else 1.
+    #[serde(default)]
+    pub parity: Option<u8>,
+    /// Data columns, 0 for automatic; automatic when left out and the resiliency is of another kind.
+    #[serde(default)]
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next; as usual when left out and the resiliency is of another kind.
+    #[serde(default)]
+    pub interleave_bytes: Option<u64>,
+    /// Relaxed or strict; as usual when left out and the resiliency is of another kind.
+    #[serde(default)]
+    pub integrity: Option<Integrity>,
+    /// Thin or fixed.
+    #[serde(default)]
+    pub provisioning: Option<Provisioning>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

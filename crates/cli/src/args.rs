@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dolmen_api::SOCKET_VARIABLE;
+use dolmen_api::{Provisioning, ResiliencyKind, SOCKET_VARIABLE};
 use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
@@ -226,6 +226,8 @@ pub(crate) enum SpaceCommand {
     Set(SpaceSet),
     /// Change the size of a space
     Resize(SpaceResize),
+    /// Convert a space to another resiliency or width while it is used
+    Convert(SpaceConvert),
     /// Delete a space and all that it holds
     Delete(SpaceDelete),
     /// Attach a space as a block device, and print its path
@@ -596,6 +598,28 @@ pub(crate) enum ProvisioningWord {
     Fixed,
 }
 
+impl ResiliencyWord {
+    /// As the daemon calls it.
+    pub(crate) fn kind(self) -> ResiliencyKind {
+        match self {
+            Self::Simple => ResiliencyKind::Simple,
+            Self::Span => ResiliencyKind::Span,
+            Self::Mirror => ResiliencyKind::Mirror,
+            Self::Parity => ResiliencyKind::Parity,
+        }
+    }
+}
+
+impl ProvisioningWord {
+    /// As the daemon calls it.
+    pub(crate) fn when(self) -> Provisioning {
+        match self {
+            Self::Thin => Provisioning::Thin,
+            Self::Fixed => Provisioning::Fixed,
+        }
+    }
+}
+
 /// The logical sector of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SectorWord {
@@ -681,6 +705,65 @@ pub(crate) struct SpaceResize {
     /// The size wanted, a multiple of 4 KiB; smaller only where nothing is cut off
     #[arg(value_parser = parse_space_size, allow_hyphen_values = true)]
     pub size: Bytes,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// How flushed content is written over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IntegrityWord {
+    /// In place
+    Relaxed,
+    /// Through a write cache; with parity always
+    Strict,
+}
+
+/// Data columns that were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Columns(pub u8);
+
+/// Reads data columns: `auto`, or a number.
+fn parse_columns(text: &str) -> Result<Columns, String> {
+    match text {
+        "auto" => Ok(Columns(0)),
+        number => match number.parse() {
+            Ok(columns @ 1..=240) => Ok(Columns(columns)),
+            _ => Err("give a number from 1 to 240, or auto".to_owned()),
+        },
+    }
+}
+
+/// `dolmen space convert`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceConvert {
+    /// The space. Without anything else, its rows are laid anew as they are, as wide as the pool allows
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// How it is to survive the loss of disks
+    #[arg(short, long, value_enum, value_name = "KIND")]
+    pub resiliency: Option<ResiliencyWord>,
+    /// Copies of a mirror, 2 to 4
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
+    pub copies: Option<u8>,
+    /// Parities of a space with parity, 1 or 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub parity: Option<u8>,
+    /// Data columns, or `auto` for as many as the disks allow, row by row
+    #[arg(long, value_name = "N", value_parser = parse_columns)]
+    pub columns: Option<Columns>,
+    /// Bytes written to one column before the next: a power of two, 16K to 1M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub interleave: Option<Bytes>,
+    /// How flushed content is written over
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub integrity: Option<IntegrityWord>,
+    /// When room is claimed
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub provisioning: Option<ProvisioningWord>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

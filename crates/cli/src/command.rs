@@ -4,19 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use dolmen_api::{
-    AddDisks, AttachSpace, AttachWay, AttachedBy, CreatePool, CreateSpace, Destroy, DetachSpace, Devices, Df,
-    Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobDocument,
-    JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, Provisioning, RenameSpace, ReplaceDisk,
-    ResiliencyKind, ResizeSpace, ResizeWriteCache, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
+    AddDisks, AttachSpace, AttachWay, AttachedBy, ConvertSpace, CreatePool, CreateSpace, Destroy,
+    DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool,
+    Integrity, JobDocument, JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, RenameSpace,
+    ReplaceDisk, ResizeSpace, ResizeWriteCache, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
     Spaces, Status, Why,
 };
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
-    AttachArguments, Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobSet,
-    JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance,
-    PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments, SpaceCommand,
-    SpaceCreate, SpaceDelete, StatusArguments, StopArguments, Waiting, WayWord, WhyArguments,
+    AttachArguments, Columns, Command, DiskCommand, DiskOnline, DiskReplace, Format, IntegrityWord,
+    JobCommand, JobSet, JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport,
+    PoolRebalance, PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments,
+    SpaceCommand, SpaceConvert, SpaceCreate, SpaceDelete, StatusArguments, StopArguments, Waiting, WayWord,
+    WhyArguments,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -326,6 +327,7 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
             let path = format!("{}/resize", space_path(&arguments.space));
             session.change(&path, &request, arguments.dry.intent()).map(drop)
         }
+        SpaceCommand::Convert(arguments) => space_convert(session, &arguments),
         SpaceCommand::Delete(arguments) => space_delete(session, &arguments),
         SpaceCommand::Attach(arguments) => attach(session, &arguments),
         SpaceCommand::Detach(arguments) => {
@@ -343,27 +345,38 @@ fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Resul
     let request = CreateSpace {
         name: arguments.space.space.to_string(),
         size_bytes: arguments.size.0,
-        resiliency: match arguments.resiliency {
-            ResiliencyWord::Simple => ResiliencyKind::Simple,
-            ResiliencyWord::Span => ResiliencyKind::Span,
-            ResiliencyWord::Mirror => ResiliencyKind::Mirror,
-            ResiliencyWord::Parity => ResiliencyKind::Parity,
-        },
+        resiliency: arguments.resiliency.kind(),
         copies: arguments.copies,
         parity: arguments.parity,
         columns: arguments.columns,
         interleave_bytes: arguments.interleave.map(|size| size.0),
         row_bytes: arguments.row.map(|size| size.0),
-        provisioning: match arguments.provisioning {
-            ProvisioningWord::Thin => Provisioning::Thin,
-            ProvisioningWord::Fixed => Provisioning::Fixed,
-        },
+        provisioning: arguments.provisioning.when(),
         integrity: arguments.strict.then_some(Integrity::Strict),
         sector_bytes: arguments.sector.map(|sector| sector.bytes()),
         dry_run: false,
     };
     let path = format!("{}/spaces", pool_path(&arguments.space.pool));
     session.change(&path, &request, arguments.dry.intent()).map(drop)
+}
+
+fn space_convert(session: &mut Session<'_, '_>, arguments: &SpaceConvert) -> Result<(), CliError> {
+    let request = ConvertSpace {
+        resiliency: arguments.resiliency.map(ResiliencyWord::kind),
+        copies: arguments.copies,
+        parity: arguments.parity,
+        columns: arguments.columns.map(|Columns(columns)| columns),
+        interleave_bytes: arguments.interleave.map(|size| size.0),
+        integrity: arguments.integrity.map(|integrity| match integrity {
+            IntegrityWord::Relaxed => Integrity::Relaxed,
+            IntegrityWord::Strict => Integrity::Strict,
+        }),
+        provisioning: arguments.provisioning.map(ProvisioningWord::when),
+        dry_run: false,
+    };
+    let path = format!("{}/convert", space_path(&arguments.space));
+    let change = session.change(&path, &request, arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
 }
 
 fn space_delete(session: &mut Session<'_, '_>, arguments: &SpaceDelete) -> Result<(), CliError> {

@@ -181,6 +181,7 @@ pub(crate) fn what(job: &Job) -> String {
         JobKind::Scrub => "scrub",
         JobKind::WriteCache => "resize",
         JobKind::Rebalance => "rebalance",
+        JobKind::Convert => "convert",
     };
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }

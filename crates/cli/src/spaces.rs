@@ -29,12 +29,17 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
         Integrity::Relaxed => "relaxed",
         Integrity::Strict => "strict",
     };
+    let former = space.converted_from.map_or(String::new(), |former| {
+        let columns = former.columns.map_or(String::new(), |columns| format!(", {columns} columns"));
+        format!("{}{columns}", resiliency(former.resiliency, former.copies, former.parity))
+    });
     let claimed = Bytes(space.claimed_bytes);
     let claimed = format!("{claimed}, {} of its size", percent(space.claimed_bytes, space.size_bytes));
     let mut facts = Table::facts();
     for (name, value) in [
         ("size", Bytes(space.size_bytes).to_string()),
         ("resiliency", resiliency(space.resiliency, space.copies, space.parity)),
+        ("being converted from", former),
         ("columns", space.columns.map_or_else(|| "automatic".to_owned(), |columns| columns.to_string())),
         ("interleave", Bytes(space.interleave_bytes).to_string()),
         ("row", Bytes(space.row_bytes).to_string()),
@@ -45,7 +50,10 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
         ("on disks", Bytes(space.footprint_bytes).to_string()),
         ("attached at", space.attached_at.clone().unwrap_or_else(|| "not attached".to_owned())),
         ("served at", space.served_at.clone().unwrap_or_else(|| "not served".to_owned())),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    {
         facts.row(vec![name.into(), value.into()]);
     }
     if let Some(network) = &space.network_at {

@@ -13,11 +13,11 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
-    AddDisks, AttachSpace, Attachments, Change, Counters, CreatePool, CreateSpace, Destroy, DetachSpace,
-    Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events, Exports, ImportPool,
-    JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk,
-    ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
-    Spaces, Status, Version, Why,
+    AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, Destroy,
+    DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events, Exports,
+    ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace,
+    ReplaceDisk, ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetRepairAfter, Shutdown, Simple,
+    SpaceDocument, Spaces, Status, Version, Why,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -273,6 +273,9 @@ change!(
     /// Changes the size of a space.
     post_resize, "/v1/pools/{pool}/spaces/{space}/resize", ResizeSpace, resize_space, "pool" pool, "space" space);
 change!(
+    /// Converts a space while it is used.
+    post_convert, "/v1/pools/{pool}/spaces/{space}/convert", ConvertSpace, convert_space, "pool" pool, "space" space);
+change!(
     /// Gives a space another name.
     post_rename, "/v1/pools/{pool}/spaces/{space}/rename", RenameSpace, rename_space, "pool" pool, "space" space);
 change!(
@@ -400,6 +403,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_spaces, post_space))
         .routes(routes!(get_space))
         .routes(routes!(post_resize))
+        .routes(routes!(post_convert))
         .routes(routes!(post_rename))
         .routes(routes!(post_delete))
         .routes(routes!(post_attach))

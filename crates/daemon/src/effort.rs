@@ -19,7 +19,7 @@ pub(crate) fn usual(kind: JobKind) -> Effort {
         JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::WriteCache => {
             Effort { priority: Priority::Normal, latency_limit: None }
         }
-        JobKind::Scrub | JobKind::Rebalance => {
+        JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => {
             Effort { priority: Priority::Low, latency_limit: Some(USUAL_LIMIT) }
         }
     }

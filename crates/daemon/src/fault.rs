@@ -148,6 +148,14 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
             let hint = "add disks, or delete or trim something; `dolmen df` shows what fits";
             return body(ErrorCode::BadSize, error).on(name.to_string()).hint(hint);
         }
+        SpaceError::Converting { name, .. } => {
+            let hint = "`dolmen space show` tells what it is converted from";
+            return body(ErrorCode::Busy, error).on(name.to_string()).hint(hint);
+        }
+        SpaceError::NoRoomToConvert { name, .. } => {
+            let hint = "`dolmen df` shows what is free, and `dolmen space convert -n` what another layout would take";
+            return body(ErrorCode::NoSpace, error).on(name.to_string()).hint(hint);
+        }
         SpaceError::CacheDrain(_) => (ErrorCode::BadRequest, None),
         SpaceError::NoWriteCache { .. } => (ErrorCode::BadRequest, None),
         SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),

@@ -28,6 +28,7 @@ pub(crate) fn doing(job: &Job) -> String {
         JobKind::Scrub => "verifying",
         JobKind::WriteCache => "changing the size of",
         JobKind::Rebalance => "evening out",
+        JobKind::Convert => "converting",
     };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let mut state =

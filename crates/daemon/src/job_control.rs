@@ -64,6 +64,9 @@ impl Engine {
         let inner = pool.spaces.pool();
         let disk = |wanted: DiskId| inner.disks().into_iter().find(|disk| disk.id() == wanted);
         match (entry.kind, entry.aim) {
+            (JobKind::Convert, Aim::Space { id, .. }) if pool.spaces.get(id).is_none() => {
+                Standing::Ended(JobState::CalledOff, "its space is there no more")
+            }
             (JobKind::Replace, Aim::Disk(new)) => {
                 let begun = inner.replacements();
                 if begun.iter().any(|(_, other)| other.id() == new) {
@@ -81,7 +84,12 @@ impl Engine {
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
             (
-                JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Replace | JobKind::Drain,
+                JobKind::Scrub
+                | JobKind::WriteCache
+                | JobKind::Rebalance
+                | JobKind::Replace
+                | JobKind::Drain
+                | JobKind::Convert,
                 _,
             ) => Standing::GoesOn,
         }
@@ -138,14 +146,20 @@ impl Engine {
             (JobKind::WriteCache, Aim::WriteCache { survives, size }) => {
                 self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
-            (JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::WriteCache, _) => {}
+            (JobKind::Convert, Aim::Space { id, provisioning }) => {
+                self.go_on_converting(pool, (id, provisioning), entry).await;
+            }
+            (
+                JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::WriteCache | JobKind::Convert,
+                _,
+            ) => {}
         }
     }
 
     /// Goes on with a job for which nobody works, as its pool needs it.
     async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
         match entry.kind {
-            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance => {
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert => {
                 self.go_on_with_one(pool, entry).await;
             }
             JobKind::Resync => drop(self.resync_if_needed(pool).await),
@@ -339,6 +353,7 @@ impl Engine {
                 JobKind::Scrub
                 | JobKind::WriteCache
                 | JobKind::Rebalance
+                | JobKind::Convert
                 | JobKind::Replace
                 | JobKind::Drain,
                 _,
@@ -354,6 +369,10 @@ impl Engine {
             JobKind::Rebalance => (
                 "what was moved stays where it is",
                 Undo::By(format!("dolmen pool rebalance {}", entry.pool_name)),
+            ),
+            JobKind::Convert => (
+                "rows that were moved stay as they are, and so do the others",
+                Undo::By("dolmen space convert, which goes on with it, or back".to_owned()),
             ),
             _ => (
                 "what it has healed stays healed",

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{JobKind, JobPriority, JobState};
-use dolmen_space::Effort;
-use dolmen_units::{Bytes, DiskId, PoolId};
+use dolmen_space::{Effort, Provisioning};
+use dolmen_units::{Bytes, DiskId, PoolId, SpaceId};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -43,6 +43,14 @@ struct RecordedSize {
     size_bytes: u64,
 }
 
+/// The space that is converted, and what it is to be beside its layout, which its pool knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedSpace {
+    id: u64,
+    #[serde(default)]
+    provisioning: Option<dolmen_api::Provisioning>,
+}
+
 /// What a job is about, beside its pool. What was put off, or went on when the daemon ended, is found again by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aim {
@@ -52,6 +60,8 @@ pub(crate) enum Aim {
     Disk(DiskId),
     /// The size that the write cache for spaces that survive the loss of so many disks is to have.
     WriteCache { survives: u8, size: Bytes },
+    /// The space that is converted, and whether it is to be thin or fixed behind that.
+    Space { id: SpaceId, provisioning: Option<Provisioning> },
 }
 
 /// A job as it is on record.
@@ -66,6 +76,8 @@ pub(crate) struct RecordedJob {
     disk: Option<String>,
     #[serde(default)]
     write_cache: Option<RecordedSize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    space: Option<RecordedSpace>,
     pub(crate) state: JobState,
     /// Missing, or none that this version knows: as usual.
     #[serde(default, deserialize_with = "if_known")]
@@ -94,10 +106,19 @@ pub(crate) struct RecordedJob {
 impl RecordedJob {
     /// A job of a pool, with what it is about.
     pub(crate) fn new(id: u64, (pool, pool_name): (PoolId, &str), kind: JobKind, aim: Aim) -> Self {
-        let (disk, write_cache) = match aim {
-            Aim::Pool => (None, None),
-            Aim::Disk(disk) => (Some(disk.to_string()), None),
-            Aim::WriteCache { survives, size } => (None, Some(RecordedSize { survives, size_bytes: size.0 })),
+        let (disk, write_cache, space) = match aim {
+            Aim::Pool => (None, None, None),
+            Aim::Disk(disk) => (Some(disk.to_string()), None, None),
+            Aim::WriteCache { survives, size } => {
+                (None, Some(RecordedSize { survives, size_bytes: size.0 }), None)
+            }
+            Aim::Space { id, provisioning } => {
+                let provisioning = provisioning.map(|provisioning| match provisioning {
+                    Provisioning::Thin => dolmen_api::Provisioning::Thin,
+                    Provisioning::Fixed => dolmen_api::Provisioning::Fixed,
+                });
+                (None, None, Some(RecordedSpace { id: id.0, provisioning }))
+            }
         };
         Self {
             id,
@@ -107,6 +128,7 @@ impl RecordedJob {
             subject: String::new(),
             disk,
             write_cache,
+            space,
             state: JobState::Waiting,
             priority: None,
             latency_limit_ms: None,
@@ -138,11 +160,18 @@ impl RecordedJob {
 
     /// What it is about, unless that does not fit what it does.
     pub(crate) fn aim(&self) -> Option<Aim> {
-        match (self.kind, &self.disk, self.write_cache) {
-            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance, None, None) => Some(Aim::Pool),
-            (JobKind::Replace | JobKind::Drain, Some(disk), None) => disk.parse().ok().map(Aim::Disk),
-            (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes })) => {
+        match (self.kind, &self.disk, self.write_cache, self.space) {
+            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance, None, None, None) => Some(Aim::Pool),
+            (JobKind::Replace | JobKind::Drain, Some(disk), None, None) => disk.parse().ok().map(Aim::Disk),
+            (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes }), None) => {
                 Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })
+            }
+            (JobKind::Convert, None, None, Some(RecordedSpace { id, provisioning })) => {
+                let provisioning = provisioning.map(|provisioning| match provisioning {
+                    dolmen_api::Provisioning::Thin => Provisioning::Thin,
+                    dolmen_api::Provisioning::Fixed => Provisioning::Fixed,
+                });
+                Some(Aim::Space { id: SpaceId(id), provisioning })
             }
             _ => None,
         }
@@ -338,6 +367,7 @@ mod tests {
             job(3, JobKind::Replace, Aim::Disk(DiskId([2; 16]))),
             job(7, JobKind::WriteCache, Aim::WriteCache { survives: 2, size: Bytes::mib(64) }),
             job(8, JobKind::Rebalance, Aim::Pool),
+            job(9, JobKind::Convert, Aim::Space { id: SpaceId(3), provisioning: Some(Provisioning::Fixed) }),
         ]
     }
 
@@ -354,7 +384,7 @@ mod tests {
         backwards.reverse();
         let stranger = RecordedJob { pool: "tank".to_owned(), ..job(2, JobKind::Scrub, Aim::Pool) };
         let aimless = job(2, JobKind::Drain, Aim::Pool);
-        for (last, jobs) in [(6, all()), (9, backwards), (9, vec![stranger]), (9, vec![aimless])] {
+        for (last, jobs) in [(8, all()), (9, backwards), (9, vec![stranger]), (9, vec![aimless])] {
             assert!(matches!(parse(&text(last, jobs)), Err(Unfit::Job { .. })));
         }
         assert!(matches!(parse("{\"version\":2,\"all\":[]}"), Err(Unfit::Version { found: 2 })));

@@ -28,7 +28,7 @@ impl Rank {
         match kind {
             JobKind::Resync | JobKind::Replace | JobKind::Drain => Self::Urgent,
             JobKind::WriteCache => Self::Usual,
-            JobKind::Scrub | JobKind::Rebalance => Self::Patient,
+            JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => Self::Patient,
         }
     }
 }

@@ -211,6 +211,7 @@ impl Entry {
             JobKind::Scrub => "scrub",
             JobKind::WriteCache => "resize",
             JobKind::Rebalance => "rebalance",
+            JobKind::Convert => "convert",
         };
         format!("job {} ({verb} {})", self.id, self.subject)
     }
@@ -593,7 +594,7 @@ impl Jobs {
     fn left_over(&self, pool: PoolId, start: &Start) -> Option<Rc<Entry>> {
         let is_found_again = match start.kind {
             JobKind::Resync | JobKind::Replace | JobKind::Drain => true,
-            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance => false,
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert => false,
         };
         let is_same = |entry: &Rc<Entry>| {
             is_found_again && !entry.is_taken() && entry.kind == start.kind && entry.aim == start.aim

@@ -32,6 +32,7 @@ mod attach;
 mod caller;
 mod config;
 mod control;
+mod conversion;
 mod crew;
 mod detach;
 mod devices;

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, Health, Pool, PoolState,
-    PoolTally, ResiliencyKind, SCHEMA, SpaceTally,
+    Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, FormerLayout, Health, Pool,
+    PoolState, PoolTally, ResiliencyKind, SCHEMA, SpaceTally,
 };
 use dolmen_disk::MemberState;
 use dolmen_pool::PoolState as State;
-use dolmen_space::{Integrity, Provisioning, Resiliency, Space};
+use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -20,7 +20,26 @@ use crate::plan::{usable, usable_fixed};
 use crate::plight::Plight;
 use crate::write_cache::view_write_cache;
 
-fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
+fn integrity_of(integrity: Integrity) -> dolmen_api::Integrity {
+    match integrity {
+        Integrity::Relaxed => dolmen_api::Integrity::Relaxed,
+        Integrity::Strict => dolmen_api::Integrity::Strict,
+    }
+}
+
+/// What rows have that have not been moved yet.
+fn former(layout: Layout) -> FormerLayout {
+    FormerLayout {
+        resiliency: resiliency_of(layout.resiliency),
+        copies: layout.resiliency.copies(),
+        parity: layout.resiliency.parity_columns(),
+        columns: layout.columns,
+        interleave_bytes: layout.interleave.0,
+        integrity: integrity_of(layout.integrity),
+    }
+}
+
+pub(crate) fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
     match resiliency {
         Resiliency::Simple => ResiliencyKind::Simple,
         Resiliency::Span => ResiliencyKind::Span,
@@ -147,10 +166,8 @@ impl Engine {
                 Provisioning::Thin => dolmen_api::Provisioning::Thin,
                 Provisioning::Fixed => dolmen_api::Provisioning::Fixed,
             },
-            integrity: match spec.integrity {
-                Integrity::Relaxed => dolmen_api::Integrity::Relaxed,
-                Integrity::Strict => dolmen_api::Integrity::Strict,
-            },
+            integrity: integrity_of(spec.integrity),
+            converted_from: space.layout_before().map(former),
             sector_bytes: spec.sector.0,
             claimed_bytes: space.claimed().0,
             footprint_bytes: footprint.total.0,

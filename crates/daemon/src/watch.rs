@@ -91,7 +91,14 @@ impl Engine {
         let is_draining = pool.spaces.drains().iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
         let overdue = self.overdue(pool);
         if !is_behind && !is_replacing && !is_draining && overdue.is_empty() {
-            return Tended::Nothing;
+            let goes_on = !pool.is_closing.get() && !self.is_stopping.get();
+            return match self.conversion_put_off(pool).filter(|_| goes_on) {
+                Some((space, entry)) => {
+                    self.go_on_converting(pool, space, &entry).await;
+                    Tended::Began
+                }
+                None => Tended::Nothing,
+            };
         }
         if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
             return Tended::IsBusy;

@@ -111,6 +111,16 @@ pub enum Bug {
     HeirForgetsLines,
     /// What is cached is put in place of the row, also where its heir has the line.
     HeirPassedOver,
+    /// A draft takes the place of its row before what it holds was flushed.
+    DraftBeforeFlush,
+    /// A draft takes the place of its row before its tables are on its disks.
+    DraftBeforeTables,
+    /// A draft takes the place of its row while something of it is cached.
+    DraftWhileCached,
+    /// A draft takes the place of its row without what clients have written meanwhile.
+    DraftMissesWrites,
+    /// What nobody can read becomes whatever was read, in the draft of its row.
+    DraftOfDamage,
     /// What a disk that leaves has is given up before what takes its place is trusted.
     GivenUpUntrusted,
     /// What a disk that leaves has is given up although it may be the last good copy.
@@ -121,7 +131,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 60] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -174,6 +184,11 @@ impl Bug {
         Self::HeirBeforeCached,
         Self::HeirForgetsLines,
         Self::HeirPassedOver,
+        Self::DraftBeforeFlush,
+        Self::DraftBeforeTables,
+        Self::DraftWhileCached,
+        Self::DraftMissesWrites,
+        Self::DraftOfDamage,
         Self::GivenUpUntrusted,
         Self::LastCopyGivenUp,
         Self::StruckWhileNamed,
@@ -235,6 +250,11 @@ impl Bug {
             Self::HeirBeforeCached => "heir-before-cached",
             Self::HeirForgetsLines => "heir-forgets-lines",
             Self::HeirPassedOver => "heir-passed-over",
+            Self::DraftBeforeFlush => "draft-before-flush",
+            Self::DraftBeforeTables => "draft-before-tables",
+            Self::DraftWhileCached => "draft-while-cached",
+            Self::DraftMissesWrites => "draft-misses-writes",
+            Self::DraftOfDamage => "draft-of-damage",
             Self::GivenUpUntrusted => "given-up-untrusted",
             Self::LastCopyGivenUp => "last-copy-given-up",
             Self::StruckWhileNamed => "struck-while-named",

@@ -53,6 +53,8 @@ const FLUSHES_TO_FREE: usize = 2;
 const CACHES_FROM: u64 = u64::MAX - 255;
 /// What numbers of spaces of heirs have, beside that of the space whose rows they are the heirs of.
 const OF_HEIRS: u64 = 1 << 63;
+/// What those of drafts have besides.
+const OF_DRAFTS: u64 = OF_HEIRS | 1 << 62;
 
 /// Whether a space is one that nobody made.
 pub(crate) fn is_hidden(id: SpaceId) -> bool {
@@ -66,12 +68,26 @@ pub(crate) fn heirs_of(id: SpaceId) -> SpaceId {
 
 /// Whether a space is one of heirs.
 pub(crate) fn is_of_heirs(id: SpaceId) -> bool {
-    (OF_HEIRS..CACHES_FROM).contains(&id.0)
+    (OF_HEIRS..OF_DRAFTS).contains(&id.0)
 }
 
-/// The space of whose rows the rows of a space are the heirs, if they are.
-pub(crate) fn owner_of_heirs(id: SpaceId) -> Option<SpaceId> {
-    is_of_heirs(id).then_some(SpaceId(id.0 & !OF_HEIRS))
+/// The number of the hidden space in which the drafts of a space's rows are.
+pub(crate) fn drafts_of(id: SpaceId) -> SpaceId {
+    SpaceId(id.0 | OF_DRAFTS)
+}
+
+/// Whether a space is one of drafts.
+pub(crate) fn is_of_drafts(id: SpaceId) -> bool {
+    (OF_DRAFTS..CACHES_FROM).contains(&id.0)
+}
+
+/// The space that people see which a space is, or whose rows are about to be replaced by its own.
+pub(crate) fn seen_as(id: SpaceId) -> SpaceId {
+    match id {
+        id if is_of_heirs(id) => SpaceId(id.0 & !OF_HEIRS),
+        id if is_of_drafts(id) => SpaceId(id.0 & !OF_DRAFTS),
+        id => id,
+    }
 }
 
 /// The number of the space that the write cache for spaces of a redundancy lies in.
@@ -239,10 +255,17 @@ impl Cache {
         &self.space
     }
 
-    /// Notes a space that it is for.
-    pub(crate) fn add_owner(self: &Rc<Self>, space: &Rc<Space>) {
+    /// Notes a space that it is for, for rows of one of its layouts.
+    pub(crate) fn add_owner(self: &Rc<Self>, space: &Rc<Space>, layout: u8) {
         self.owners.borrow_mut().insert(space.id(), Rc::downgrade(space));
-        *space.cache.borrow_mut() = Some(Rc::clone(self));
+        if let Some(cache) = space.caches.borrow_mut().get_mut(usize::from(layout)) {
+            *cache = Some(Rc::clone(self));
+        }
+    }
+
+    /// Notes that a space has no rows any more that it is for.
+    pub(crate) fn forget_owner(&self, space: SpaceId) {
+        self.owners.borrow_mut().remove(&space);
     }
 
     /// The space that it is for and that has this number.
@@ -842,6 +865,7 @@ impl Cache {
             space.lost_unflushed.set(true);
         }
         self.forget(&row.mappings.void(block, version.since));
+        row.touch(Range { first: block, count: 1 });
         if let Content::Cached { place, checksum } = version.content {
             let mapping = mapping_of(row, block, 1, Some(place));
             let void = Mapping { since: Some(version.since), void: true, ..mapping };

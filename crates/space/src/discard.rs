@@ -7,6 +7,7 @@ use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
+use crate::cache::is_hidden;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::locks::Range;
 use crate::mapping::Content;
@@ -80,7 +81,10 @@ impl Space {
         let range = blocks_of(start, end);
         let row = loop {
             let Some(row) = self.row(index).await? else { return Ok(()) };
-            let cache = self.cache.borrow().clone();
+            if row.wait_while_held().await {
+                continue;
+            }
+            let cache = self.cache_of(&row);
             let room = match cache.as_ref().filter(|_| is_discarded_in_cache(&row, range)) {
                 Some(cache) => Some(cache.reserve_discards(range.count.into()).await?),
                 None => None,
@@ -97,19 +101,21 @@ impl Space {
             self.decide_cached(&row, range).await?;
             let _guard = row.locks.lock(range).await;
             let lacks_room = room.is_none() && is_discarded_in_cache(&row, range);
-            if self.shared.is_unresolved(&row) || lacks_room {
+            if self.shared.is_unresolved(&row) || lacks_room || row.is_held() {
                 continue;
             }
+            row.touch(range);
             if row.gone.get() || self.discard_blocks(&row, range).await? == 0 {
                 return Ok(());
             }
             break Rc::clone(&row);
         };
-        if self.is_thin() { self.free_if_known_unused(&row).await } else { Ok(()) }
+        // Drafts stay until they take the places of their rows.
+        if self.is_thin() && !is_hidden(self.id()) { self.free_if_known_unused(&row).await } else { Ok(()) }
     }
 
     /// Frees a row in which nothing is left. One of which nobody can tell that now stays, and what was discarded of it is.
-    async fn free_if_known_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    pub(crate) async fn free_if_known_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let freed = async {
             self.decide_cached(row, Range { first: 0, count: row.shape.row_blocks() }).await?;
             self.free_if_unused(row).await
@@ -190,8 +196,7 @@ impl Space {
             }
         }
         let count = found.iter().map(|run| run.count as usize).sum();
-        let cache = self.cache.borrow().clone();
-        if let Some(cache) = cache.filter(|_| count > 0) {
+        if let Some(cache) = self.cache_of(row).filter(|_| count > 0) {
             cache.discard(row, &found).await?;
         }
         Ok(count)

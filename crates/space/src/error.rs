@@ -123,6 +123,31 @@ pub enum SpaceError {
         /// The largest that it can have now.
         most: Bytes,
     },
+    /// It is converted to something else already.
+    #[error(
+        "space {name} is being converted from {from} to {to}; let that end, or turn it round by converting it to what it was"
+    )]
+    Converting {
+        /// The space.
+        name: Name,
+        /// What it was, in words.
+        from: String,
+        /// What it will be, in words.
+        to: String,
+    },
+    /// There is no room for its rows in another layout.
+    #[error(
+        "space {name} cannot be converted: there is no room for {stuck} of its {rows} rows in that layout; add disks, or free room; \
+         nothing was changed"
+    )]
+    NoRoomToConvert {
+        /// The space.
+        name: Name,
+        /// Rows for which there is no room.
+        stuck: u64,
+        /// Rows that it has.
+        rows: u64,
+    },
     /// The name is taken.
     #[error("the pool has a space named {name} already")]
     NameTaken {

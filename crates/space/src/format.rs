@@ -56,7 +56,24 @@ pub(crate) struct RawSpace {
     /// Parity columns of a row.
     pub(crate) parity: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 34],
+    pub(crate) reserved: [u8; 26],
+    /// While the space is converted, what rows have whose `layout` is not that of the space: as `resiliency`; else 0, as all of
+    /// these.
+    pub(crate) before_resiliency: u8,
+    /// See `before_resiliency`: as `copies`.
+    pub(crate) before_copies: u8,
+    /// See `before_resiliency`: as `parity`.
+    pub(crate) before_parity: u8,
+    /// See `before_resiliency`: as `columns`.
+    pub(crate) before_columns: u8,
+    /// See `before_resiliency`: as `integrity`.
+    pub(crate) before_integrity: u8,
+    /// See `before_resiliency`: the interleave as a power of two.
+    pub(crate) before_interleave_shift: u8,
+    /// 0 or 1: rows with the same number have the layout that this record says.
+    pub(crate) layout: u8,
+    /// Zero.
+    pub(crate) reserved_behind: u8,
     /// Name, UTF-8, filled up with zeros.
     pub(crate) name: [u8; 64],
 }
@@ -75,8 +92,10 @@ pub(crate) struct RawRow {
     pub(crate) interleave_shift: u8,
     /// Parity columns, behind the data columns.
     pub(crate) parity: u8,
+    /// 0 or 1: which layout of its space it has (`RawSpace::layout`).
+    pub(crate) layout: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 2],
+    pub(crate) reserved: u8,
     /// This incarnation of the row: records of another one are dead.
     pub(crate) row: U64,
 }

@@ -138,7 +138,7 @@ impl Space {
         }
         self.rows.borrow_mut().insert(row.index, None);
         self.shared.forget_pages(row);
-        if let Some(cache) = &*self.cache.borrow() {
+        if let Some(cache) = self.cache_of(row) {
             cache.forget_row(row);
         }
         self.shared.forget_row(self.id(), row.index);

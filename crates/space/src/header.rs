@@ -35,7 +35,7 @@ use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_units::{Name, SpaceId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::cache::{heirs_of, is_hidden};
+use crate::cache::{drafts_of, heirs_of, is_hidden};
 use crate::error::SpaceError;
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::read::is_silence;
@@ -191,7 +191,7 @@ impl Shared {
         if is_as_in(row.space) {
             return Found::Sound;
         }
-        if !is_hidden(row.space) && is_as_in(heirs_of(row.space)) {
+        if !is_hidden(row.space) && (is_as_in(heirs_of(row.space)) || is_as_in(drafts_of(row.space))) {
             return Found::Old;
         }
         let is_whole = found.magic == SLAB_MAGIC && found.checksum.get() == checksum(&found);

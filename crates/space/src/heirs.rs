@@ -28,7 +28,7 @@ use dolmen_disk::FEATURE_HEIRS;
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 
-use crate::cache::heirs_of;
+use crate::cache::{heirs_of, is_hidden};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::Shape;
 use crate::record::BlockState;
@@ -121,6 +121,11 @@ impl Heirs {
     /// The hidden space.
     pub(crate) fn space(&self) -> Option<Rc<Space>> {
         self.space.borrow().clone()
+    }
+
+    /// Notes that there is no hidden space any more.
+    pub(crate) fn forget_space(&self) {
+        self.space.borrow_mut().take();
     }
 
     /// Notes that an heir is none any more.
@@ -328,7 +333,7 @@ impl Space {
             return Ok(None);
         }
         let lacks = async {
-            let Some(row) = self.row(index).await? else { return Ok(None) };
+            let Some(row) = self.row(index).await?.filter(|row| row.has_parity()) else { return Ok(None) };
             let has_use = row.heir().is_none() || self.heirs.is_whole(index);
             if !has_use || !self.is_stripe_over_old(&row, within).await? {
                 return Ok(None);
@@ -464,7 +469,7 @@ impl Space {
         let pool = &self.shared.pool;
         let mut is_whole = true;
         row.for_each_slab(|_, slab| is_whole &= slab.readable(pool).is_some());
-        if !is_whole || self.shared.is_unresolved(row) {
+        if !is_whole || self.shared.is_unresolved(row) || !self.may_have_heirs() {
             return Ok(false);
         }
         let Some(hidden) = self.hidden_for_heirs().await? else { return Ok(false) };
@@ -473,6 +478,11 @@ impl Space {
         self.shared.count(|counters| counters.heirs_made += 1);
         self.heirs.add(heir, pool.seams().clock.now());
         Ok(true)
+    }
+
+    /// Whether rows may have heirs now: not while drafts are made of them, nor do drafts themselves.
+    fn may_have_heirs(&self) -> bool {
+        self.layout_before().is_none() && !is_hidden(self.id())
     }
 
     /// The hidden space of heirs, made if there is none; not where the pool cannot say now that there is one.
@@ -489,7 +499,8 @@ impl Space {
             Err(error) => return Err(error.into()),
         }
         let mut change = pool.change(Purpose::Claim).await;
-        let Some(spaces) = self.shared.spaces.borrow().upgrade().filter(|_| !self.gone.get()) else {
+        let may_be = !self.gone.get() && self.may_have_heirs();
+        let Some(spaces) = self.shared.spaces.borrow().upgrade().filter(|_| may_be) else {
             return Ok(None);
         };
         let id = heirs_of(self.id());
@@ -500,8 +511,9 @@ impl Space {
             provisioning: Provisioning::Thin,
             ..self.spec()
         };
-        let hidden = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
-        change.put(keys::space(id), spec.encode(Standing::Whole));
+        let layouts = self.layouts.get();
+        let hidden = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
+        change.put(keys::space(id), spec.encode(Standing::Whole, layouts));
         change.commit().await?;
         self.adopt_hidden(&hidden);
         spaces.borrow_mut().insert(id, Rc::clone(&hidden));
@@ -511,9 +523,10 @@ impl Space {
     /// Notes the hidden space of heirs.
     pub(crate) fn adopt_hidden(&self, hidden: &Rc<Space>) {
         *self.heirs.space.borrow_mut() = Some(Rc::clone(hidden));
-        let cache = self.cache.borrow().clone();
-        if let Some(cache) = cache {
-            cache.add_owner(hidden);
+        for (layout, cache) in (0..).zip(&*self.caches.borrow()) {
+            if let Some(cache) = cache {
+                cache.add_owner(hidden, layout);
+            }
         }
     }
 

@@ -15,7 +15,8 @@
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
 //! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and `rebalance` to emptier ones
-//! (docs/design/0012); `verify` looks at all of it, and `header` at what slabs say of themselves.
+//! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, while clients go on (`moving`,
+//! docs/design/0020); `verify` looks at all of it, and `header` at what slabs say of themselves.
 //!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
@@ -28,6 +29,7 @@ mod ahead;
 mod cache;
 mod cache_size;
 mod carry;
+mod convert;
 mod copies;
 mod destage;
 mod discard;
@@ -48,10 +50,12 @@ mod homes;
 mod in_flight;
 mod kept;
 mod layout;
+mod layouts;
 mod line;
 mod locks;
 mod mapping;
 mod mention;
+mod moving;
 mod pace;
 mod pages;
 mod progress;
@@ -82,6 +86,7 @@ mod verify;
 mod write;
 
 pub use cache_size::{WriteCache, WriteCacheResize};
+pub use convert::ConversionForecast;
 pub use discard::Extent;
 pub use drain::WriteCacheDrain;
 pub use error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
@@ -89,6 +94,7 @@ pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
+pub use layouts::Layout;
 pub use pace::{Effort, Priority};
 pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};

@@ -164,8 +164,7 @@ impl Space {
     /// changes nothing, and no client misses an error by it.
     #[must_use]
     pub fn waits_for_disks(&self) -> bool {
-        let cache = self.cache.borrow();
-        let is_cached_away = cache.as_ref().is_some_and(|cache| cache.has_undecided_of(self.id()));
+        let is_cached_away = self.caches().iter().any(|cache| cache.has_undecided_of(self.id()));
         is_cached_away || !self.shared.rows_unflushed_away(self).is_empty()
     }
 
@@ -181,12 +180,12 @@ impl Space {
     /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
     /// more when the disks are back; and what the pool says.
     pub async fn flush(&self) -> Result<(), SpaceError> {
-        let cache = self.cache.borrow().clone();
-        let is_cached_away = || cache.as_ref().is_some_and(|cache| cache.has_undecided_of(self.id()));
+        let caches = self.caches();
+        let is_cached_away = || caches.iter().any(|cache| cache.has_undecided_of(self.id()));
         // A row that is decided while this flush is under way may come too late for it.
         let were_away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
         self.shared.flush().await?;
-        if let Some(cache) = &cache {
+        for cache in &caches {
             cache.decide_all_of(self.id()).await?;
         }
         for index in self.shared.rows_unflushed_away(self) {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
-use dolmen_buffer::{Buffer, Shared as Bytes_};
+use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
 use dolmen_checksum::crc32c;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::Disk;
@@ -98,17 +98,27 @@ impl Space {
             // Sectors at the ends are read as whole blocks, which have to fit the buffer too.
             let fits = READ_BYTES_MAX - usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
             let part = room.min(length - done).min(fits);
-            self.read_in_row(index, within, part, &mut segments).await?;
+            let memory = &self.shared.pool.seams().data;
+            self.read_in_row(index, (within, part), memory, &mut segments).await?;
             done += part;
         }
+        Ok(segments)
+    }
+
+    /// Reads whole blocks of a row into memory that clients do not use, 1 MiB of them at most. Called without any lock.
+    pub(crate) async fn read_for_job(&self, index: u64, blocks: Range) -> Result<Segments, SpaceError> {
+        let mut segments = Segments::new();
+        let (within, length) = (u64::from(blocks.first) * BLOCK_BYTES, blocks.count as usize * BLOCK);
+        let memory = &self.shared.pool.seams().metadata;
+        self.read_in_row(index, (within, length), memory, &mut segments).await?;
         Ok(segments)
     }
 
     async fn read_in_row(
         &self,
         index: u64,
-        within: u64,
-        length: usize,
+        (within, length): (u64, usize),
+        memory: &Arena,
         into: &mut Segments,
     ) -> Result<(), SpaceError> {
         let blocks = blocks_of(within, within + length as u64);
@@ -121,7 +131,7 @@ impl Space {
                 return Ok(());
             };
             self.decide_cached(&row, blocks).await?;
-            let read = self.read_blocks(&row, blocks).await;
+            let read = self.read_blocks(&row, blocks, memory).await;
             // A row that was freed meanwhile has given its tables away: what they say now is no error. Nor is what lies in place
             // its content, if the write cache had something newer.
             match read {
@@ -150,14 +160,14 @@ impl Space {
         row.gone.get() && found.is_none_or(|found| !Rc::ptr_eq(found, row))
     }
 
-    async fn read_blocks(&self, row: &Rc<Row>, blocks: Range) -> Result<Segments, SpaceError> {
+    async fn read_blocks(&self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
         let runs = self.runs_of(row, blocks).await?;
         // Memory for all of it is taken in one go: reads that each hold a part and wait for more would wait for each other.
         let holds_data = |run: &&Run| run.states.first() != Some(&BlockState::Never);
         let length: usize = runs.iter().filter(holds_data).map(|run| run.range.count as usize * BLOCK).sum();
         let mut memory = None;
         if length > 0 {
-            memory = Some(self.shared.pool.seams().data.take(length).await);
+            memory = Some(arena.take(length).await);
         }
         let mut whole = Segments::new();
         for run in runs {
@@ -201,7 +211,7 @@ impl Space {
         match self.cached(row, block).await? {
             Some(Content::Discarded) => Ok((Rc::clone(row), (usize::MAX, block), BlockState::Never)),
             Some(Content::Cached { place, checksum }) => {
-                let at = self.cache_row(place).await.map_err(|error| self.of_ours(row, block, error))?;
+                let at = self.cache_row(row, place).await.map_err(|error| self.of_ours(row, block, error))?;
                 Ok((at, (0, place.block), BlockState::Valid(checksum)))
             }
             None => {
@@ -219,8 +229,7 @@ impl Space {
         if row.mappings.is_empty() {
             return Ok(None);
         }
-        let cache = self.cache.borrow().clone();
-        match cache {
+        match self.cache_of(row) {
             Some(cache) => cache.content(row, block).await.map_err(|error| self.of_ours(row, block, error)),
             None => Ok(None),
         }
@@ -242,8 +251,7 @@ impl Space {
         if row.mappings.is_empty() {
             return Ok(());
         }
-        let cache = self.cache.borrow().clone();
-        match cache {
+        match self.cache_of(row) {
             Some(cache) => {
                 cache.decide(row, range).await.map_err(|error| self.of_ours(row, range.first, error))
             }
@@ -252,9 +260,8 @@ impl Space {
     }
 
     /// The row of the write cache that a place is in.
-    async fn cache_row(&self, place: Place) -> Result<Rc<Row>, SpaceError> {
-        let cache = self.cache.borrow().clone();
-        let row = match cache {
+    async fn cache_row(&self, row: &Row, place: Place) -> Result<Rc<Row>, SpaceError> {
+        let row = match self.cache_of(row) {
             Some(cache) => cache.space().row(u64::from(place.index)).await?,
             None => None,
         };
@@ -423,8 +430,9 @@ impl Space {
                 return Ok(());
             }
             Some(Content::Cached { place, checksum }) => {
-                let cache = self.cache.borrow().clone();
-                let Some(cache) = cache else { return Err(SpaceError::Gone { name: self.name() }) };
+                let Some(cache) = self.cache_of(row) else {
+                    return Err(SpaceError::Gone { name: self.name() });
+                };
                 cache.read(place, into).await.map_err(|error| self.of_ours(row, row_block, error))?;
                 // Its row may say another thing of the place than whoever lies there.
                 if crc32c(into) != checksum {

@@ -119,17 +119,16 @@ impl Spaces {
         let mut homes = Homes::with_more(self.pool(), more);
         let mut found = Uneven::default();
         for space in self.list() {
-            let spec = space.spec();
-            let copies = usize::from(spec.resiliency.copies());
             let (mut to_move, mut surplus) = (Vec::new(), Vec::new());
             let mut moved = 0;
             space
                 .for_each_record(|index, record| {
-                    if surplus_of(self.pool(), &homes, record, copies).is_some() {
+                    let resiliency = space.resiliency_of(record.layout);
+                    if surplus_of(self.pool(), &homes, record, resiliency.copies().into()).is_some() {
                         surplus.push(index);
                         return;
                     }
-                    if let Some(one) = move_of(self.pool(), &mut homes, record, &spec.resiliency) {
+                    if let Some(one) = move_of(self.pool(), &mut homes, record, &resiliency) {
                         to_move.push(index);
                         moved += record.shape.slab_map(one.column).grains();
                     }
@@ -151,7 +150,7 @@ impl Spaces {
         row: &Rc<Row>,
         homes: &RefCell<Homes>,
     ) -> Result<Vec<DiskSlot>, SpaceError> {
-        let (pool, resiliency) = (self.pool(), space.spec().resiliency);
+        let (pool, resiliency) = (self.pool(), space.resiliency_of(row.layout()));
         let wanted = move_of(pool, &mut homes.borrow_mut(), &row.record(), &resiliency);
         let Some(Move { column, from, to }) = wanted else { return Ok(Vec::new()) };
         match space.add_slab(row, (from, to), |other| other == column).await {
@@ -174,9 +173,9 @@ impl Spaces {
             }
             // Whoever fills a slab goes on writing to it.
             let _turn = self.shared.refill_turn.take().await;
-            let copies = usize::from(space.spec().resiliency.copies());
             loop {
                 let Some(row) = space.undecided_row(*index).await? else { break };
+                let copies = space.copies_of(row.layout());
                 let found = surplus_of(self.pool(), &Homes::of(self.pool()), &row.record(), copies);
                 let Some(Surplus { disk, was_filled }) = found else { break };
                 let may_go = !was_filled || space.can_do_without_absent(*index).await?;

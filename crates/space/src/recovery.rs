@@ -168,7 +168,7 @@ pub(crate) async fn recover(
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
     let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
     let cached = cached.load(shared, spaces).await?;
-    note_all_unfound(shared, |id| spaces.get(&id)?.cache.borrow().clone(), &mut recovery);
+    note_all_unfound(shared, |row| spaces.get(&row.space)?.cache_of(row), &mut recovery);
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {
@@ -639,7 +639,7 @@ async fn decide(
             true => IncidentKind::RottenHere,
             false => IncidentKind::Lost,
         };
-        if space.has_cache() {
+        if space.cache_of(row).is_some() {
             // The write cache may stand in for it, and it be half in place.
             let unfound = Unfound { row: Rc::clone(row), column, block, incident: at(kind) };
             shared.unfound.borrow_mut().push(unfound);
@@ -650,7 +650,7 @@ async fn decide(
         return Ok(Some(state));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
-    let relaxed = space.spec().integrity == Integrity::Relaxed;
+    let relaxed = space.integrity_of(row.layout()) == Integrity::Relaxed;
     // What is found may be older than anything that was flushed if nobody knows what that was.
     match found.filter(|_| relaxed && settled != BlockState::Damaged) {
         Some(found) => {
@@ -683,11 +683,11 @@ pub(crate) struct Unfound {
 /// Notes what was not found of strict spaces, but for what their write caches have.
 pub(crate) fn note_all_unfound(
     shared: &Shared,
-    cache_of: impl Fn(SpaceId) -> Option<Rc<Cache>>,
+    cache_of: impl Fn(&Row) -> Option<Rc<Cache>>,
     recovery: &mut Recovery,
 ) {
     for Unfound { row, column, block, incident } in shared.unfound.take() {
-        let Some(cache) = cache_of(row.space) else { continue };
+        let Some(cache) = cache_of(&row) else { continue };
         let is_cached = row.mappings.newest(row.shape.row_block(column, block)).is_some();
         if !is_cached && !cache.unfinished.borrow().iter().any(|redo| redo.is_of(&row, block)) {
             note_unfound(shared, incident, recovery);

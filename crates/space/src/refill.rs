@@ -360,9 +360,7 @@ impl Space {
 
     /// Whether lines of a row may be half in place.
     pub(crate) fn has_unfinished(&self, row: &Row) -> bool {
-        let cache = self.cache.borrow();
-        cache
-            .as_ref()
+        self.cache_of(row)
             .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row)))
     }
 
@@ -499,7 +497,7 @@ impl Refill<'_> {
     /// Waits until lines that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
     /// Whether none of the row was left half in place.
     async fn lines_end(&self) -> bool {
-        let cache = self.space.cache.borrow().clone();
+        let cache = self.space.cache_of(self.row);
         if let Some(cache) = cache {
             drop(cache.turn.take().await);
         }

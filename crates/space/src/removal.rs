@@ -59,9 +59,9 @@ impl Spaces {
         let mut homes = Homes::of(self.pool());
         let mut forecast = RemovalForecast::default();
         for space in self.all() {
-            let copies = usize::from(space.spec().resiliency.copies());
             space
                 .for_each_record(|_, record| {
+                    let copies = space.copies_of(record.layout);
                     if !record.columns.iter().flatten().any(|slab| slab.disk == from) {
                         return;
                     }
@@ -195,7 +195,7 @@ impl Spaces {
     /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room.
     async fn claim_homes(&self, space: &Space, row: &Rc<Row>, from: DiskSlot) -> Result<(), SpaceError> {
         let pool = self.pool();
-        let copies = usize::from(space.spec().resiliency.copies());
+        let copies = space.copies_of(row.layout());
         for column in columns_to_move(pool, &row.record(), from, copies) {
             let mut homes = Homes::of(pool);
             while let Some(to) = homes.choose(pool, &row.record(), column, from) {

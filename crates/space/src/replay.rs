@@ -158,7 +158,7 @@ impl Cached {
             }
         }
         for (row, of_row) in others {
-            let cache = spaces.get(&row.space).and_then(|space| space.cache.borrow().clone());
+            let cache = spaces.get(&row.space).and_then(|space| space.cache_of(&row));
             let Some(cache) = cache else { continue };
             let heir = heirs.remove(&(row.space, row.index));
             if of_row.load(&cache, &row, heir, held.ticket()).await? == Loaded::GoneBack {

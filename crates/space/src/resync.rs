@@ -282,7 +282,7 @@ impl Space {
         // Nobody may be writing to the slab when its grains are given away; whoever reads it verifies what was read.
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let _tables = self.shared.table_turn.take().await;
-        let copies = usize::from(self.spec().resiliency.copies());
+        let copies = self.copies_of(row.layout());
         let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Release).await;
         if row.gone.get() {

@@ -9,11 +9,12 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, RowId, Spac
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::cache::{heirs_of, is_of_heirs, owner_of_heirs};
+use crate::cache::{heirs_of, is_of_heirs, seen_as};
 use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
 use crate::mapping::Mappings;
+use crate::moving::Moving;
 use crate::record::BlockState;
 use crate::shared::place_in_page;
 use crate::table::Page;
@@ -124,6 +125,8 @@ pub(crate) struct BadRow;
 pub(crate) struct RowRecord {
     pub(crate) id: RowId,
     pub(crate) formatted: bool,
+    /// Which layout of its space it has.
+    pub(crate) layout: u8,
     pub(crate) shape: Shape,
     pub(crate) columns: Vec<Slabs>,
 }
@@ -142,7 +145,8 @@ impl RowRecord {
             columns: u8::try_from(self.shape.data_columns()).unwrap_or(0),
             interleave_shift: u8::try_from(self.shape.interleave().0.trailing_zeros()).unwrap_or(0),
             parity: u8::try_from(self.shape.parity_columns()).unwrap_or(0),
-            reserved: [0; 2],
+            layout: self.layout,
+            reserved: 0,
             row: self.id.0.into(),
         };
         let mut bytes = raw.as_bytes().to_vec();
@@ -169,7 +173,7 @@ impl RowRecord {
     /// The row in the value of its key, for a space whose rows have `row_length` bytes.
     pub(crate) fn parse(bytes: &[u8], row_length: Bytes) -> Result<Self, BadRow> {
         let (raw, mut rest) = RawRow::read_from_prefix(bytes).map_err(|_| BadRow)?;
-        if raw.version.get() != VERSION || raw.formatted > 1 || raw.reserved != [0; 2] {
+        if raw.version.get() != VERSION || raw.formatted > 1 || raw.layout > 1 || raw.reserved != 0 {
             return Err(BadRow);
         }
         let interleave = Bytes(1u64.checked_shl(raw.interleave_shift.into()).ok_or(BadRow)?);
@@ -190,7 +194,13 @@ impl RowRecord {
         if columns.iter().any(SmallVec::is_empty) {
             return Err(BadRow);
         }
-        Ok(Self { id: RowId(raw.row.get()), formatted: raw.formatted == 1, shape, columns })
+        Ok(Self {
+            id: RowId(raw.row.get()),
+            formatted: raw.formatted == 1,
+            layout: raw.layout,
+            shape,
+            columns,
+        })
     }
 }
 
@@ -222,6 +232,8 @@ pub(crate) struct Row {
     pub(crate) shape: Shape,
     columns: RefCell<Vec<Slabs>>,
     formatted: Cell<bool>,
+    /// Which layout of its space it has.
+    layout: Cell<u8>,
     pages: Vec<RefCell<Vec<Option<Rc<Page>>>>>,
     /// Shared with its heir: a block has one lock, wherever it lies.
     pub(crate) locks: Rc<RangeLocks>,
@@ -236,6 +248,8 @@ pub(crate) struct Row {
     pub(crate) mappings: Rc<Mappings>,
     /// The row that is about to take its place (docs/design/0007).
     heir: RefCell<Option<Rc<Row>>>,
+    /// What is known while it is moved to another layout.
+    pub(crate) moving: RefCell<Option<Rc<Moving>>>,
 }
 
 impl Row {
@@ -252,7 +266,8 @@ impl Row {
         heir
     }
 
-    /// This heir as the row whose place it takes: with the same tables in memory, and the same locks for whoever waits.
+    /// This heir, or draft, as the row whose place it takes: with the same tables in memory, and that row's locks for whoever
+    /// waits.
     pub(crate) fn in_place_of(&self, row: &Self, record: RowRecord) -> Rc<Self> {
         let new = Self::with(row.space, row.index, record, Rc::clone(&row.locks), Rc::default());
         for (column, index, page) in self.pages() {
@@ -278,6 +293,7 @@ impl Row {
             pages: pages.collect(),
             columns: RefCell::new(record.columns),
             formatted: Cell::new(record.formatted),
+            layout: Cell::new(record.layout),
             locks,
             gone: Cell::new(false),
             dirty: Cell::new(false),
@@ -285,6 +301,7 @@ impl Row {
             seals: Cell::new(0),
             mappings,
             heir: RefCell::default(),
+            moving: RefCell::default(),
         })
     }
 
@@ -305,7 +322,7 @@ impl Row {
 
     /// The space whose content it holds.
     pub(crate) fn owner(&self) -> SpaceId {
-        owner_of_heirs(self.space).unwrap_or(self.space)
+        if self.is_heir() { seen_as(self.space) } else { self.space }
     }
 
     /// Whether it is another row, or that one's heir, or the row whose heir that is.
@@ -318,6 +335,7 @@ impl Row {
         RowRecord {
             id: self.id,
             formatted: self.formatted.get(),
+            layout: self.layout.get(),
             shape: self.shape,
             columns: self.columns.borrow().clone(),
         }
@@ -327,6 +345,12 @@ impl Row {
     pub(crate) fn adopt(&self, record: RowRecord) {
         *self.columns.borrow_mut() = record.columns;
         self.formatted.set(record.formatted);
+        self.layout.set(record.layout);
+    }
+
+    /// Which layout of its space it has.
+    pub(crate) fn layout(&self) -> u8 {
+        self.layout.get()
     }
 
     /// Whether it has parity columns.
@@ -521,8 +545,13 @@ mod tests {
             stale,
         };
         let column = |a, b| Slabs::from_vec(vec![slab(a, None), slab(b, Some(Epoch(9)))]);
-        let record =
-            RowRecord { id: RowId(4), formatted: true, shape, columns: vec![column(0, 1), column(2, 3)] };
+        let record = RowRecord {
+            id: RowId(4),
+            formatted: true,
+            layout: 1,
+            shape,
+            columns: vec![column(0, 1), column(2, 3)],
+        };
         assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
         let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * BLOCK);
         let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, BLOCK)];

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
+use dolmen_buffer::FRAME_BYTES_MAX;
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{LogRoom, Pool, PoolError, PoolState, keys};
@@ -12,7 +13,7 @@ use dolmen_store::Key;
 use dolmen_units::{BLOCK_BYTES, Bytes, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::{Cache, owner_of_heirs};
+use crate::cache::{Cache, seen_as};
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
@@ -114,6 +115,8 @@ pub struct SpaceCounters {
     pub heir_lines_copied: u64,
     /// Heirs that were there when the pool was opened.
     pub heirs_found: u64,
+    /// Rows that were moved to another layout.
+    pub converted_rows: u64,
 }
 
 /// A point in the order of writes, and of records.
@@ -209,6 +212,8 @@ pub(crate) struct Shared {
     pub(crate) stripes: Share,
     /// Another part of them, for runs that are copied to slabs.
     pub(crate) refills: Share,
+    /// A part of the large frames, for pieces that are copied to drafts.
+    pub(crate) drafts: Share,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
@@ -249,6 +254,7 @@ impl Shared {
         let stamped = Cell::new(pool.epoch().number);
         let frames = pool.seams().metadata.frame_count(PAGE_BYTES) as u64;
         let medium = pool.seams().metadata.frame_count(PARITY_BYTES_MAX) as u64;
+        let large = pool.seams().metadata.frame_count(FRAME_BYTES_MAX) as u64;
         Rc::new(Self {
             pool,
             tickets: Rc::default(),
@@ -282,6 +288,7 @@ impl Shared {
             pace: Pace::default(),
             stripes: Share::of(medium / 2),
             refills: Share::of(medium / 4),
+            drafts: Share::of(large / 4),
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
@@ -405,11 +412,12 @@ impl Shared {
         // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         self.settle_absences(row).await?;
+        row.touch(Range { first: 0, count: row.shape.row_blocks() });
         let claims = self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
         let places: Vec<(usize, u32)> = claims.keys().copied().collect();
         self.deciding.set(Some((key, false)));
         let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await;
-        note_all_unfound(self, |_| space.cache.borrow().clone(), &mut recovery);
+        note_all_unfound(self, |row| space.cache_of(row), &mut recovery);
         let left_again = self.deciding.take().is_some_and(|(_, left_again)| left_again);
         let left = left?;
         if left_again && let Some((column, block)) = places.first() {
@@ -761,7 +769,7 @@ impl Shared {
 
     /// The name of a space; of the pool when the space is none any more.
     pub(crate) fn name_of(&self, space: SpaceId) -> Name {
-        let space = owner_of_heirs(space).unwrap_or(space);
+        let space = seen_as(space);
         self.names.borrow().get(&space).cloned().unwrap_or_else(|| self.pool_name().clone())
     }
 

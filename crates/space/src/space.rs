@@ -11,15 +11,16 @@ use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::{Cache, is_of_heirs};
+use crate::cache::{Cache, is_of_drafts, is_of_heirs, seen_as};
 use crate::error::SpaceError;
 use crate::forming::Forming;
 use crate::heirs::Heirs;
 use crate::layout::{Shape, slab_grains};
+use crate::layouts::{Layout, Layouts};
 use crate::locks::Range;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 use crate::shared::Shared;
-use crate::spec::{Provisioning, Resiliency, SpaceSpec};
+use crate::spec::{Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
 const ROWS_MAX: usize = 8 * 1024;
@@ -40,7 +41,9 @@ pub struct Space {
     pub(crate) shared: Rc<Shared>,
     id: SpaceId,
     pub(crate) spec: RefCell<SpaceSpec>,
-    request: Request,
+    pub(crate) request: Cell<Request>,
+    /// Which layouts its rows have: that of its spec, and while it is converted the one before.
+    pub(crate) layouts: Cell<Layouts>,
     row_bytes: u64,
     /// Rows that were looked up; `None` for those that do not exist.
     pub(crate) rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
@@ -48,15 +51,19 @@ pub struct Space {
     /// How often rows were dropped from memory.
     drops: Cell<u64>,
     /// Grains of each disk that the space has, kept for spans, which fill one disk after another.
-    own: RefCell<BTreeMap<DiskSlot, u64>>,
+    pub(crate) own: RefCell<BTreeMap<DiskSlot, u64>>,
     pub(crate) row_count: Cell<u64>,
     pub(crate) gone: Cell<bool>,
     /// Taken by what changes its size or name, from reading what it is to committing what it is then.
     pub(crate) spec_turn: Turn,
     /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
     pub(crate) lost_unflushed: Cell<bool>,
-    /// The write cache of a space with parity.
-    pub(crate) cache: RefCell<Option<Rc<Cache>>>,
+    /// The write caches of rows of its layouts, by their numbers, where they have one.
+    pub(crate) caches: RefCell<[Option<Rc<Cache>>; 2]>,
+    /// Held while drafts are made of its rows.
+    pub(crate) draft_turn: Turn,
+    /// The hidden space that drafts of its rows are in, while there may be any.
+    pub(crate) drafts: RefCell<Option<Rc<Space>>>,
     /// Stripes that form from requests under way together.
     pub(crate) forming: Forming,
     /// Rows that are about to take the place of its own.
@@ -75,7 +82,12 @@ pub struct Footprint {
 }
 
 impl Space {
-    pub(crate) fn new(shared: Rc<Shared>, id: SpaceId, spec: SpaceSpec) -> Result<Rc<Self>, SpaceError> {
+    pub(crate) fn new(
+        shared: Rc<Shared>,
+        id: SpaceId,
+        spec: SpaceSpec,
+        layouts: Layouts,
+    ) -> Result<Rc<Self>, SpaceError> {
         let request = spec.check()?;
         let row_bytes = spec.row_bytes().0;
         shared.note_name(id, spec.name.clone());
@@ -83,7 +95,8 @@ impl Space {
             shared,
             id,
             spec: RefCell::new(spec),
-            request,
+            request: Cell::new(request),
+            layouts: Cell::new(layouts),
             row_bytes,
             rows: RefCell::default(),
             claim_turn: Turn::default(),
@@ -93,7 +106,9 @@ impl Space {
             gone: Cell::new(false),
             spec_turn: Turn::default(),
             lost_unflushed: Cell::new(false),
-            cache: RefCell::default(),
+            caches: RefCell::default(),
+            draft_turn: Turn::default(),
+            drafts: RefCell::default(),
             forming: Forming::default(),
             heirs: Heirs::default(),
             this: Weak::clone(this),
@@ -109,14 +124,71 @@ impl Space {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> Name {
-        // Heirs are of a space that people see.
-        if is_of_heirs(self.id) { self.shared.name_of(self.id) } else { self.spec.borrow().name.clone() }
+        // Heirs and drafts are of a space that people see.
+        match seen_as(self.id) == self.id {
+            true => self.spec.borrow().name.clone(),
+            false => self.shared.name_of(self.id),
+        }
     }
 
     /// What it is.
     #[must_use]
     pub fn spec(&self) -> SpaceSpec {
         self.spec.borrow().clone()
+    }
+
+    /// The value of its key, with what it is to be.
+    pub(crate) fn encode(&self, spec: &SpaceSpec, standing: Standing) -> Vec<u8> {
+        spec.encode(standing, self.layouts.get())
+    }
+
+    /// What those of its rows have that are not laid as it says now, while there may be any.
+    #[must_use]
+    pub fn layout_before(&self) -> Option<Layout> {
+        self.layouts.get().before
+    }
+
+    /// How its rows of a layout survive the loss of disks.
+    pub(crate) fn resiliency_of(&self, layout: u8) -> Resiliency {
+        let layouts = self.layouts.get();
+        match layouts.before.filter(|_| layout != layouts.now) {
+            Some(before) => before.resiliency,
+            None => self.spec.borrow().resiliency,
+        }
+    }
+
+    /// How many copies a row of a layout has of each column.
+    pub(crate) fn copies_of(&self, layout: u8) -> usize {
+        usize::from(self.resiliency_of(layout).copies())
+    }
+
+    /// How flushed content of its rows of a layout is written over.
+    pub(crate) fn integrity_of(&self, layout: u8) -> Integrity {
+        let layouts = self.layouts.get();
+        match layouts.before.filter(|_| layout != layouts.now) {
+            Some(before) => before.integrity,
+            None => self.spec.borrow().integrity,
+        }
+    }
+
+    /// The write caches that its rows need, by the number of their layout.
+    pub(crate) fn write_caches(&self) -> impl Iterator<Item = (u8, u8)> + use<> {
+        let layouts = self.layouts.get();
+        let now = self.spec.borrow().write_cache().map(|redundancy| (layouts.now, redundancy));
+        let before = layouts.before.and_then(Layout::write_cache);
+        now.into_iter().chain(before.map(|redundancy| (1 - layouts.now, redundancy)))
+    }
+
+    /// The write cache of a row, if what is written over it goes through one.
+    pub(crate) fn cache_of(&self, row: &Row) -> Option<Rc<Cache>> {
+        self.caches.borrow().get(usize::from(row.layout())).cloned().flatten()
+    }
+
+    /// The write caches of its rows, each once.
+    pub(crate) fn caches(&self) -> SmallVec<[Rc<Cache>; 2]> {
+        let mut caches: SmallVec<[Rc<Cache>; 2]> = self.caches.borrow().iter().flatten().cloned().collect();
+        caches.dedup_by(|one, other| Rc::ptr_eq(one, other));
+        caches
     }
 
     /// Its size.
@@ -274,14 +346,18 @@ impl Space {
     }
 
     async fn try_claim(&self, index: u64) -> Result<Claimed, SpaceError> {
-        let mut change = self.shared.pool.change(Purpose::Claim).await;
+        // Drafts move what is there.
+        let purpose = if is_of_drafts(self.id) { Purpose::Move } else { Purpose::Claim };
+        let mut change = self.shared.pool.change(purpose).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
+        let layout = self.layouts.get().now;
         let own = self.own.borrow().clone();
         let grains = self.slab_grains();
-        let on_fast = self.fast_disks().and_then(|fast| change.place_among(&self.request, grains, &fast));
+        let request = self.request.get();
+        let on_fast = self.fast_disks().and_then(|fast| change.place_among(&request, grains, &fast));
         let (placement, claims) = match on_fast {
             Some(placed) => placed,
-            None => change.place(&self.request, grains, |slot| own.get(&slot).copied().unwrap_or(0))?,
+            None => change.place(&request, grains, |slot| own.get(&slot).copied().unwrap_or(0))?,
         };
         let (data, parity) = match placement.code {
             Code::Striped { .. } => (placement.columns, 0),
@@ -290,7 +366,8 @@ impl Space {
         let shape = Shape::new(Bytes(self.row_bytes), self.spec.borrow().interleave, data, parity);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
         let columns = columns_in_turn(&placement.slabs, data, index);
-        let record = match self.claimed_row(&mut change, (id, index), shape, (&columns, &claims)).await? {
+        let placed = (columns.as_slice(), claims.as_slice());
+        let record = match self.claimed_row(&mut change, (id, index), (layout, shape), placed).await? {
             Ok(record) => record,
             Err(failed) => return Ok(Claimed::Failed(failed)),
         };
@@ -327,7 +404,8 @@ impl Space {
             return Ok(None);
         }
         let columns = columns_in_turn(&placement.slabs, width, index);
-        let record = match self.claimed_row(&mut change, (id, index), shape, (&columns, &claims)).await? {
+        let placed = (columns.as_slice(), claims.as_slice());
+        let record = match self.claimed_row(&mut change, (id, index), (row.layout(), shape), placed).await? {
             Ok(record) => record,
             Err(_) => return Ok(None),
         };
@@ -344,7 +422,7 @@ impl Space {
         &self,
         change: &mut Change<'_>,
         (id, index): (RowId, u64),
-        shape: Shape,
+        (layout, shape): (u8, Shape),
         (columns, claims): (&[u32], &[Claim]),
     ) -> Result<Result<RowRecord, SmallVec<[DiskSlot; 2]>>, SpaceError> {
         let placed = columns.iter().zip(claims).map(|(column, claim)| {
@@ -365,7 +443,7 @@ impl Space {
         for (column, slab) in slabs {
             columns.get_mut(column).into_iter().for_each(|slabs| slabs.push(slab.clone()));
         }
-        let record = RowRecord { id, formatted: false, shape, columns };
+        let record = RowRecord { id, formatted: false, layout, shape, columns };
         change.put(keys::row(self.id, index), record.encode());
         Ok(Ok(record))
     }
@@ -466,14 +544,14 @@ impl Space {
         })
         .await?;
         // Rows that are about to take the place of its own are further copies of them.
-        if let Some(heirs) = self.heirs.space() {
+        for hidden in self.heirs.space().into_iter().chain(self.drafts.borrow().clone()) {
             let add = |_: u64, record: &RowRecord| {
                 let columns = (0..record.shape.columns()).map(|column| record.shape.column_blocks(column));
                 blocks += columns.map(u64::from).sum::<u64>();
                 let slabs = record.columns.iter().flatten().flat_map(|slab| &slab.runs);
                 grains += slabs.map(|run| run.count).sum::<u64>();
             };
-            heirs.for_each_record(add).await?;
+            hidden.for_each_record(add).await?;
         }
         let of_blocks = Bytes(blocks * BLOCK_BYTES);
         Ok(Footprint {

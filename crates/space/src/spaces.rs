@@ -13,13 +13,14 @@ use dolmen_placement::{Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
-use crate::cache::{Cache, cache_id, is_hidden, is_of_heirs, owner_of_heirs};
+use crate::cache::{Cache, cache_id, is_hidden, is_of_heirs, seen_as};
 use crate::cache_size::{WriteCache, cache_spec};
 use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
+use crate::layouts::Layouts;
 use crate::pace::Effort;
 use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
@@ -81,12 +82,12 @@ impl Spaces {
         let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
         for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
             let (_, id, _) = keys::parts(&key);
-            let (spec, standing) =
+            let (spec, standing, layouts) =
                 SpaceSpec::parse(&value).ok_or_else(|| dolmen_pool::PoolError::Corrupt {
                     name: pool.name().clone(),
                     what: format!("an impossible space {id}"),
                 })?;
-            let space = Space::new(Rc::clone(&shared), SpaceId(id), spec)?;
+            let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
             let count = pool.get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             // Those of heirs go with the spaces that they are for.
@@ -178,10 +179,28 @@ impl Spaces {
     /// # Errors
     /// The first reason why not.
     pub fn check_create(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
-        let request = spec.check()?;
         if self.find(spec.name.as_str()).is_ok() {
             return Err(SpaceError::NameTaken { name: spec.name.clone() });
         }
+        let request = self.check_disks(spec)?;
+        // Also where it is thin, it needs its write cache at once.
+        self.claimed_first(spec.write_cache())?;
+        let rows = spec.size.0.div_ceil(spec.row_bytes().0);
+        if spec.provisioning == Provisioning::Fixed && self.rows_that_fit(spec)? < rows {
+            return Err(SpaceError::Size {
+                found: spec.size,
+                why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
+            });
+        }
+        Ok(request)
+    }
+
+    /// Checks whether there are disks for the rows of a space.
+    ///
+    /// # Errors
+    /// [`SpaceError`] names what there is too little of.
+    pub(crate) fn check_disks(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
+        let request = spec.check()?;
         let room = self.pool().room();
         let mut domains: Vec<_> = room
             .iter()
@@ -203,15 +222,6 @@ impl Spaces {
             return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
         }
         self.check_voters(spec)?;
-        // Also where it is thin, it needs its write cache at once.
-        self.claimed_first(spec.write_cache())?;
-        let rows = spec.size.0.div_ceil(spec.row_bytes().0);
-        if spec.provisioning == Provisioning::Fixed && self.rows_that_fit(spec)? < rows {
-            return Err(SpaceError::Size {
-                found: spec.size,
-                why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
-            });
-        }
         Ok(request)
     }
 
@@ -235,7 +245,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the space cannot be, or its write cache finds no room.
-    fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
+    pub(crate) fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
         let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
         let first = self.claimed_first(spec.write_cache())?;
         let turn = self.pool().next_turn() + first.rows.len() as u64;
@@ -291,12 +301,12 @@ impl Spaces {
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
         self.check_name(&spec.name, None)?;
-        let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
+        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
         let standing = match spec.provisioning {
             Provisioning::Thin => Standing::Whole,
             Provisioning::Fixed => Standing::Unfinished,
         };
-        change.put(keys::space(id), spec.encode(standing));
+        change.put(keys::space(id), space.encode(&spec, standing));
         change.commit().await?;
         // Nobody changes what it is before it is whole.
         let turn = space.spec_turn.take().await;
@@ -318,25 +328,30 @@ impl Spaces {
 
     /// Makes a space known, and gives it its write cache if it needs one.
     fn adopt(&self, space: &Rc<Space>) {
-        let redundancy = space.spec().write_cache();
-        if let Some(cache) = redundancy.and_then(|redundancy| self.caches.borrow().get(&redundancy).cloned())
-        {
-            cache.add_owner(space);
-        }
+        self.give_caches(space);
         self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));
     }
 
+    /// Gives a space the write caches that its rows need.
+    pub(crate) fn give_caches(&self, space: &Rc<Space>) {
+        for (layout, redundancy) in space.write_caches() {
+            if let Some(cache) = self.caches.borrow().get(&redundancy) {
+                cache.add_owner(space, layout);
+            }
+        }
+    }
+
     /// Makes the write cache for spaces of a redundancy, unless there is one; the turn in which it stays.
-    async fn make_cache(&self, redundancy: u8) -> Result<Permit<'_>, SpaceError> {
+    pub(crate) async fn make_cache(&self, redundancy: u8) -> Result<Permit<'_>, SpaceError> {
         let turn = self.cache_turn.take().await;
         if self.caches.borrow().contains_key(&redundancy) {
             return Ok(turn);
         }
         let spec = cache_spec(redundancy, self.data_bytes());
         let id = cache_id(redundancy);
-        let space = Space::new(Rc::clone(&self.shared), id, spec.clone())?;
+        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
         let mut change = self.pool().change(Purpose::Claim).await;
-        change.put(keys::space(id), spec.encode(Standing::Unfinished));
+        change.put(keys::space(id), space.encode(&spec, Standing::Unfinished));
         settings_of(id).into_iter().for_each(|key| change.delete(key));
         change.commit().await?;
         self.spaces.borrow_mut().insert(id, Rc::clone(&space));
@@ -421,10 +436,10 @@ impl Spaces {
     /// [`SpaceError`].
     pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         self.delete_but_for_its_cache(space).await?;
-        match space.spec().write_cache() {
-            Some(redundancy) => self.drop_cache(redundancy).await,
-            None => Ok(()),
+        for (_, redundancy) in space.write_caches() {
+            self.drop_cache(redundancy).await?;
         }
+        Ok(())
     }
 
     async fn delete_but_for_its_cache(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
@@ -433,16 +448,18 @@ impl Spaces {
         space.gone.set(true);
         space.claims_end().await;
         space.heirs.claims_end().await;
+        // Whoever makes drafts of its rows sees that it goes, and leaves none behind.
+        let _drafts = space.draft_turn.take().await;
         let _turn = space.spec_turn.take().await;
         if !self.spaces.borrow().contains_key(&space.id()) {
             // Somebody else was at it.
             return Ok(());
         }
         let mut change = self.pool().change(Purpose::Release).await;
-        change.put(keys::space(space.id()), space.spec().encode(Standing::Unfinished));
+        change.put(keys::space(space.id()), space.encode(&space.spec(), Standing::Unfinished));
         let heirs = space.heirs.space();
         if let Some(heirs) = &heirs {
-            change.put(keys::space(heirs.id()), heirs.spec().encode(Standing::Unfinished));
+            change.put(keys::space(heirs.id()), heirs.encode(&heirs.spec(), Standing::Unfinished));
         }
         change.commit().await?;
         let mut rows = Vec::new();
@@ -465,7 +482,8 @@ impl Spaces {
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
     pub(crate) async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
         let _turn = self.cache_turn.take().await;
-        let needed = self.all().iter().any(|space| space.spec().write_cache() == Some(redundancy));
+        let needed =
+            self.all().iter().any(|space| space.write_caches().any(|(_, needed)| needed == redundancy));
         if needed {
             return Ok(());
         }
@@ -592,7 +610,7 @@ impl Spaces {
         if spec.name != space.name() {
             self.check_name(&spec.name, Some(space.id()))?;
         }
-        change.put(keys::space(space.id()), spec.encode(Standing::Whole));
+        change.put(keys::space(space.id()), space.encode(&spec, Standing::Whole));
         change.commit().await?;
         self.shared.note_name(space.id(), spec.name.clone());
         *space.spec.borrow_mut() = spec;
@@ -634,8 +652,8 @@ impl Spaces {
         let stale = self.stale_rows().await?;
         let mut short = 0;
         for space in self.all() {
-            let copies = usize::from(space.spec().resiliency.copies());
-            let is_whole = |slabs: &Slabs| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
+            let is_whole =
+                |slabs: &Slabs, copies| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
             let first = stale.partition_point(|(id, _)| *id < space.id());
             if stale.get(first).is_none_or(|(id, _)| *id != space.id()) {
                 continue;
@@ -643,7 +661,8 @@ impl Spaces {
             space
                 .for_each_record(|index, record| {
                     let lacks = stale.binary_search(&(space.id(), index)).is_ok();
-                    short += u64::from(lacks && !record.columns.iter().all(is_whole));
+                    let copies = space.copies_of(record.layout);
+                    short += u64::from(lacks && !record.columns.iter().all(|slabs| is_whole(slabs, copies)));
                 })
                 .await?;
         }
@@ -816,7 +835,7 @@ impl Spaces {
 /// The heirs of a pool that is being opened, each known to its row.
 async fn load_heirs(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>) -> Result<(), SpaceError> {
     for (id, hidden) in spaces {
-        let Some(owner) = owner_of_heirs(*id) else { continue };
+        let Some(owner) = is_of_heirs(*id).then(|| seen_as(*id)) else { continue };
         let Some(space) = spaces.get(&owner) else {
             let what = format!("heirs of rows of space {owner}, which is none");
             return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
@@ -833,22 +852,19 @@ async fn start_caches(
 ) -> Result<BTreeMap<u8, Rc<Cache>>, SpaceError> {
     let mut caches = BTreeMap::new();
     for space in spaces.values() {
-        let Some(redundancy) = space.spec().write_cache() else { continue };
-        if caches.contains_key(&redundancy) {
-            continue;
-        }
-        let Some(hidden) = spaces.get(&cache_id(redundancy)) else {
-            let what = format!("space {} has no write cache", space.name());
-            return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
-        };
-        let cache = Cache::start(Rc::clone(hidden)).await?;
-        shared.caches.borrow_mut().push(Rc::downgrade(&cache));
-        caches.insert(redundancy, cache);
-    }
-    for space in spaces.values() {
-        let redundancy = space.spec().write_cache();
-        if let Some(cache) = redundancy.and_then(|redundancy| caches.get(&redundancy)) {
-            cache.add_owner(space);
+        for (layout, redundancy) in space.write_caches() {
+            if let Some(cache) = caches.get(&redundancy) {
+                Cache::add_owner(cache, space, layout);
+                continue;
+            }
+            let Some(hidden) = spaces.get(&cache_id(redundancy)) else {
+                let what = format!("space {} has no write cache", space.name());
+                return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
+            };
+            let cache = Cache::start(Rc::clone(hidden)).await?;
+            shared.caches.borrow_mut().push(Rc::downgrade(&cache));
+            cache.add_owner(space, layout);
+            caches.insert(redundancy, cache);
         }
     }
     Ok(caches)

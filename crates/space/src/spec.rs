@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::error::SpaceError;
 use crate::format::{RawSpace, VERSION};
+use crate::layouts::Layouts;
 
 /// Length of a row of a fixed space when nobody says otherwise, and the longest that a thin one gets by itself.
 pub const ROW_BYTES: Bytes = Bytes::mib(64);
@@ -79,6 +80,27 @@ impl Resiliency {
         self.copies() - 1 + self.parity_columns()
     }
 
+    /// As records have it.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Simple => 1,
+            Self::Span => 2,
+            Self::Mirror { .. } => 3,
+            Self::Parity { .. } => 4,
+        }
+    }
+
+    /// The one that records have with these copies and parity columns; `None` for what no version writes.
+    pub(crate) fn of(record: (u8, u8, u8)) -> Option<Self> {
+        match record {
+            (1, 1, 0) => Some(Self::Simple),
+            (2, 1, 0) => Some(Self::Span),
+            (3, copies, 0) => Some(Self::Mirror { copies }),
+            (4, 1, parity) => Some(Self::Parity { parity }),
+            _ => None,
+        }
+    }
+
     /// As placement calls it.
     #[must_use]
     pub fn code(self) -> Code {
@@ -134,6 +156,23 @@ impl Integrity {
         match resiliency {
             Resiliency::Parity { .. } => Self::Strict,
             Resiliency::Simple | Resiliency::Span | Resiliency::Mirror { .. } => Self::Relaxed,
+        }
+    }
+
+    /// As records have it.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Relaxed => 1,
+            Self::Strict => 2,
+        }
+    }
+
+    /// The one that records have; `None` for what no version writes.
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Relaxed),
+            2 => Some(Self::Strict),
+            _ => None,
         }
     }
 
@@ -274,28 +313,24 @@ impl SpaceSpec {
     }
 
     /// The value of the space's key.
-    pub(crate) fn encode(&self, standing: Standing) -> Vec<u8> {
+    pub(crate) fn encode(&self, standing: Standing, layouts: Layouts) -> Vec<u8> {
         let mut raw = RawSpace::new_zeroed();
         raw.standing = match standing {
             Standing::Whole => 0,
             Standing::Unfinished => 1,
         };
         raw.version = VERSION.into();
-        raw.resiliency = match self.resiliency {
-            Resiliency::Simple => 1,
-            Resiliency::Span => 2,
-            Resiliency::Mirror { .. } => 3,
-            Resiliency::Parity { .. } => 4,
-        };
+        raw.resiliency = self.resiliency.number();
         raw.copies = self.resiliency.copies();
         raw.parity = self.resiliency.parity_columns();
         raw.columns = self.columns.unwrap_or(0);
         raw.provisioning = if self.provisioning == Provisioning::Thin { 1 } else { 2 };
-        raw.integrity = if self.integrity == Integrity::Relaxed { 1 } else { 2 };
+        raw.integrity = self.integrity.number();
         raw.sector_shift = if self.sector.0 == 512 { 9 } else { 12 };
         raw.size = self.size.0.into();
         raw.row_length = self.row_bytes().0.into();
         raw.interleave = u32::try_from(self.interleave.0).unwrap_or(0).into();
+        layouts.write(&mut raw);
         for (to, from) in raw.name.iter_mut().zip(self.name.as_str().bytes()) {
             *to = from;
         }
@@ -303,23 +338,18 @@ impl SpaceSpec {
     }
 
     /// The space in the value of its key; `None` for what no version writes.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing)> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing, Layouts)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 34] {
+        if raw.version.get() != VERSION || raw.reserved != [0; 26] || raw.reserved_behind != 0 {
             return None;
         }
+        let layouts = Layouts::read(raw)?;
         let standing = match raw.standing {
             0 => Standing::Whole,
             1 => Standing::Unfinished,
             _ => return None,
         };
-        let resiliency = match (raw.resiliency, raw.copies, raw.parity) {
-            (1, 1, 0) => Resiliency::Simple,
-            (2, 1, 0) => Resiliency::Span,
-            (3, copies, 0) => Resiliency::Mirror { copies },
-            (4, 1, parity) => Resiliency::Parity { parity },
-            _ => return None,
-        };
+        let resiliency = Resiliency::of((raw.resiliency, raw.copies, raw.parity))?;
         let name: Vec<u8> = raw.name.iter().copied().take_while(|byte| *byte != 0).collect();
         let spec = Self {
             name: String::from_utf8(name).ok()?.parse().ok()?,
@@ -333,18 +363,14 @@ impl SpaceSpec {
                 2 => Provisioning::Fixed,
                 _ => return None,
             },
-            integrity: match raw.integrity {
-                1 => Integrity::Relaxed,
-                2 => Integrity::Strict,
-                _ => return None,
-            },
+            integrity: Integrity::of(raw.integrity)?,
             sector: Bytes(match raw.sector_shift {
                 9 => 512,
                 12 => 4096,
                 _ => return None,
             }),
         };
-        spec.check().is_ok().then_some((spec, standing))
+        spec.check().is_ok().then_some((spec, standing, layouts))
     }
 }
 
@@ -385,7 +411,7 @@ mod tests {
         spec.row = Some(Bytes::mib(2));
         assert_eq!(spec.row_bytes(), Bytes::mib(2));
         for standing in [Standing::Whole, Standing::Unfinished] {
-            let (read, found) = SpaceSpec::parse(&spec.encode(standing)).unwrap();
+            let (read, found, _) = SpaceSpec::parse(&spec.encode(standing, Layouts::default())).unwrap();
             assert_eq!((read.row, found), (Some(Bytes::mib(2)), standing));
         }
     }

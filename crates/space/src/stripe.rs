@@ -67,6 +67,18 @@ impl Space {
         }
     }
 
+    /// Writes whole blocks to a row of a hidden space of drafts.
+    pub(crate) async fn store_in_draft(
+        &self,
+        index: u64,
+        within: u64,
+        data: Bytes_,
+    ) -> Result<(), SpaceError> {
+        self.shared.gate().await?;
+        let entering = Cell::new(Some(self.forming.begin()));
+        self.store_in_row(&OfRow { index, within, data, entering }, None).await
+    }
+
     async fn store_in_row(&self, of_row: &OfRow<'_>, stream: Option<StreamName>) -> Result<(), SpaceError> {
         let OfRow { index, within, data, entering } = of_row;
         if let Some(stream) = stream {
@@ -109,6 +121,9 @@ impl Space {
     async fn part_length(&self, index: u64, within: u64, length: usize) -> Result<usize, SpaceError> {
         let usual = length.min(CACHED_BYTES_MAX);
         let row = self.row_for_write(index).await?;
+        if !row.has_parity() {
+            return Ok(usual);
+        }
         let (start, stripe) = stripe_at(&row.shape, within);
         let end = start + stripe as u64;
         if within > start {
@@ -152,7 +167,7 @@ impl Space {
         let Some(parts) = self.with_parity(&row.shape, range, data) else { return Ok(false) };
         let _log_room = self.shared.room_for(range.count + parity_blocks).await?;
         let _guard = row.locks.lock(range).await;
-        if row.gone.get() || self.shared.is_unresolved(&row) {
+        if row.gone.get() || row.is_held() || self.shared.is_unresolved(&row) {
             return Ok(false);
         }
         // The space may have been made smaller while this waited for the lock.
@@ -166,6 +181,7 @@ impl Space {
         let Some(home) = self.home_of_fresh(&row, first_line..first_line + lines, &parts).await? else {
             return Ok(false);
         };
+        row.touch(range);
         self.shared.settle_absences(&home).await?;
         if !self.survives(&home, &parts, &[]) {
             return Ok(false);
@@ -179,8 +195,7 @@ impl Space {
 
     /// Whether a line of these waits to be finished.
     fn is_unfinished(&self, row: &Row, lines: std::ops::Range<u32>) -> bool {
-        let cache = self.cache.borrow();
-        cache.as_ref().is_some_and(|cache| {
+        self.cache_of(row).is_some_and(|cache| {
             cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row) && lines.contains(&redo.line))
         })
     }

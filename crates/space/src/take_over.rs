@@ -57,13 +57,11 @@ impl Space {
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Rows and heirs are as they were.
     pub(crate) async fn take_over(&self, rows: &[u64]) -> Result<bool, SpaceError> {
-        let cache = self.cache.borrow().clone();
-        let Some(cache) = cache else { return Ok(false) };
         let (mut left, mut has_any) = (rows.to_vec(), false);
         for _ in 0..TRIES {
             let mut prepared = Vec::new();
             for index in std::mem::take(&mut left) {
-                let of_row = self.prepare(&cache, index).await;
+                let of_row = self.prepare(index).await;
                 prepared.extend(self.unless_hindered(index, of_row));
             }
             if prepared.is_empty() {
@@ -74,7 +72,7 @@ impl Space {
             } else if !is_planted(Bug::HeirBeforeFlush) {
                 self.shared.pool.checkpoint().await?;
             }
-            for (row, heir) in prepared {
+            for (cache, row, heir) in prepared {
                 if self.heirs.is_ending.get() {
                     return Ok(has_any);
                 }
@@ -98,11 +96,12 @@ impl Space {
     }
 
     /// Puts what is cached of a row in place, and copies what its heir lacks: the two, if a checkpoint is all that they need then.
-    async fn prepare(&self, cache: &Rc<Cache>, index: u64) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
+    async fn prepare(&self, index: u64) -> Result<Option<(Rc<Cache>, Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
             return Ok(None);
         };
+        let Some(cache) = self.cache_of(&row) else { return Ok(None) };
         if !is_planted(Bug::HeirBeforeCached) {
             cache.empty_row(&row).await?;
             if !row.mappings.is_empty() {
@@ -110,7 +109,7 @@ impl Space {
                 return Ok(None);
             }
         }
-        Ok(self.copy_to_heir(cache, &row, &heir).await?.then_some((row, heir)))
+        Ok(self.copy_to_heir(&cache, &row, &heir).await?.then_some((cache, row, heir)))
     }
 
     /// Lines of a row that hold something and that its heir lacks.

@@ -369,7 +369,7 @@ impl Space {
         if row.has_parity() || row.mappings.is_empty() {
             return false;
         }
-        let cache = self.cache.borrow().clone();
+        let cache = self.cache_of(row);
         let versions = row.mappings.versions(row_block);
         cache.is_some_and(|cache| versions.iter().any(|version| cache.is_flushed(version)))
     }

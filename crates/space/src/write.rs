@@ -158,10 +158,13 @@ impl Space {
     pub(crate) async fn write_in_row(&self, index: u64, within: u64, data: Bytes_) -> Result<(), SpaceError> {
         let end = within + data.len() as u64;
         let range = blocks_of(within, end);
-        let cache = self.cache.borrow().clone();
         let mut must_be_cached = false;
         loop {
             let row = self.row_for_write(index).await?;
+            if row.wait_while_held().await {
+                continue;
+            }
+            let cache = self.cache_of(&row);
             let mut room = match &cache {
                 Some(cache) if must_be_cached || self.seems_cached(&row, range).await? => {
                     Some(cache.reserve(range.count.into()).await?)
@@ -177,6 +180,7 @@ impl Space {
             }
             let _guard = row.locks.lock(range).await;
             if row.gone.get()
+                || row.is_held()
                 || self.shared.is_unresolved(&row)
                 || room.as_ref().is_some_and(|room| !room.stands())
             {
@@ -184,6 +188,7 @@ impl Space {
             }
             // The space may have been made smaller while this waited for the lock.
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
+            row.touch(range);
             if room.is_none() {
                 self.shared.settle_absences(&row).await?;
             }
@@ -199,14 +204,14 @@ impl Space {
         }
     }
 
-    /// Whether its rows have parity.
+    /// Whether some of its rows have parity.
     fn has_parity(&self) -> bool {
-        self.spec.borrow().resiliency.parity_columns() > 0
+        [0, 1].into_iter().any(|layout| self.resiliency_of(layout).parity_columns() > 0)
     }
 
     /// Whether something that is written to it goes to a write cache first.
     pub(crate) fn has_cache(&self) -> bool {
-        self.cache.borrow().is_some()
+        self.caches.borrow().iter().any(Option::is_some)
     }
 
     /// Whether a write to blocks of a row looks as if it had to go to the write cache. Called without any lock: it may be
@@ -235,8 +240,7 @@ impl Space {
         data: &Bytes_,
         room: &mut Option<Reserved<'_>>,
     ) -> Result<Whole, SpaceError> {
-        let cache = self.cache.borrow().clone();
-        match (cache, room) {
+        match (self.cache_of(row), room) {
             (Some(cache), Some(room)) => cache.put(row, first, data, room).await?,
             (Some(_), None) => return self.write_unless_over(row, first, data).await,
             _ => self.write_blocks(row, first, data, Beside::Nothing).await.map(drop)?,

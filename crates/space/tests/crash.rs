@@ -97,10 +97,12 @@ fn kinds() -> impl Iterator<Item = Kind> {
 fn plots_of(kind: Kind) -> &'static [Plot] {
     match (kind.resiliency, kind.integrity) {
         (Resiliency::Parity { .. }, _) => {
-            &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes, Plot::Heirs]
+            &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes, Plot::Heirs, Plot::Converted]
         }
-        (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage],
-        (_, Integrity::Relaxed) if kind == MIRROR => &[Plot::Blocks, Plot::Owners, Plot::Shipped],
+        (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Converted],
+        (_, Integrity::Relaxed) if kind == MIRROR => {
+            &[Plot::Blocks, Plot::Owners, Plot::Shipped, Plot::Converted]
+        }
         (_, Integrity::Relaxed) => &[Plot::Blocks, Plot::Owners],
     }
 }

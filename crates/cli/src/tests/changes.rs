@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 30] = [
+const CHANGES: [&str; 31] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -28,6 +28,7 @@ const CHANGES: [&str; 30] = [
     "space create tank/x --size 1G",
     "space set tank/x --name y",
     "space resize tank/x 2G",
+    "space convert tank/x --resiliency parity --columns auto",
     "space delete tank/x",
     "space attach tank/x",
     "space detach tank/x",

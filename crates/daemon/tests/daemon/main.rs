@@ -8,6 +8,7 @@ mod attached;
 mod bad;
 #[cfg(test)]
 mod client;
+mod converted;
 #[cfg(test)]
 mod cut;
 #[cfg(test)]

@@ -158,6 +158,10 @@ pub async fn examine(
         return spaces.close().await.map_err(|error| format!("does not close when confirmed: {error}"));
     }
     let first = judge_contents(&case, &spaces).await?;
+    if case.thorough && !confirmed && !case.is_beyond_redundancy() {
+        end_conversions(&case, &spaces).await?;
+        judge_again(&case, &spaces, &first).await.map_err(|why| format!("converted: {why}"))?;
+    }
     let moved = !case.expected.joins.is_empty() || !case.expected.replacements.is_empty();
     if (moved || case.thorough) && case.gone.is_empty() {
         settle_members(&case, &spaces).await?;
@@ -221,6 +225,23 @@ async fn lose_one(
     let whole: Contents = whole.map(|(place, bytes)| (*place, bytes.clone())).collect();
     judge_again(case, &spaces, &whole).await.map_err(|why| format!("without one disk: {why}"))?;
     spaces.close().await.map_err(|error| format!("does not close without one disk: {error}"))
+}
+
+/// Goes on with conversions that were cut: with all disks here, they come to their end.
+async fn end_conversions(case: &Case, spaces: &Spaces) -> Result<(), String> {
+    let is_whole = case.gone.is_empty() && case.expected.weak.is_empty();
+    for space in spaces.list().into_iter().filter(|space| space.layout_before().is_some()) {
+        match spaces.convert(&space, &Progress::default()).await {
+            Ok(true) => {}
+            // The others may be too few for it.
+            Ok(false) | Err(SpaceError::Pool(PoolError::NoSpace { .. })) if !is_whole => {}
+            Ok(false) => {
+                return Err(format!("{} is not converted although all disks are here", space.name()));
+            }
+            Err(error) => return Err(format!("a conversion does not go on: {error}")),
+        }
+    }
+    Ok(())
 }
 
 /// Goes on with removals that were cut; the disk that still has something, if any has.

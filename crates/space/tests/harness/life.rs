@@ -11,7 +11,7 @@ use dolmen_block_io::{BlockDevice, Seams, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{Arbiter, CreateOptions, OpenMode, Pool, PoolError, Purpose, create};
 use dolmen_sim::{DiskProfile, SimDisk, World};
-use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_space::{Integrity, Layout, Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, PoolId};
 
 use crate::harness::{Kind, Outcome, ROW};
@@ -107,6 +107,8 @@ pub enum Plot {
     /// A pool that exists: streams go over a row that is in place, whose heir takes its place, under writes, discards and
     /// checkpoints, and with a disk gone; one is left behind.
     Heirs,
+    /// A pool that exists: a space is converted under writes, turned round, and converted with a disk gone.
+    Converted,
     /// A block is cached and flushed, and cached again.
     Cached,
     /// A pool that exists: a space is made, a row claimed, blocks written, flushed, written over, discarded, the space made
@@ -126,6 +128,7 @@ impl Plot {
             | Self::Destage
             | Self::Stripes
             | Self::Heirs
+            | Self::Converted
             | Self::Cached
             | Self::Short
             | Self::FullMap => 0,
@@ -227,6 +230,7 @@ impl Liver {
             Plot::Destage => Box::pin(self.destage()).await,
             Plot::Stripes => Box::pin(self.stripes()).await,
             Plot::Heirs => Box::pin(self.heirs()).await,
+            Plot::Converted => Box::pin(self.converted()).await,
             Plot::Cached => Box::pin(self.cached()).await,
             Plot::Short => Box::pin(self.short()).await,
             Plot::FullMap => Box::pin(self.full_map()).await,
@@ -637,6 +641,78 @@ impl Liver {
         scribe.tape.ack(weak);
         scribe.step("an heir that is left behind", scribe.put("a", a, 0, 96)).await?;
         scribe.flush(spaces).await
+    }
+
+    /// To a layout of as much redundancy, and back.
+    async fn converted(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        let (from, to) = (a.spec().layout(), self.other());
+        scribe.put("a", &a, 0, 40).await?;
+        scribe.put("a", &a, 300, 2).await?;
+        scribe.discard("a", &a, 30, 2).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 1, 2).await?;
+        scribe.step("begin a conversion", spaces.begin_conversion(&a, to)).await?;
+        let convert = async || spaces.convert(&a, &Progress::default()).await;
+        let writes = async {
+            scribe.put("a", &a, 2, 2).await?;
+            scribe.discard("a", &a, 5, 1).await?;
+            scribe.put("a", &a, 301, 2).await?;
+            scribe.put("a", &a, 513, 2).await
+        };
+        scribe.step("convert under writes", together(writes, convert())).await;
+        scribe.step("write what was converted", scribe.put("a", &a, 2, 3)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 6, 1).await?;
+        scribe
+            .step("convert back", async {
+                spaces.begin_conversion(&a, from).await?;
+                convert().await
+            })
+            .await?;
+        scribe.put("a", &a, 300, 1).await?;
+        scribe.flush(&spaces).await?;
+        if self.kind.resiliency.redundancy() > 0 {
+            Box::pin(self.converted_without_a_disk(&spaces, &a)).await?;
+        }
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    async fn converted_without_a_disk(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+        let (scribe, to) = (&self.scribe, self.other());
+        self.disks[1].vanish();
+        let weak = scribe.tape.begin("", Deed::Weak { disk: 1 });
+        scribe.put("a", a, 7, 1).await?;
+        scribe.step("begin without a disk", spaces.begin_conversion(a, to)).await.unwrap_or(());
+        scribe.put("a", a, 8, 1).await?;
+        scribe.flush(spaces).await?;
+        self.disks[1].come_back();
+        let device = self.disks[1].attach(&self.world);
+        spaces.rejoin(device).await?;
+        spaces.resync(&Progress::default()).await?;
+        scribe.tape.ack(weak);
+        scribe.put("a", a, 9, 1).await?;
+        spaces.begin_conversion(a, to).await?;
+        scribe.step("convert once more", spaces.convert(a, &Progress::default())).await?;
+        scribe.put("a", a, 9, 2).await?;
+        Ok(())
+    }
+
+    /// A layout of as much redundancy as the life's.
+    fn other(&self) -> Layout {
+        let resiliency = match self.kind.resiliency {
+            Resiliency::Simple => Resiliency::Span,
+            Resiliency::Span => Resiliency::Simple,
+            Resiliency::Mirror { copies: 2 } => Resiliency::Parity { parity: 1 },
+            Resiliency::Mirror { copies } => Resiliency::Mirror { copies },
+            Resiliency::Parity { parity } => Resiliency::Mirror { copies: parity + 1 },
+        };
+        let integrity = Integrity::usual(resiliency);
+        Layout { resiliency, columns: None, interleave: INTERLEAVE, integrity }
     }
 
     /// What is cached last is on no disk for certain. The row was put in place before, so that its tables are on its disks.

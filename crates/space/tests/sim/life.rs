@@ -66,6 +66,8 @@ pub struct Course {
     pub removals: RefCell<Removals>,
     /// Whether there are any.
     pub removes: bool,
+    /// Whether spaces are converted.
+    pub converts: bool,
     /// Disks that were in no pool yet.
     pub spares: RefCell<Vec<usize>>,
     /// Disks that nobody takes in for now, although they are there.
@@ -109,6 +111,7 @@ pub enum Work {
     Replacement,
     Rejoin,
     Removal,
+    Conversion,
 }
 
 /// How often each rare state was met.
@@ -134,6 +137,7 @@ pub struct Tally {
     pub rejoins: u64,
     pub replacements: u64,
     pub removals: u64,
+    pub conversions: u64,
     pub resizes: u64,
     pub decided: u64,
     pub rewritten: u64,
@@ -251,10 +255,22 @@ pub enum Rare {
     LeftInRemoval,
     /// One left and came back within one removal.
     FlappedInRemoval,
+    /// A space was on its way to another layout when the operator came to it.
+    ConversionResumed,
+    /// A conversion was turned round.
+    ConversionTurned,
+    /// One was not begun, because there was no room.
+    ConversionRefused,
+    /// One left rows for later.
+    ConversionWaited,
+    /// Power failed while a space was converted.
+    ConversionCut,
+    /// A disk left while one was.
+    LeftInConversion,
 }
 
 impl Rare {
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 57] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -306,6 +322,12 @@ impl Rare {
         Self::LeavingLeft,
         Self::LeftInRemoval,
         Self::FlappedInRemoval,
+        Self::ConversionResumed,
+        Self::ConversionTurned,
+        Self::ConversionRefused,
+        Self::ConversionWaited,
+        Self::ConversionCut,
+        Self::LeftInConversion,
     ];
 }
 
@@ -417,6 +439,7 @@ impl Course {
                 (Rare::LeftAgainAtOnce, is_soon),
                 (Rare::LeavingLeft, removal && is_removed),
                 (Rare::LeftInRemoval, removal && !is_removed),
+                (Rare::LeftInConversion, is_at(Work::Conversion)),
             ];
             met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state));
         });
@@ -716,7 +739,14 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     for incident in spaces.incidents() {
         let space = spaces.list().into_iter().find(|space| space.id() == incident.space);
         if incident.kind == IncidentKind::TakenAsFound {
-            if space.as_ref().is_some_and(|space| space.spec().integrity == Integrity::Strict) {
+            let is_strict = |space: &Rc<Space>| {
+                let before = space.layout_before().map(|before| before.integrity);
+                [Some(space.spec().integrity), before]
+                    .into_iter()
+                    .flatten()
+                    .all(|one| one == Integrity::Strict)
+            };
+            if space.as_ref().is_some_and(is_strict) {
                 return Err(format!("of a strict space, recovery took {incident:?}"));
             }
             let range_of = |name| SpaceRange { space: name, at: incident.at, length: incident.length };

@@ -9,6 +9,7 @@
 )]
 
 pub mod client;
+pub mod conversion;
 pub mod life;
 pub mod operator;
 pub mod oracle;

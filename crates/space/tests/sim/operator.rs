@@ -11,6 +11,7 @@ use dolmen_sim::{FaultKind, Random};
 use dolmen_space::{Progress, SpaceError, WriteCache, WriteCacheDrain};
 use dolmen_units::Bytes;
 
+use super::conversion::{end_conversions, tend_conversions};
 use super::life::{Life, OPERATOR, Rare, USHER, Work};
 use super::removal::tend_removals;
 
@@ -33,6 +34,8 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
             Err(error) => life.trouble(format!("resync: {}", in_one_line(&error))),
         }
     }
+    doing("convert");
+    tend_conversions(life).await?;
     doing("set write caches");
     resize_write_caches(life).await?;
     doing("destage");
@@ -277,5 +280,6 @@ pub async fn make_whole(life: &Rc<Life>) -> Result<(), String> {
             life.removals.borrow()
         ));
     }
+    end_conversions(life).await?;
     life.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))
 }

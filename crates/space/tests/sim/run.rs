@@ -92,6 +92,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
         redundant: setup.redundant,
         unrest: setup.unrest,
         removes: setup.removes,
+        converts: setup.converts,
         pairs: setup.pairs,
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
@@ -421,6 +422,7 @@ impl Run {
             (Rare::ResyncCut, cuts(Work::Resync)),
             (Rare::ReplacementCut, cuts(Work::Replacement)),
             (Rare::RemovalCut, crash == Crash::PowerCut && cuts(Work::Removal)),
+            (Rare::ConversionCut, crash == Crash::PowerCut && cuts(Work::Conversion)),
             (Rare::CrashAtWork, !recovering && course.is_at_work()),
             (
                 Rare::CrashOnUsualRows,

@@ -26,6 +26,8 @@ pub struct Setup {
     pub unrest: bool,
     /// Disks leave without another in their place, and are added.
     pub removes: bool,
+    /// Spaces are converted to other layouts.
+    pub converts: bool,
     /// Two disks may be away at once, and nothing else fails.
     pub pairs: bool,
     pub tearing: bool,
@@ -79,6 +81,7 @@ impl Setup {
             redundant,
             unrest,
             removes: stream(seed, 907).below(3) > 0,
+            converts: stream(seed, 909).coin(),
             pairs,
             tearing,
             clients: 2 + random.index(3),

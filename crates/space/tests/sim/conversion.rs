@@ -1,0 +1,100 @@
+//! Conversions: spaces get another layout under clients and faults, are turned round, and go on in the next daemon.
+
+use std::rc::Rc;
+
+use dolmen_causes::in_one_line;
+use dolmen_pool::PoolError;
+use dolmen_sim::Random;
+use dolmen_space::{Integrity, Layout, Progress, Resiliency, Space, SpaceError};
+use dolmen_units::Bytes;
+
+use super::life::{Life, Rare, Work};
+
+/// Converts spaces on the way to another layout, and now and then begins with one.
+pub async fn tend_conversions(life: &Rc<Life>) -> Result<(), String> {
+    if !life.converts {
+        return Ok(());
+    }
+    let mut draws = Random::derived(life.seed, 911 ^ life.clock.now().0);
+    for space in life.spaces.list() {
+        let before = space.layout_before();
+        match before {
+            Some(_) => life.note(|tally| tally.saw(Rare::ConversionResumed)),
+            None if draws.below(4) > 0 => continue,
+            None => {}
+        }
+        let to = match before {
+            Some(before) if draws.below(4) == 0 => {
+                life.note(|tally| tally.saw(Rare::ConversionTurned));
+                before
+            }
+            Some(_) => space.spec().layout(),
+            None => drawn(life, &space, &mut draws),
+        };
+        if let Err(error) = life.spaces.begin_conversion(&space, to).await {
+            if matches!(error, SpaceError::NoRoomToConvert { .. }) {
+                life.note(|tally| tally.saw(Rare::ConversionRefused));
+            }
+            life.trouble(format!("beginning to convert {}: {}", space.name(), in_one_line(&error)));
+            continue;
+        }
+        convert(life, &space).await;
+    }
+    Ok(())
+}
+
+/// Goes on with a conversion; whether it has come to its end.
+async fn convert(life: &Rc<Life>, space: &Rc<Space>) -> bool {
+    let progress = Progress::default();
+    let before = life.spaces.counters().converted_rows;
+    let done = life.during(Work::Conversion, life.spaces.convert(space, &progress)).await;
+    if life.spaces.counters().converted_rows > before {
+        life.note(|tally| tally.conversions += 1);
+    }
+    match done {
+        Ok(true) => return true,
+        Ok(false) => life.note(|tally| tally.saw(Rare::ConversionWaited)),
+        Err(error) => life.trouble(format!("converting {}: {}", space.name(), in_one_line(&error))),
+    }
+    false
+}
+
+/// With everything here, conversions come to their end, unless there is no room.
+pub async fn end_conversions(life: &Rc<Life>) -> Result<(), String> {
+    for space in life.spaces.list().into_iter().filter(|space| space.layout_before().is_some()) {
+        match life.spaces.convert(&space, &Progress::default()).await {
+            Ok(true) => {}
+            Ok(false) if !life.redundant => {}
+            Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}
+            other => return Err(format!("converting {} does not end: {other:?}", space.name())),
+        }
+    }
+    Ok(())
+}
+
+/// A layout that the disks allow.
+fn drawn(life: &Life, space: &Space, draws: &mut Random) -> Layout {
+    let disks = life.members.borrow().len() as u64;
+    let least = if life.redundant { 2 } else { 0 };
+    let resiliency = match least + draws.below(6 - least) {
+        0 => Resiliency::Simple,
+        1 => Resiliency::Span,
+        2 | 3 => Resiliency::Mirror { copies: (2 + draws.below(2)) as u8 },
+        _ => Resiliency::Parity { parity: 1 + u8::from(disks > 3 && draws.coin()) },
+    };
+    let (copies, parity) = (u64::from(resiliency.copies()), u64::from(resiliency.parity_columns()));
+    let widest = (disks - parity) / copies;
+    let columns = match resiliency {
+        _ if draws.coin() => None,
+        Resiliency::Span => None,
+        Resiliency::Parity { .. } => u8::try_from(2 + draws.below(widest.saturating_sub(1).max(1))).ok(),
+        Resiliency::Simple | Resiliency::Mirror { .. } => u8::try_from(1 + draws.below(widest.max(1))).ok(),
+    };
+    let integrity = match resiliency {
+        Resiliency::Parity { .. } => Integrity::Strict,
+        _ if draws.below(3) == 0 => Integrity::Strict,
+        _ => Integrity::Relaxed,
+    };
+    let interleave = Bytes((16 << 10 << draws.below(5)).min(space.row_bytes()));
+    Layout { resiliency, columns, interleave, integrity }
+}
