@@ -186,7 +186,8 @@ pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &Remova
         stuck.join(", ")
     );
     Err(ErrorBody::new(ErrorCode::NoSpace, message).hint(format!(
-        "add a disk first, replace {name} by another with `dolmen disk replace`, or delete or trim something"
+        "add a disk first, replace {name} by another with `dolmen disk replace`, delete or trim something, or, where rows are as wide as there are disks, make them narrower with `dolmen space convert {}/SPACE --columns N`",
+        pool.name()
     )))
 }
 
