@@ -33,6 +33,9 @@ class Space:
         check(self.row_length and self.row_length % BLOCK == 0 and self.size % BLOCK == 0, "its lengths are odd")
         check(self.row_length <= 1 << 30, "its rows are too long")
         self.resiliency, self.provisioning = RESILIENCIES[resiliency], PROVISIONINGS[provisioning]
+        iops_max, iops_min, rate_max, rate_min = struct.unpack_from("<IIII", raw, 40)
+        check(not iops_max or iops_min <= iops_max, "its least is above its most")
+        check(not rate_max or rate_min <= rate_max, "its least is above its most")
         self.name = text(raw[64:128])
 
     @property

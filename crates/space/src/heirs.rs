@@ -31,6 +31,7 @@ use dolmen_units::BLOCK_BYTES;
 use crate::cache::heirs_of;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::Shape;
+use crate::limits::Limits;
 use crate::record::BlockState;
 use crate::row::Row;
 use crate::shared::place_in_page;
@@ -498,6 +499,7 @@ impl Space {
             size: SPACE_BYTES_MAX,
             row: Some(dolmen_units::Bytes(self.row_bytes())),
             provisioning: Provisioning::Thin,
+            limits: Limits::default(),
             ..self.spec()
         };
         let hidden = Space::new(Rc::clone(&self.shared), id, spec.clone())?;

@@ -17,6 +17,9 @@
 //! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and `rebalance` to emptier ones
 //! (docs/design/0012); `verify` looks at all of it, and `header` at what slabs say of themselves.
 //!
+//! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
+//! at most, `floor` to what others leave to them (docs/design/0017); `pace` has jobs give way.
+//!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
 //! - A table page on disk says only what a flush has covered.
@@ -25,6 +28,7 @@
 
 mod absence;
 mod ahead;
+mod bucket;
 mod cache;
 mod cache_size;
 mod carry;
@@ -35,6 +39,7 @@ mod drain;
 mod error;
 mod fill;
 mod finish;
+mod floor;
 mod flow;
 mod forecast;
 mod format;
@@ -48,6 +53,7 @@ mod homes;
 mod in_flight;
 mod kept;
 mod layout;
+mod limits;
 mod line;
 mod locks;
 mod mapping;
@@ -65,6 +71,7 @@ mod refill;
 mod removal;
 mod replacement;
 mod replay;
+mod request;
 mod resync;
 mod room;
 mod row;
@@ -89,12 +96,14 @@ pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
+pub use limits::{LimitFault, LimitKind, Limits};
 pub use pace::{Effort, Priority};
 pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use rebalance::RebalanceForecast;
 pub use recovery::Recovery;
 pub use removal::RemovalForecast;
+pub use request::Request;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};
