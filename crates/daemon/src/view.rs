@@ -15,6 +15,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{is_here, pool_health, space_health};
 use crate::health::not_open;
+use crate::limits::view_limits;
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
 use crate::plight::Plight;
@@ -152,6 +153,7 @@ impl Engine {
                 Integrity::Strict => dolmen_api::Integrity::Strict,
             },
             sector_bytes: spec.sector.0,
+            limits: view_limits(spec.limits),
             claimed_bytes: space.claimed().0,
             footprint_bytes: footprint.total.0,
             attached_at: self.attached_at(open, space),
