@@ -232,7 +232,7 @@ impl Rate {
 /// A number with as many digits as say something.
 fn number(value: f64) -> String {
     match value {
-        value if value == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         value if value < 0.01 => "<0.01".to_owned(),
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),

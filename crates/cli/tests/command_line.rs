@@ -103,6 +103,26 @@ fn bad_input_is_refused_with_the_reason() {
         ("explain disk_absnet", "\"disk_absnet\" is no code"),
         ("events --since x", "invalid value 'x'"),
         ("why", "<OBJECT>"),
+        ("completion sh", "invalid value 'sh'"),
+    ] {
+        expect_refused(line, message);
+    }
+    let empty = dolmen(&["pool", "show", ""]);
+    assert_eq!(empty.status.code(), Some(2));
+}
+
+fn expect_refused(line: &str, message: &str) {
+    let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+    let messages = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}: {messages}");
+    assert_eq!(text(&output.stdout), "", "{line}");
+    assert!(messages.contains(message), "{line}: {messages}");
+}
+
+/// The same of limits of spaces, and of reports of what they do.
+#[test]
+fn bad_limits_and_bad_intervals_are_refused_with_the_reason() {
+    for (line, message) in [
         ("space set tank/x", "--name <NAME>"),
         ("space set tank/x --iops-max 0", "a limit of I/Os in a second is a number from 1"),
         ("space set tank/x --iops-min -5", "a limit of I/Os in a second is a number from 1"),
@@ -116,16 +136,9 @@ fn bad_input_is_refused_with_the_reason() {
         ("iostat tank 1 0", "a number of reports is 1 at least, not 0"),
         ("iostat 1 2 3", "3 numbers behind the objects"),
         ("top -e 0", "expected a number of seconds from 1"),
-        ("completion sh", "invalid value 'sh'"),
     ] {
-        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
-        let messages = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{line}: {messages}");
-        assert_eq!(text(&output.stdout), "", "{line}");
-        assert!(messages.contains(message), "{line}: {messages}");
+        expect_refused(line, message);
     }
-    let empty = dolmen(&["pool", "show", ""]);
-    assert_eq!(empty.status.code(), Some(2));
 }
 
 /// Programs that ask for documents get one for a line that cannot be read too, with the words that people get beside it.
