@@ -57,6 +57,9 @@ class Space:
         self.now = Layout(resiliency, copies, columns, parity, integrity)
         self.before = Layout(before, before_copies, before_columns, before_parity, before_integrity) if before else None
         self.layout = layout
+        iops_max, iops_min, rate_max, rate_min = struct.unpack_from("<IIII", raw, 40)
+        check(not iops_max or iops_min <= iops_max, "its least is above its most")
+        check(not rate_max or rate_min <= rate_max, "its least is above its most")
         self.name = text(raw[64:128])
 
     def laid(self, layout):

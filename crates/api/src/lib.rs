@@ -29,6 +29,7 @@
 //! | `POST /v1/pools/{pool}/spaces/{space}/resize` | [`ResizeSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/convert` | [`ConvertSpace`] | [`Change`] with a job, unless it is laid so already |
 //! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/limits` | [`SetLimits`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`Destroy`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/attach` | [`AttachSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/detach` | [`DetachSpace`] | [`Change`] |
@@ -41,6 +42,7 @@
 //! | `GET /v1/why/{object}` | | [`Why`] |
 //! | `GET /v1/events?since=…&pool=…` | | [`Events`] |
 //! | `GET /v1/counters` | | [`Counters`] |
+//! | `GET /v1/figures` | | [`Figures`] |
 //! | `POST /v1/shutdown` | [`Shutdown`] | [`Change`] |
 //!
 //! `{object}` is the name of a pool, a disk by its path or id, `POOL/SPACE`, `POOL/SLOT`, or the number of a job, percent-encoded.
@@ -54,13 +56,15 @@
 //!   daemon must not silently do less than it was asked for.
 //! - An answer whose status is not 2xx is an [`ErrorDocument`].
 //! - Every request for a change has `dry_run`: it is then answered with the [`Plan`], and nothing is changed.
-//! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`, or milliseconds and end in `_ms`.
+//! - Sizes are bytes and end in `_bytes`; times are seconds and end in `_s`, milliseconds and end in `_ms`, or microseconds and end
+//!   in `_us`.
 
 mod code;
 mod counter;
 mod error;
 mod event;
 mod exit;
+mod figures;
 mod finding;
 mod job;
 mod plan;
@@ -77,6 +81,7 @@ pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
 pub use error::{ErrorBody, ErrorCode, ErrorDocument};
 pub use event::{Event, EventCode, Events};
 pub use exit::ExitCode;
+pub use figures::{DiskFigures, Figures, IoFigures, LatencyBucket, Load, SpaceFigures};
 pub use finding::{Finding, FindingCode, Object, ObjectKind};
 pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJob};
 pub use plan::{Change, Plan, Simple};
@@ -88,7 +93,7 @@ pub use pool::{
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,
-    ResizeSpace, Space, SpaceDocument, Spaces,
+    ResizeSpace, SetLimits, Space, SpaceDocument, SpaceLimits, Spaces,
 };
 pub use status::{Health, Shutdown, Status, Version};
 pub use time::duration;

@@ -81,6 +81,9 @@ pub struct Space {
     pub claimed_bytes: u64,
     /// Room that it takes on all disks, copies and tables included.
     pub footprint_bytes: u64,
+    /// What it may have of its pool's disks, and what others leave to it; absent where there are no limits.
+    #[serde(default)]
+    pub limits: Option<SpaceLimits>,
     /// Where it is attached as a block device.
     #[serde(default)]
     pub attached_at: Option<String>,
@@ -109,6 +112,23 @@ pub struct FormerLayout {
     pub interleave_bytes: u64,
     /// Relaxed or strict.
     pub integrity: Integrity,
+}
+
+/// What a space may have of its pool's disks, and what others leave to it. Reads, writes and discards count, flushes do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct SpaceLimits {
+    /// Requests in a second that it gets at most.
+    #[serde(default)]
+    pub iops_max: Option<u64>,
+    /// Requests in a second that others leave to it.
+    #[serde(default)]
+    pub iops_min: Option<u64>,
+    /// Bytes in a second that it gets at most.
+    #[serde(default)]
+    pub bytes_per_s_max: Option<u64>,
+    /// Bytes in a second that others leave to it.
+    #[serde(default)]
+    pub bytes_per_s_min: Option<u64>,
 }
 
 /// Spaces.
@@ -217,6 +237,27 @@ pub struct ConvertSpace {
 pub struct RenameSpace {
     /// The name wanted.
     pub name: String,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Sets what a space may have of its pool's disks, and what others leave to it. What is left out stays; 0 takes a limit away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimits {
+    /// Requests in a second that it gets at most.
+    #[serde(default)]
+    pub iops_max: Option<u64>,
+    /// Requests in a second that others leave to it.
+    #[serde(default)]
+    pub iops_min: Option<u64>,
+    /// Bytes in a second that it gets at most, a multiple of 1 KiB.
+    #[serde(default)]
+    pub bytes_per_s_max: Option<u64>,
+    /// Bytes in a second that others leave to it, a multiple of 1 KiB.
+    #[serde(default)]
+    pub bytes_per_s_min: Option<u64>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use dolmen_buffer::{Buffer, Shared};
 
 use crate::device::DeviceError;
+use crate::meter::{Meter, Started};
 
 /// Memory that a command carried, on its way back.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ struct Entry {
     slot: Slot,
     /// Counts the uses of the slot, so that a completion that comes twice is noticed.
     generation: u32,
+    /// Who counts the command when it completes, whether or not anybody waits for it.
+    metered: Option<(Rc<Meter>, Started)>,
 }
 
 #[derive(Default)]
@@ -82,7 +85,7 @@ impl Completions {
                 let Ok(index) = u32::try_from(table.entries.len()) else {
                     panic!("too many commands under way")
                 };
-                table.entries.push(Entry { slot: Slot::Free, generation: 0 });
+                table.entries.push(Entry { slot: Slot::Free, generation: 0, metered: None });
                 index
             }
         };
@@ -110,6 +113,9 @@ impl Completions {
         let index = key.index();
         let entry = table.entry(index);
         assert!(entry.generation == key.generation(), "a command completes once");
+        if let Some((meter, started)) = entry.metered.take() {
+            meter.end(started, outcome.result.is_ok());
+        }
         match std::mem::replace(&mut entry.slot, Slot::Free) {
             Slot::Waiting(waker) => {
                 entry.slot = Slot::Done(outcome);
@@ -166,6 +172,22 @@ pub struct Submission {
     table: Rc<Completions>,
     key: CompletionKey,
     finished: bool,
+}
+
+impl Submission {
+    /// The same, counted by a meter from now until it completes.
+    #[must_use]
+    pub fn metered(self, meter: &Rc<Meter>, started: Started) -> Self {
+        let mut table = self.table.table.borrow_mut();
+        let entry = table.entry(self.key.index());
+        match &entry.slot {
+            Slot::Done(outcome) => drop(meter.end(started, outcome.result.is_ok())),
+            Slot::Waiting(_) => entry.metered = Some((Rc::clone(meter), started)),
+            Slot::Free | Slot::Orphan => panic!("a submission is metered by whoever made it"),
+        }
+        drop(table);
+        self
+    }
 }
 
 impl Future for Submission {
@@ -226,6 +248,8 @@ impl Drop for Submission {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryClock;
+    use crate::meter::IoKind;
 
     fn done() -> Outcome {
         Outcome { result: Ok(()), payload: Payload::None }
@@ -246,6 +270,26 @@ mod tests {
         let completions = Completions::new();
         let submission = completions.ready(done());
         drop(submission);
+        assert_eq!(completions.pending_count(), 0);
+    }
+
+    /// A command that nobody waits for any more is under way until it completes, and is counted then; one that was complete at
+    /// once is counted too.
+    #[test]
+    fn a_command_is_counted_when_it_completes_whoever_waits_for_it() {
+        let (completions, clock) = (Completions::new(), MemoryClock::new());
+        let meter = Meter::new(clock);
+        let started = meter.begin(IoKind::Read, 512);
+        let (key, submission) = completions.begin();
+        drop(submission.metered(&meter, started));
+        assert_eq!((meter.look().under_way, meter.look().reads.latency.count()), (1, 0));
+        completions.complete(key, done());
+        assert_eq!((meter.look().under_way, meter.look().reads.latency.count()), (0, 1));
+        let started = meter.begin(IoKind::Flush, 0);
+        let failed = Outcome { result: Err(DeviceError::Gone), payload: Payload::None };
+        drop(completions.ready(failed).metered(&meter, started));
+        let seen = meter.look();
+        assert_eq!((seen.under_way, seen.flushes.latency.count(), seen.errors), (0, 0, 1));
         assert_eq!(completions.pending_count(), 0);
     }
 

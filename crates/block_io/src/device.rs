@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::rc::Rc;
 
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_units::{Bytes, Epoch};
 
 use crate::completion::{Payload, Submission};
+use crate::meter::Meter;
 
 /// How a disk wants to be addressed, and what it promises when power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +194,11 @@ pub trait BlockDevice {
 
     /// What was asked of the device since it was opened.
     fn counters(&self) -> IoCounters;
+
+    /// How long what was asked of it took, where that is measured: of every command, from `submit` to its completion.
+    fn meter(&self) -> Option<Rc<Meter>> {
+        None
+    }
 }
 
 impl Geometry {

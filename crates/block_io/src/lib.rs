@@ -14,6 +14,7 @@ pub mod conformance;
 mod device;
 mod executor;
 mod memory;
+mod meter;
 mod seams;
 pub mod sync;
 
@@ -25,4 +26,5 @@ pub use device::{
 };
 pub use executor::{Executor, Spawner};
 pub use memory::{MemoryClock, MemoryDevice};
+pub use meter::{Figures, IoFigures, IoKind, Meter, Started, Totals};
 pub use seams::{Entropy, Seams, fixed_entropy};

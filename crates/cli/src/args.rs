@@ -9,11 +9,13 @@ use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;
+use crate::args_load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
 use crate::values::{
-    LatencyLimit, Rate, RepairAfter, SpaceName, parse_fill, parse_seconds, parse_size, parse_space_size,
+    IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName, parse_fill, parse_seconds, parse_size,
+    parse_space_size,
 };
 
 /// Stands above the options that every command has, apart from its own.
@@ -86,6 +88,11 @@ pub(crate) enum Command {
     /// Pause, resume and stop jobs, and set how they share the disks with clients
     #[command(subcommand)]
     Job(JobCommand),
+    /// Tell what spaces and disks do and how long it takes, once or again and again
+    #[command(after_help = IOSTAT_HELP)]
+    Iostat(IostatArguments),
+    /// Show the busiest spaces and disks on one screen, until interrupted
+    Top(TopArguments),
     /// List what has happened to pools, disks, spaces and jobs, or follow it
     Events(EventsArguments),
     /// Tell why a pool, a disk, a space or a job is as it is, down to what to do
@@ -684,13 +691,27 @@ pub(crate) struct SpaceCreate {
 
 /// `dolmen space set`
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["name", "iops_max", "iops_min", "rate_max", "rate_min"])))]
 pub(crate) struct SpaceSet {
     /// The space
     #[arg(value_name = "POOL/SPACE")]
     pub space: SpaceName,
     /// Another name
     #[arg(long, value_name = "NAME")]
-    pub name: Name,
+    pub name: Option<Name>,
+    /// Reads, writes and discards that it gets in a second at most, or none for as many as the disks give
+    #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
+    pub iops_max: Option<IopsLimit>,
+    /// Reads, writes and discards a second that jobs and other spaces of the pool leave to it, as far as its disks give as
+    /// many; or none
+    #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
+    pub iops_min: Option<IopsLimit>,
+    /// Bytes that it reads and writes in a second at most, such as 50M, in whole KiB; or none
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub rate_max: Option<RateLimit>,
+    /// Bytes a second that jobs and other spaces of the pool leave to it, in whole KiB; or none
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub rate_min: Option<RateLimit>,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

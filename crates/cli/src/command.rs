@@ -7,8 +7,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, ConvertSpace, CreatePool, CreateSpace, Destroy,
     DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool,
     Integrity, JobDocument, JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, RenameSpace,
-    ReplaceDisk, ResizeSpace, ResizeWriteCache, SetJob, SetRepairAfter, Shutdown, Simple, SpaceDocument,
-    Spaces, Status, Why,
+    ReplaceDisk, ResizeSpace, ResizeWriteCache, SetJob, SetLimits, SetRepairAfter, Shutdown, Simple,
+    SpaceDocument, Spaces, Status, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -16,8 +16,8 @@ use crate::args::{
     AttachArguments, Columns, Command, DiskCommand, DiskOnline, DiskReplace, Format, IntegrityWord,
     JobCommand, JobSet, JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport,
     PoolRebalance, PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments,
-    SpaceCommand, SpaceConvert, SpaceCreate, SpaceDelete, StatusArguments, StopArguments, Waiting, WayWord,
-    WhyArguments,
+    SpaceCommand, SpaceConvert, SpaceCreate, SpaceDelete, SpaceSet, StatusArguments, StopArguments, Waiting,
+    WayWord, WhyArguments,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -30,7 +30,8 @@ use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_p
 use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
-use crate::values::{LatencyLimit, Rate, RepairAfter, SpaceName};
+use crate::top;
+use crate::values::{IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName};
 use crate::why::show_why;
 
 /// How long a daemon that said that it ends may take for it.
@@ -53,6 +54,8 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Job(command) => job(session, &command)?,
         Command::Why(arguments) => why(session, &arguments)?,
         Command::Events(arguments) => events::run(session, &arguments)?,
+        Command::Iostat(arguments) => top::iostat(session, &arguments)?,
+        Command::Top(arguments) => top::top(session, &arguments)?,
         Command::Scrub(arguments) => scrub(session, &arguments)?,
         Command::Stop(arguments) => stop(session, &arguments)?,
         Command::Version => return version(session),
@@ -317,11 +320,7 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
             session.show(&document, show_space);
             Ok(())
         }
-        SpaceCommand::Set(arguments) => {
-            let request = RenameSpace { name: arguments.name.to_string(), dry_run: false };
-            let path = format!("{}/rename", space_path(&arguments.space));
-            session.change(&path, &request, arguments.dry.intent()).map(drop)
-        }
+        SpaceCommand::Set(arguments) => space_set(session, &arguments),
         SpaceCommand::Resize(arguments) => {
             let request = ResizeSpace { size_bytes: arguments.size.0, dry_run: false };
             let path = format!("{}/resize", space_path(&arguments.space));
@@ -390,6 +389,29 @@ fn space_delete(session: &mut Session<'_, '_>, arguments: &SpaceDelete) -> Resul
 }
 
 /// Prints the path alone, for scripts, and tells the rest as messages.
+fn space_set(session: &mut Session<'_, '_>, arguments: &SpaceSet) -> Result<(), CliError> {
+    let (path, intent) = (space_path(&arguments.space), arguments.dry.intent());
+    let iops = |limit: Option<IopsLimit>| limit.map(|IopsLimit(limit)| limit);
+    let rate = |limit: Option<RateLimit>| limit.map(|RateLimit(limit)| limit);
+    let limits = SetLimits {
+        iops_max: iops(arguments.iops_max),
+        iops_min: iops(arguments.iops_min),
+        bytes_per_s_max: rate(arguments.rate_max),
+        bytes_per_s_min: rate(arguments.rate_min),
+        dry_run: false,
+    };
+    let rename = arguments.name.as_ref().map(|name| RenameSpace { name: name.to_string(), dry_run: false });
+    if limits != SetLimits::default() {
+        if let Some(rename) = &rename {
+            // What cannot be done is refused before anything else is.
+            session.would(&format!("{path}/rename"), rename)?;
+        }
+        session.change(&format!("{path}/limits"), &limits, intent)?;
+    }
+    let Some(rename) = rename else { return Ok(()) };
+    session.change(&format!("{path}/rename"), &rename, intent).map(drop)
+}
+
 fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<(), CliError> {
     let (path, intent) = (format!("{}/attach", space_path(&arguments.space)), arguments.dry.intent());
     let way = match arguments.way {

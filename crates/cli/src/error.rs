@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use dolmen_api::{ErrorBody, ExitCode};
 use dolmen_block_linux::OpenError;
 
+use crate::args_load::ReportsError;
 use crate::bench::BenchError;
 use crate::confirm::Refusal;
 use crate::http::HttpError;
@@ -118,6 +119,15 @@ pub(crate) enum CliError {
         /// What happened.
         source: Box<CliError>,
     },
+    /// The daemon has no figures of it.
+    #[error("{name} is no open pool, no space of one, and no disk of one that is here")]
+    NoFigures {
+        /// What was asked for.
+        name: String,
+    },
+    /// Which reports are wanted makes no sense.
+    #[error(transparent)]
+    Reports(#[from] ReportsError),
     /// There is no such code to be explained.
     #[error("{found:?} is no code of findings, events or errors")]
     NoSuchCode {
@@ -199,7 +209,11 @@ impl CliError {
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
             Self::JobPutOff { .. } | Self::JobPaused { .. } | Self::JobCalledOff { .. } => ExitCode::Busy,
-            Self::Path { .. } | Self::Check(_) | Self::NoSuchCode { .. } => ExitCode::Usage,
+            Self::Path { .. }
+            | Self::Check(_)
+            | Self::NoSuchCode { .. }
+            | Self::NoFigures { .. }
+            | Self::Reports(_) => ExitCode::Usage,
             Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
@@ -248,8 +262,12 @@ impl CliError {
                 "export the pool, or stop the daemon that has it open; `dolmen scrub` checks an open pool"
                     .to_owned(),
             ),
+            Self::NoFigures { .. } => {
+                Some("`dolmen space list` and `dolmen disk list` show what there is".to_owned())
+            }
             // These say what to do in their own words.
             Self::Path { .. }
+            | Self::Reports(_)
             | Self::Write { .. }
             | Self::Request { .. }
             | Self::Table { .. }

@@ -14,6 +14,7 @@
 
 mod args;
 mod args_bench;
+mod args_load;
 mod args_plan;
 mod args_serve;
 mod bench;
@@ -27,6 +28,7 @@ mod events;
 mod explain;
 mod http;
 mod jobs;
+mod load;
 mod manual;
 mod offline;
 mod out;
@@ -42,6 +44,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod top;
 mod values;
 mod watch;
 mod why;

@@ -1,6 +1,6 @@
 //! Spaces as people see them.
 
-use dolmen_api::{Integrity, SpaceDocument, Spaces};
+use dolmen_api::{Integrity, SpaceDocument, SpaceLimits, Spaces};
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -59,5 +59,20 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     if let Some(network) = &space.network_at {
         facts.row(vec!["and at".into(), network.clone().into()]);
     }
+    if let Some(limits) = &space.limits {
+        facts.row(vec!["limits".into(), limits_in_words(limits).into()]);
+    }
     out.show(&facts.render(2, paint));
+}
+
+/// What a space may have of its pool's disks, and what others leave to it.
+pub(crate) fn limits_in_words(limits: &SpaceLimits) -> String {
+    let side = |word: &str, iops: Option<u64>, bytes_per_s: Option<u64>| {
+        let rate = bytes_per_s.map(|rate| format!("{}/s", Bytes(rate)));
+        let parts: Vec<String> = iops.map(|iops| format!("{iops} I/O/s")).into_iter().chain(rate).collect();
+        (!parts.is_empty()).then(|| format!("{word} {}", parts.join(" and ")))
+    };
+    let most = side("at most", limits.iops_max, limits.bytes_per_s_max);
+    let least = side("at least", limits.iops_min, limits.bytes_per_s_min);
+    most.into_iter().chain(least).collect::<Vec<_>>().join(", ")
 }

@@ -5,6 +5,7 @@ use dolmen_units::Bytes;
 
 use crate::out::Out;
 use crate::paint::{Paint, Tone};
+use crate::spaces::limits_in_words;
 use crate::table::{Align, Cell, Table};
 use crate::words::{
     count, disk_state_cell, health_cell, health_tone, percent, pool_state_cell, provisioning, resiliency,
@@ -229,6 +230,7 @@ pub(crate) fn space_table(spaces: &[&Space]) -> Table {
         ("RESILIENCY", Align::Left),
         ("PROVISIONING", Align::Left),
         ("IN USE AS", Align::Left),
+        ("LIMITS", Align::Left),
     ]);
     for space in spaces {
         table.row(vec![
@@ -239,6 +241,7 @@ pub(crate) fn space_table(spaces: &[&Space]) -> Table {
             resiliency(space.resiliency, space.copies, space.parity).into(),
             provisioning(space.provisioning).into(),
             ways(space).into(),
+            space.limits.as_ref().map(limits_in_words).unwrap_or_default().into(),
         ]);
     }
     table

@@ -5,6 +5,7 @@
 
 mod changes;
 mod fake;
+mod load;
 mod plans;
 mod sight;
 mod trouble;

@@ -109,6 +109,83 @@ impl FromStr for Rate {
     }
 }
 
+/// The most of a limit of a space: I/Os, or KiB, in a second.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
+/// A text that is no limit of I/Os in a second.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a limit of I/Os in a second is a number from 1 to {LIMIT_MAX}, such as 500, or none")]
+pub(crate) struct IopsLimitError;
+
+/// I/Os in a second; 0 for no limit, which is written `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IopsLimit(pub u64);
+
+impl FromStr for IopsLimit {
+    type Err = IopsLimitError;
+
+    fn from_str(text: &str) -> Result<Self, IopsLimitError> {
+        if text == "none" {
+            return Ok(Self(0));
+        }
+        let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+        limit.map(Self).ok_or(IopsLimitError)
+    }
+}
+
+/// A text that is no limit of bytes in a second.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RateLimitError {
+    /// Not a number of bytes.
+    #[error("{source}; a limit of bytes in a second is a size such as 50M, or none")]
+    Bytes {
+        /// What is wrong with it.
+        source: ParseBytesError,
+    },
+    /// Nothing.
+    #[error("nothing would be read or written with a limit of 0; none takes a limit away")]
+    Zero,
+    /// Not whole KiB.
+    #[error("{found} bytes in a second are not whole KiB; the next limit is {next} bytes")]
+    Unaligned {
+        /// What was given.
+        found: u64,
+        /// What would do.
+        next: u64,
+    },
+    /// More than a limit can say.
+    #[error("{found} is more than a limit of bytes in a second can be, {}", Bytes::kib(LIMIT_MAX))]
+    TooMuch {
+        /// What was given.
+        found: Bytes,
+    },
+}
+
+/// Bytes in a second; 0 for no limit, which is written `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RateLimit(pub u64);
+
+impl FromStr for RateLimit {
+    type Err = RateLimitError;
+
+    fn from_str(text: &str) -> Result<Self, RateLimitError> {
+        if text == "none" {
+            return Ok(Self(0));
+        }
+        let rate: Bytes = text.parse().map_err(|source| RateLimitError::Bytes { source })?;
+        if rate == Bytes::ZERO {
+            return Err(RateLimitError::Zero);
+        }
+        if rate > Bytes::kib(LIMIT_MAX) {
+            return Err(RateLimitError::TooMuch { found: rate });
+        }
+        if !rate.0.is_multiple_of(1024) {
+            return Err(RateLimitError::Unaligned { found: rate.0, next: rate.align_up(1024).0 });
+        }
+        Ok(Self(rate.0))
+    }
+}
+
 /// The longest latency limit of a job.
 const LATENCY_LIMIT_MAX: Duration = Duration::from_secs(60);
 
@@ -261,6 +338,25 @@ mod tests {
             "max",
         ] {
             assert_eq!(text.parse::<LatencyLimit>(), Err(LatencyLimitError), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_are_numbers_or_none() {
+        for (text, limit) in [("1", 1), ("4294967295", LIMIT_MAX), ("none", 0)] {
+            assert_eq!(text.parse(), Ok(IopsLimit(limit)), "{text}");
+        }
+        for text in ["", "0", "-1", "1.5", "1K", "4294967296", "max", "500/s"] {
+            assert_eq!(text.parse::<IopsLimit>(), Err(IopsLimitError), "{text}");
+        }
+        for (text, limit) in [("1K", 1024), ("50M", 50 << 20), ("none", 0)] {
+            assert_eq!(text.parse(), Ok(RateLimit(limit)), "{text}");
+        }
+        assert_eq!("0".parse::<RateLimit>(), Err(RateLimitError::Zero));
+        assert_eq!("1500".parse::<RateLimit>(), Err(RateLimitError::Unaligned { found: 1500, next: 2048 }));
+        assert!(matches!("5T".parse::<RateLimit>(), Err(RateLimitError::TooMuch { .. })));
+        for text in ["-1M", "50MB/s", "fast"] {
+            assert!(matches!(text.parse::<RateLimit>(), Err(RateLimitError::Bytes { .. })), "{text}");
         }
     }
 

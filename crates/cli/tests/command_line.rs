@@ -29,6 +29,9 @@ fn help_reads_as_it_was_agreed() {
         ("disk-replace", &["disk", "replace", "--help"]),
         ("space", &["space", "-h"]),
         ("space-create", &["space", "create", "--help"]),
+        ("space-set", &["space", "set", "--help"]),
+        ("iostat", &["iostat", "--help"]),
+        ("top", &["top", "--help"]),
         ("daemon", &["daemon", "--help"]),
         ("plan", &["plan", "--help"]),
         ("bench", &["bench", "--help"]),
@@ -102,14 +105,40 @@ fn bad_input_is_refused_with_the_reason() {
         ("why", "<OBJECT>"),
         ("completion sh", "invalid value 'sh'"),
     ] {
-        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
-        let messages = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{line}: {messages}");
-        assert_eq!(text(&output.stdout), "", "{line}");
-        assert!(messages.contains(message), "{line}: {messages}");
+        expect_refused(line, message);
     }
     let empty = dolmen(&["pool", "show", ""]);
     assert_eq!(empty.status.code(), Some(2));
+}
+
+fn expect_refused(line: &str, message: &str) {
+    let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+    let messages = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}: {messages}");
+    assert_eq!(text(&output.stdout), "", "{line}");
+    assert!(messages.contains(message), "{line}: {messages}");
+}
+
+/// The same of limits of spaces, and of reports of what they do.
+#[test]
+fn bad_limits_and_bad_intervals_are_refused_with_the_reason() {
+    for (line, message) in [
+        ("space set tank/x", "--name <NAME>"),
+        ("space set tank/x --iops-max 0", "a limit of I/Os in a second is a number from 1"),
+        ("space set tank/x --iops-min -5", "a limit of I/Os in a second is a number from 1"),
+        ("space set tank/x --iops-max 1K", "a limit of I/Os in a second is a number from 1"),
+        ("space set tank/x --rate-max 0", "none takes a limit away"),
+        ("space set tank/x --rate-max 50MB/s", "a limit of bytes in a second is a size such as 50M, or none"),
+        ("space set tank/x --rate-min 1000", "are not whole KiB; the next limit is 1024 bytes"),
+        ("space set tank/x --rate-min 5T", "more than a limit of bytes in a second can be"),
+        ("iostat tank 0", "an interval is a number of seconds from 1 to 86400, not 0"),
+        ("iostat 1.5", "an interval is a number of seconds from 1 to 86400, not 1.5"),
+        ("iostat tank 1 0", "a number of reports is 1 at least, not 0"),
+        ("iostat 1 2 3", "3 numbers behind the objects"),
+        ("top -e 0", "expected a number of seconds from 1"),
+    ] {
+        expect_refused(line, message);
+    }
 }
 
 /// Programs that ask for documents get one for a line that cannot be read too, with the words that people get beside it.
@@ -149,6 +178,9 @@ fn without_a_daemon_every_command_says_how_to_start_it() {
         "events",
         "events -f",
         "why tank",
+        "iostat",
+        "iostat tank 1",
+        "top",
         "-w",
         "space attach tank/x",
     ] {

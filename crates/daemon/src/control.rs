@@ -15,9 +15,9 @@ use axum::{Json, body::Bytes};
 use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, Destroy,
     DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events, Exports,
-    ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace,
-    ReplaceDisk, ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetRepairAfter, Shutdown, Simple,
-    SpaceDocument, Spaces, Status, Version, Why,
+    Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace,
+    ReplaceDisk, ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetLimits, SetRepairAfter, Shutdown,
+    Simple, SpaceDocument, Spaces, Status, Version, Why,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -196,6 +196,9 @@ async fn get_events(State(app): State<App>, query: Result<Query<EventQuery>, Que
 asked!(
     /// What was counted since the daemon was started.
     get_counters, "/v1/counters", Counters, counters);
+asked!(
+    /// What was asked of spaces and disks since they are counted, and how long it took.
+    get_figures, "/v1/figures", Figures, figures);
 
 change!(
     /// Has a job stand until it is resumed.
@@ -278,6 +281,9 @@ change!(
 change!(
     /// Gives a space another name.
     post_rename, "/v1/pools/{pool}/spaces/{space}/rename", RenameSpace, rename_space, "pool" pool, "space" space);
+change!(
+    /// Sets what a space may have of its pool's disks, and what others leave to it.
+    post_limits, "/v1/pools/{pool}/spaces/{space}/limits", SetLimits, set_limits, "pool" pool, "space" space);
 change!(
     /// Deletes a space.
     post_delete, "/v1/pools/{pool}/spaces/{space}/delete", Destroy, delete_space, "pool" pool, "space" space);
@@ -405,6 +411,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_resize))
         .routes(routes!(post_convert))
         .routes(routes!(post_rename))
+        .routes(routes!(post_limits))
         .routes(routes!(post_delete))
         .routes(routes!(post_attach))
         .routes(routes!(post_detach))
@@ -423,6 +430,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(get_why))
         .routes(routes!(get_events))
         .routes(routes!(get_counters))
+        .routes(routes!(get_figures))
         .routes(routes!(post_shutdown))
 }
 

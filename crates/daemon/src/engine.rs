@@ -132,6 +132,7 @@ impl Engine {
         Rc::new(Self {
             nbd: NbdServer::new(&seams, config.nbd_socket()),
             began: seams.clock.now(),
+            members: Members::new(Rc::clone(&seams.clock)),
             ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
             histories: Histories::new(config.history_folder(), Rc::clone(&scribe)),
             events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&scribe))),
@@ -144,7 +145,6 @@ impl Engine {
             config,
             pools: RefCell::default(),
             closed: RefCell::default(),
-            members: Members::default(),
             changes: Turn::default(),
             doing: RefCell::default(),
             is_stopping: Cell::new(false),

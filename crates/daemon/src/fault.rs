@@ -141,7 +141,9 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Pool(inner) => return pool(inner),
         SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. })
         | SpaceError::Interleave { .. } => (ErrorCode::BadSize, None),
-        SpaceError::Request(_) | SpaceError::Unsupported { .. } => (ErrorCode::BadRequest, None),
+        SpaceError::Request(_) | SpaceError::Unsupported { .. } | SpaceError::Limit { .. } => {
+            (ErrorCode::BadRequest, None)
+        }
         SpaceError::TooFewDisks { .. } | SpaceError::TooFewVoters { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } | SpaceError::CacheSize { .. } => (ErrorCode::BadSize, None),
         SpaceError::TooLarge { name, .. } => {

@@ -147,10 +147,12 @@ async fn read(space: &Space, request: ReadRequest, zeros: &[u8]) {
 
 async fn write(spaces: &Spaces, space: &Space, request: WriteRequest) {
     let payload = request.payload();
+    // A space that has to wait for its limits holds no memory meanwhile.
+    let admitted = space.admit_write(payload.len() as u64).await;
     // The one copy between the kernel's buffer and the engine's: what the engine writes must not change meanwhile.
     let mut buffer = spaces.pool().seams().data.take(payload.len()).await;
     buffer.copy_in(payload);
-    match space.write(request.at().0, &buffer.freeze(), Durability::Cached).await {
+    match space.write_admitted(admitted, request.at().0, &buffer.freeze(), Durability::Cached).await {
         Ok(()) => request.answer(),
         Err(error) => request.fail(fault_of(&error)),
     }
@@ -188,12 +190,14 @@ async fn carry_out_of_ublk(spaces: &Spaces, space: &Space, request: dolmen_ublk:
             Err(error) => Err(error),
         },
         Operation::Write(durability) => {
+            // A space that has to wait for its limits holds no memory meanwhile.
+            let admitted = space.admit_write(length).await;
             // The one copy between the kernel's pages and the engine's: what the engine writes must not change meanwhile.
             let mut buffer = spaces.pool().seams().data.take(size).await;
             if let Err(fault) = request.copy_payload(&mut buffer) {
                 return request.fail(fault);
             }
-            space.write(at, &buffer.freeze(), durability).await
+            space.write_admitted(admitted, at, &buffer.freeze(), durability).await
         }
         Operation::Flush => space.flush().await,
         Operation::Discard => space.discard(at, length).await,

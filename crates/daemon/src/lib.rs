@@ -15,12 +15,12 @@
 //! | `control` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
-//! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `jobs`, `shutdown` | what can be asked for |
+//! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `limits`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
 //! | `watch`, `names`, `plight` | what is done without being asked for |
 //! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
-//! | `plan`, `view`, `health`, `fault`, `words` | what is told: plans, state, health, errors, and how |
+//! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
 //!
@@ -45,6 +45,7 @@ mod error;
 mod event_record;
 mod events;
 mod fault;
+mod figures;
 mod files;
 mod findings;
 mod health;
@@ -55,6 +56,7 @@ mod job_turn;
 mod jobs;
 mod kernel;
 mod ledger;
+mod limits;
 mod member;
 mod names;
 mod nbd;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::{
-    Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload,
-    Submission,
+    Action, BlockDevice, Clock, Command, Completions, DeviceError, Geometry, IoCounters, IoKind, Meter,
+    Outcome, Payload, Submission,
 };
 use dolmen_block_linux::LinuxDevice;
 use dolmen_units::{Epoch, PoolId};
@@ -30,11 +30,13 @@ pub(crate) struct MemberDevice {
     geometry: Geometry,
     /// What was asked of the device, kept when it is gone.
     counters: Cell<IoCounters>,
+    /// How long what was asked of it took.
+    meter: Rc<Meter>,
     refused: Rc<Completions>,
 }
 
 impl MemberDevice {
-    fn new(device: Rc<LinuxDevice>, pool: PoolId) -> Rc<Self> {
+    fn new(device: Rc<LinuxDevice>, pool: PoolId, clock: Rc<dyn Clock>) -> Rc<Self> {
         let (name, geometry) = (device.name(), device.geometry());
         let identity = identity(Path::new(&name));
         let refused = Completions::new();
@@ -45,6 +47,7 @@ impl MemberDevice {
             identity,
             geometry,
             counters: Cell::default(),
+            meter: Meter::new(clock),
             refused,
         })
     }
@@ -67,7 +70,9 @@ impl BlockDevice for MemberDevice {
 
     fn submit(&self, command: Command) -> Submission {
         if let Some(device) = self.device.borrow().as_ref() {
-            return device.submit(command);
+            let (kind, bytes) = IoKind::of(&command.action);
+            let started = self.meter.begin(kind, bytes);
+            return device.submit(command).metered(&self.meter, started);
         }
         let payload = match command.action {
             Action::Read { into, .. } => Payload::Buffer(into),
@@ -86,6 +91,10 @@ impl BlockDevice for MemberDevice {
     fn counters(&self) -> IoCounters {
         self.device.borrow().as_ref().map_or_else(|| self.counters.get(), |device| device.counters())
     }
+
+    fn meter(&self) -> Option<Rc<Meter>> {
+        Some(Rc::clone(&self.meter))
+    }
 }
 
 impl fmt::Debug for MemberDevice {
@@ -95,15 +104,20 @@ impl fmt::Debug for MemberDevice {
 }
 
 /// The disks that pools have.
-#[derive(Default)]
 pub(crate) struct Members {
     given: RefCell<Vec<Weak<MemberDevice>>>,
+    clock: Rc<dyn Clock>,
 }
 
 impl Members {
+    /// None so far.
+    pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
+        Self { given: RefCell::default(), clock }
+    }
+
     /// Hands a device out to a pool.
     pub(crate) fn give(&self, device: Rc<LinuxDevice>, pool: PoolId) -> Rc<dyn BlockDevice> {
-        let member = MemberDevice::new(device, pool);
+        let member = MemberDevice::new(device, pool, Rc::clone(&self.clock));
         let mut given = self.given.borrow_mut();
         given.retain(|weak| weak.strong_count() > 0);
         given.push(Rc::downgrade(&member));

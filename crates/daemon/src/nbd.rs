@@ -202,9 +202,15 @@ impl Export for SpaceExport {
         Ok(())
     }
 
+    async fn admit(&self, bytes: u64) {
+        if self.check_writable().is_ok() {
+            self.served.space.wait_to_write(bytes).await;
+        }
+    }
+
     async fn write(&self, at: u64, from: Shared, durability: Durability) -> Result<(), ExportError> {
         self.check_writable()?;
-        self.served.space.write(at, &from, durability).await.map_err(|error| told(&error))
+        self.served.space.write_waited(at, &from, durability).await.map_err(|error| told(&error))
     }
 
     async fn flush(&self) -> Result<(), ExportError> {

@@ -48,6 +48,7 @@ impl Engine {
         let _note = self.note("ending".to_owned());
         for pool in &pools {
             pool.is_closing.set(true);
+            pool.spaces.lift_limits();
             self.jobs.let_go(pool.id());
             self.remember(pool).await;
         }

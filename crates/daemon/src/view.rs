@@ -15,6 +15,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{is_here, pool_health, space_health};
 use crate::health::not_open;
+use crate::limits::view_limits;
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
 use crate::plight::Plight;
@@ -169,6 +170,7 @@ impl Engine {
             integrity: integrity_of(spec.integrity),
             converted_from: space.layout_before().map(former),
             sector_bytes: spec.sector.0,
+            limits: view_limits(spec.limits),
             claimed_bytes: space.claimed().0,
             footprint_bytes: footprint.total.0,
             attached_at: self.attached_at(open, space),

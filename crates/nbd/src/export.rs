@@ -432,6 +432,12 @@ pub trait Export {
     /// error, what was appended is sent as far as it lies before the place of the error.
     fn read(&self, range: Range<u64>, into: &mut Segments) -> impl Future<Output = Result<(), ReadError>>;
 
+    /// Waits until it will take a write of so many bytes. Asked before memory for them is taken, so that an export that holds its
+    /// clients back holds nothing meanwhile that others need; the connection is not read in that time.
+    fn admit(&self, _bytes: u64) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+
     /// Writes the bytes to offset `at` on. Their memory begins at a multiple of 4096.
     fn write(
         &self,

@@ -437,6 +437,7 @@ impl<S: Exports + 'static> Server<S> {
             let range = first_piece(&left);
             left.start = range.end;
             let length = range.end - range.start;
+            transmission.export.admit(length).await;
             transmission.budget.acquire(length).await;
             // A piece fits a frame, and so any `usize`.
             let memory = transmission.arena.take(usize::try_from(length).unwrap_or(0)).await;

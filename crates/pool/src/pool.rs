@@ -213,6 +213,12 @@ impl Pool {
         self.now.borrow().epoch.id()
     }
 
+    /// What a build has to know to touch the pool: bits of [`FEATURES_INCOMPAT`](dolmen_disk::FEATURES_INCOMPAT).
+    #[must_use]
+    pub fn features(&self) -> u64 {
+        self.features.get()
+    }
+
     /// Disks that carry log and metadata.
     #[must_use]
     pub fn voters(&self) -> Vec<DiskId> {

@@ -11,12 +11,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use dolmen_block_io::{
-    BlockDevice, Command, CompletionKey, Completions, Geometry, IoCounters, Moment, Submission,
+    BlockDevice, Command, CompletionKey, Completions, Geometry, IoCounters, IoKind, Meter, Moment, Submission,
 };
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_units::{BLOCK_BYTES, Epoch};
 
-use crate::agenda::{Agenda, Deed};
+use crate::agenda::{Agenda, Deed, WorldClock};
 use crate::atlas::DamagePolicy;
 use crate::crash::{Content, PendingWrite, WriteCache};
 use crate::damage::Damage;
@@ -174,7 +174,8 @@ impl SimDisk {
         for number in state.late.keys() {
             self.plan_late(*number);
         }
-        Rc::new(SimHandle { disk: Rc::clone(self), port })
+        let meter = Meter::new(Rc::new(WorldClock(Rc::clone(&self.agenda))));
+        Rc::new(SimHandle { disk: Rc::clone(self), port, meter })
     }
 
     /// The name it was given.
@@ -350,6 +351,7 @@ fn sectors_at(at: u64) -> u8 {
 struct SimHandle {
     disk: Rc<SimDisk>,
     port: Rc<Port>,
+    meter: Rc<Meter>,
 }
 
 impl BlockDevice for SimHandle {
@@ -363,7 +365,9 @@ impl BlockDevice for SimHandle {
 
     fn submit(&self, command: Command) -> Submission {
         IoCounters::note(&self.port.counters, &command.action);
-        self.disk.begin(&self.port, command)
+        let (kind, bytes) = IoKind::of(&command.action);
+        let started = self.meter.begin(kind, bytes);
+        self.disk.begin(&self.port, command).metered(&self.meter, started)
     }
 
     fn fence(&self, epoch: Epoch) {
@@ -374,5 +378,9 @@ impl BlockDevice for SimHandle {
 
     fn counters(&self) -> IoCounters {
         self.port.counters.get()
+    }
+
+    fn meter(&self) -> Option<Rc<Meter>> {
+        Some(Rc::clone(&self.meter))
     }
 }

@@ -30,6 +30,7 @@ use crate::cache::drafts_of;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::{BLOCK, Shape, slab_grains};
 use crate::layouts::{Layout, Layouts};
+use crate::limits::Limits;
 use crate::locks::Range;
 use crate::moving::Watch;
 use crate::progress::Progress;
@@ -383,7 +384,9 @@ impl Spaces {
         let id = drafts_of(space.id());
         // Rows of it are where those of its space are, so it has no end of its own.
         let provisioning = Provisioning::Thin;
-        let spec = SpaceSpec { size: SPACE_BYTES_MAX, provisioning, ..laid(space, space.spec().layout()) };
+        let limits = Limits::default();
+        let spec =
+            SpaceSpec { size: SPACE_BYTES_MAX, provisioning, limits, ..laid(space, space.spec().layout()) };
         let layouts = Layouts { now: space.layouts.get().now, before: None };
         let drafts = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
         let mut change = self.pool().change(Purpose::Release).await;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use dolmen_block_io::IoKind;
 use dolmen_journal::Wait;
 use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
@@ -38,6 +39,12 @@ impl Space {
     /// [`SpaceError`].
     pub async fn discard(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
+        let request = self.asked(IoKind::Discard, length).await;
+        let discarded = self.discard_range(at, length).await;
+        request.ended(discarded)
+    }
+
+    async fn discard_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let start = at.next_multiple_of(BLOCK_BYTES);
         let end = (at + length) / BLOCK_BYTES * BLOCK_BYTES;
         let mut from = start;
@@ -63,6 +70,13 @@ impl Space {
     /// [`SpaceError`].
     pub async fn write_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
+        let request = self.asked(IoKind::Discard, length).await;
+        let zeroed = self.zero_range(at, length).await;
+        request.ended(zeroed)
+    }
+
+    /// Makes a range read as zeros. The caller has checked it.
+    pub(crate) async fn zero_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let end = at + length;
         let (head_end, tail_start) =
             (end.min(at.next_multiple_of(BLOCK_BYTES)), end / BLOCK_BYTES * BLOCK_BYTES);
@@ -74,7 +88,7 @@ impl Space {
                 self.store(from, &zeros.freeze()).await?;
             }
         }
-        self.discard(at, length).await
+        self.discard_range(at, length).await
     }
 
     async fn discard_in_row(&self, index: u64, start: u64, end: u64) -> Result<(), SpaceError> {

@@ -5,6 +5,7 @@ use dolmen_placement::RequestError;
 use dolmen_pool::PoolError;
 use dolmen_units::{Bytes, Name};
 
+use crate::limits::{LimitFault, LimitKind};
 use crate::spec::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
 
 /// Why a space did not do what it was asked for.
@@ -173,6 +174,16 @@ pub enum SpaceError {
     CalledOff {
         /// The space of the cache.
         name: Name,
+    },
+    /// A limit of a space makes no sense.
+    #[error("{limit} of space {name} {fault}; nothing was changed")]
+    Limit {
+        /// The space.
+        name: Name,
+        /// Which.
+        limit: LimitKind,
+        /// What is wrong with it.
+        fault: LimitFault,
     },
     /// A write cache cannot have this size.
     #[error("a write cache cannot have {found}: {limit}")]

@@ -56,7 +56,15 @@ pub(crate) struct RawSpace {
     /// Parity columns of a row.
     pub(crate) parity: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 26],
+    pub(crate) reserved: [u8; 10],
+    /// Requests in a second that it gets at most; 0 for no limit.
+    pub(crate) iops_max: U32,
+    /// Requests in a second that others leave to it; 0 for none.
+    pub(crate) iops_min: U32,
+    /// KiB in a second that it gets at most; 0 for no limit.
+    pub(crate) rate_max: U32,
+    /// KiB in a second that others leave to it; 0 for none.
+    pub(crate) rate_min: U32,
     /// While the space is converted, what rows have whose `layout` is not that of the space: as `resiliency`; else 0, as all of
     /// these.
     pub(crate) before_resiliency: u8,

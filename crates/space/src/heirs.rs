@@ -31,6 +31,7 @@ use dolmen_units::BLOCK_BYTES;
 use crate::cache::{heirs_of, is_hidden};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::Shape;
+use crate::limits::Limits;
 use crate::record::BlockState;
 use crate::row::Row;
 use crate::shared::place_in_page;
@@ -509,6 +510,7 @@ impl Space {
             size: SPACE_BYTES_MAX,
             row: Some(dolmen_units::Bytes(self.row_bytes())),
             provisioning: Provisioning::Thin,
+            limits: Limits::default(),
             ..self.spec()
         };
         let layouts = self.layouts.get();

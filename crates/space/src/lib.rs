@@ -18,6 +18,9 @@
 //! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, while clients go on (`moving`,
 //! docs/design/0020); `verify` looks at all of it, and `header` at what slabs say of themselves.
 //!
+//! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
+//! at most, `floor` to what others leave to them (docs/design/0017); `pace` has jobs give way.
+//!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
 //! - A table page on disk says only what a flush has covered.
@@ -26,6 +29,7 @@
 
 mod absence;
 mod ahead;
+mod bucket;
 mod cache;
 mod cache_size;
 mod carry;
@@ -37,6 +41,7 @@ mod drain;
 mod error;
 mod fill;
 mod finish;
+mod floor;
 mod flow;
 mod forecast;
 mod format;
@@ -51,6 +56,7 @@ mod in_flight;
 mod kept;
 mod layout;
 mod layouts;
+mod limits;
 mod line;
 mod locks;
 mod mapping;
@@ -69,6 +75,7 @@ mod refill;
 mod removal;
 mod replacement;
 mod replay;
+mod request;
 mod resync;
 mod room;
 mod row;
@@ -95,12 +102,14 @@ pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
 pub use layout::slab_grains;
 pub use layouts::Layout;
+pub use limits::{LimitFault, LimitKind, Limits};
 pub use pace::{Effort, Priority};
 pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use rebalance::RebalanceForecast;
 pub use recovery::Recovery;
 pub use removal::RemovalForecast;
+pub use request::Request;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};

@@ -61,6 +61,11 @@ const REST_MIN: f64 = 0.25;
 /// What becomes of a rest when all went well.
 const SHORTER: f64 = 0.85;
 
+/// A job that rested so lately is at work still: the longest rest, and a run.
+const AT_WORK: Duration = Duration::from_secs(2);
+/// What becomes of the rests at a time, and at first, where a space lacks what it is to get.
+const LONGER: f64 = 4.0;
+
 /// What clients got lately, and what that leaves to jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -72,23 +77,10 @@ pub(crate) struct Pace {
     ended: Cell<u32>,
     slow: Cell<u32>,
     rest: Cell<f64>,
-}
-
-/// A request of a client, from its beginning to its end.
-pub(crate) struct Request<'a> {
-    pace: &'a Pace,
-    clock: &'a dyn Clock,
-    began: Moment,
-}
-
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        let now = self.clock.now();
-        let pace = self.pace;
-        pace.under_way.set(pace.under_way.get().saturating_sub(1));
-        pace.last.set(Some(now));
-        pace.note(now.since(self.began), now);
-    }
+    /// Rests that leave spaces what they are to get (`floor`).
+    left: Cell<f64>,
+    /// When a job rested last.
+    rested: Cell<Option<Moment>>,
 }
 
 impl Pace {
@@ -102,11 +94,33 @@ impl Pace {
         self.effort.get()
     }
 
-    /// A request of a client begins; it has ended when this is dropped.
-    pub(crate) fn begin<'a>(&'a self, clock: &'a dyn Clock) -> Request<'a> {
-        let began = clock.now();
+    /// A request of a client begins; whoever says so says when it has ended.
+    pub(crate) fn begin(&self) {
         self.under_way.set(self.under_way.get() + 1);
-        Request { pace: self, clock, began }
+    }
+
+    /// A request that began then has ended.
+    pub(crate) fn end(&self, began: Moment, now: Moment) {
+        self.under_way.set(self.under_way.get().saturating_sub(1));
+        self.last.set(Some(now));
+        self.note(now.since(began), now);
+    }
+
+    /// A space lacks what it is to get: jobs rest longer from now on. Whether that can be of help: one is at work, and does not
+    /// rest as long as it can already.
+    pub(crate) fn give_way(&self, now: Moment) -> bool {
+        let is_at_work = self.rested.get().is_some_and(|rested| now.since(rested) < AT_WORK);
+        let (before, least) = (self.left.get(), self.effort.get().priority.least_rest().max(1.0));
+        if !is_at_work || before >= REST_MAX {
+            return false;
+        }
+        self.left.set((before.max(least) * LONGER).min(REST_MAX));
+        true
+    }
+
+    /// Spaces have what they are to get: jobs rest less long again.
+    pub(crate) fn take_back(&self) {
+        self.left.set(Some(self.left.get() * SHORTER).filter(|left| *left >= REST_MIN).unwrap_or(0.0));
     }
 
     fn note(&self, took: Duration, now: Moment) {
@@ -136,13 +150,14 @@ impl Pace {
         if !self.are_clients_there(now) {
             return Duration::ZERO;
         }
-        let rest = self.rest.get().max(self.effort.get().priority.least_rest());
+        let rest = self.rest.get().max(self.left.get()).max(self.effort.get().priority.least_rest());
         worked.mul_f64(rest).min(REST_TIME_MAX)
     }
 
     /// Rests after having worked since a moment, as long as is due.
     pub(crate) async fn rest(&self, clock: &dyn Clock, since: Moment) {
         let now = clock.now();
+        self.rested.set(Some(now));
         let due = self.rest_after(now.since(since), now);
         if due > Duration::ZERO {
             sleep(clock, due).await;
@@ -192,6 +207,19 @@ mod tests {
             now = requests(&pace, now, Duration::from_millis(5), 20);
         }
         assert!(pace.rest.get() < 1.0, "{}", pace.rest.get());
+    }
+
+    #[test]
+    fn jobs_rest_longer_while_a_space_lacks_something_and_less_when_it_does_not() {
+        let (pace, worked) = (Pace::default(), Duration::from_millis(4));
+        assert!(!pace.give_way(Moment(0)), "no job is at work");
+        let now = requests(&pace, Moment(0), Duration::from_millis(1), 1);
+        pace.rested.set(Some(now));
+        let steps = (0..10).take_while(|_| pace.give_way(now)).count();
+        assert_eq!((steps, pace.rest_after(worked, now)), (3, worked * 63), "4, 16 and 63 times as long");
+        (0..40).for_each(|_| pace.take_back());
+        assert_eq!(pace.rest_after(worked, now), Duration::ZERO);
+        assert!(!pace.give_way(now + Duration::from_secs(3)), "none is at work any more");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_block_io::DeviceError;
+use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
@@ -180,6 +180,13 @@ impl Space {
     /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
     /// more when the disks are back; and what the pool says.
     pub async fn flush(&self) -> Result<(), SpaceError> {
+        let request = self.asked(IoKind::Flush, 0).await;
+        let flushed = self.flush_all().await;
+        request.ended(flushed)
+    }
+
+    /// As [`flush`](Self::flush), within a request.
+    pub(crate) async fn flush_all(&self) -> Result<(), SpaceError> {
         let caches = self.caches();
         let is_cached_away = || caches.iter().any(|cache| cache.has_undecided_of(self.id()));
         // A row that is decided while this flush is under way may come too late for it.

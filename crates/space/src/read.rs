@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::{DeviceError, Durability};
+use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
 use dolmen_checksum::crc32c;
 use dolmen_planted::{Bug, is_planted};
@@ -88,7 +88,12 @@ impl Space {
     /// [`SpaceError`]; a block that no copy can give fails the whole read.
     pub async fn read(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         self.check_range(at, length as u64)?;
-        let _request = self.shared.pace.begin(self.shared.pool.seams().clock.as_ref());
+        let request = self.asked(IoKind::Read, length as u64).await;
+        let read = self.read_range(at, length).await;
+        request.ended(read)
+    }
+
+    async fn read_range(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         let mut segments = Segments::new();
         let mut done = 0;
         while done < length {

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::cache::{Cache, seen_as};
 use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::floor::Floors;
 use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::locks::Range;
 use crate::pace::Pace;
@@ -208,6 +209,8 @@ pub(crate) struct Shared {
     pub(crate) lines: Share,
     /// How hard jobs work while clients do.
     pub(crate) pace: Pace,
+    /// What spaces are to get, and others leave to them.
+    pub(crate) floors: Floors,
     /// A part of the medium frames, for parity of fresh stripes.
     pub(crate) stripes: Share,
     /// Another part of them, for runs that are copied to slabs.
@@ -286,6 +289,7 @@ impl Shared {
             looks: Share::of(frames / 4),
             lines: Share::of(frames / 8),
             pace: Pace::default(),
+            floors: Floors::default(),
             stripes: Share::of(medium / 2),
             refills: Share::of(medium / 4),
             drafts: Share::of(large / 4),

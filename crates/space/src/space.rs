@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
 
+use dolmen_block_io::Meter;
 use dolmen_block_io::sync::Turn;
 use dolmen_placement::{Code, Request, SlabPlace, Width};
 use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
@@ -18,6 +19,7 @@ use crate::heirs::Heirs;
 use crate::layout::{Shape, slab_grains};
 use crate::layouts::{Layout, Layouts};
 use crate::locks::Range;
+use crate::request::Terms;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 use crate::shared::Shared;
 use crate::spec::{Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
@@ -68,6 +70,10 @@ pub struct Space {
     pub(crate) forming: Forming,
     /// Rows that are about to take the place of its own.
     pub(crate) heirs: Heirs,
+    /// What clients ask of it.
+    pub(crate) meter: Rc<Meter>,
+    /// What it may have, and is to get.
+    pub(crate) terms: Terms,
     /// The space itself, for what goes on behind those who asked for it.
     pub(crate) this: Weak<Self>,
 }
@@ -91,6 +97,9 @@ impl Space {
         let request = spec.check()?;
         let row_bytes = spec.row_bytes().0;
         shared.note_name(id, spec.name.clone());
+        let clock = &shared.pool.seams().clock;
+        let (meter, terms) = (Meter::new(Rc::clone(clock)), Terms::default());
+        terms.set(spec.limits, clock.now());
         Ok(Rc::new_cyclic(|this| Self {
             shared,
             id,
@@ -111,6 +120,8 @@ impl Space {
             drafts: RefCell::default(),
             forming: Forming::default(),
             heirs: Heirs::default(),
+            meter,
+            terms,
             this: Weak::clone(this),
         }))
     }

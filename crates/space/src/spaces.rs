@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
-use dolmen_disk::{Member, MemberState};
+use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
 use dolmen_placement::{Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
@@ -21,6 +21,7 @@ use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
 use crate::layouts::Layouts;
+use crate::limits::Limits;
 use crate::pace::Effort;
 use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
@@ -103,6 +104,7 @@ impl Spaces {
         *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
         let (caches, cache_turn) = (RefCell::new(caches), Turn::default());
         let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, left });
+        this.note_minimums();
         if this.shared.may_write() {
             pool.start_voter_tender();
             this.finish_lines().await?;
@@ -330,6 +332,7 @@ impl Spaces {
     fn adopt(&self, space: &Rc<Space>) {
         self.give_caches(space);
         self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));
+        self.note_minimums();
     }
 
     /// Gives a space the write caches that its rows need.
@@ -475,6 +478,7 @@ impl Spaces {
         }
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
+        self.note_minimums();
         heirs.iter().for_each(|heirs| drop(self.spaces.borrow_mut().remove(&heirs.id())));
         Ok(())
     }
@@ -591,6 +595,40 @@ impl Spaces {
         let mut spec = space.spec();
         spec.name = name;
         self.put_spec(space, spec).await
+    }
+
+    /// Gives a space other limits, at once.
+    ///
+    /// # Errors
+    /// [`SpaceError::Limit`] or what the pool says; the limits are what they were then.
+    pub async fn set_limits(&self, space: &Rc<Space>, limits: Limits) -> Result<(), SpaceError> {
+        limits.check(&space.name())?;
+        let _turn = space.spec_turn.take().await;
+        if !limits.is_none() {
+            let before = self.shared.stamp();
+            self.pool().require_features(FEATURE_LIMITS).await?;
+            // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
+            if self.shared.stamp() != before {
+                self.shared.force_flush().await?;
+            }
+        }
+        self.put_spec(space, SpaceSpec { limits, ..space.spec() }).await?;
+        space.terms.set(limits, self.pool().seams().clock.now());
+        self.note_minimums();
+        Ok(())
+    }
+
+    /// Lets all that wait go, and keeps to no limits any more: the pool is about to be closed, and that waits for them. The
+    /// limits stay on record.
+    pub fn lift_limits(&self) {
+        let now = self.pool().seams().clock.now();
+        self.all().iter().for_each(|space| space.terms.set(Limits::default(), now));
+        self.note_minimums();
+    }
+
+    /// Finds the spaces that others leave something to.
+    fn note_minimums(&self) {
+        self.shared.floors.set(self.list().into_iter(), self.pool().seams().clock.now());
     }
 
     /// Whether a space may have this name, or `own` keep it.

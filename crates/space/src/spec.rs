@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::error::SpaceError;
 use crate::format::{RawSpace, VERSION};
 use crate::layouts::Layouts;
+use crate::limits::Limits;
 
 /// Length of a row of a fixed space when nobody says otherwise, and the longest that a thin one gets by itself.
 pub const ROW_BYTES: Bytes = Bytes::mib(64);
@@ -204,6 +205,8 @@ pub struct SpaceSpec {
     pub integrity: Integrity,
     /// Logical sector: 512 or 4096.
     pub sector: Bytes,
+    /// What it may have of its pool's disks, and what it is to get.
+    pub limits: Limits,
 }
 
 /// Whether a space is one that may be used.
@@ -233,6 +236,7 @@ impl SpaceSpec {
             provisioning: Provisioning::Thin,
             integrity: Integrity::usual(resiliency),
             sector: Bytes(BLOCK_BYTES),
+            limits: Limits::default(),
         }
     }
 
@@ -308,6 +312,7 @@ impl SpaceSpec {
             }
             .into());
         }
+        self.limits.check(&self.name)?;
         let width = self.columns.map_or(Width::Auto, |columns| Width::Columns(u32::from(columns)));
         Ok(Request::new(self.resiliency.code(), width, self.row_bytes(), self.interleave)?)
     }
@@ -331,6 +336,7 @@ impl SpaceSpec {
         raw.row_length = self.row_bytes().0.into();
         raw.interleave = u32::try_from(self.interleave.0).unwrap_or(0).into();
         layouts.write(&mut raw);
+        [raw.iops_max, raw.iops_min, raw.rate_max, raw.rate_min] = self.limits.raw().map(Into::into);
         for (to, from) in raw.name.iter_mut().zip(self.name.as_str().bytes()) {
             *to = from;
         }
@@ -340,7 +346,7 @@ impl SpaceSpec {
     /// The space in the value of its key; `None` for what no version writes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing, Layouts)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 26] || raw.reserved_behind != 0 {
+        if raw.version.get() != VERSION || raw.reserved != [0; 10] || raw.reserved_behind != 0 {
             return None;
         }
         let layouts = Layouts::read(raw)?;
@@ -369,6 +375,9 @@ impl SpaceSpec {
                 12 => 4096,
                 _ => return None,
             }),
+            limits: Limits::from_raw(
+                [raw.iops_max, raw.iops_min, raw.rate_max, raw.rate_min].map(|limit| limit.get()),
+            ),
         };
         spec.check().is_ok().then_some((spec, standing, layouts))
     }
@@ -403,6 +412,23 @@ mod tests {
         for (gib, mib) in [(1, 64), (64 * tib, 64), (64 * tib + 1, 256)] {
             assert_eq!(row(gib, Provisioning::Fixed), Bytes::mib(mib), "{gib} GiB");
         }
+    }
+
+    #[test]
+    fn limits_are_kept_where_the_record_has_room_for_them() {
+        let mut spec = SpaceSpec::usual("data".parse().unwrap(), Bytes::gib(1), Resiliency::Simple);
+        spec.limits = Limits {
+            iops_max: Some(0x0403_0201),
+            iops_min: Some(5),
+            rate_max: Some(Bytes::kib(7)),
+            rate_min: Some(Bytes::kib(6)),
+        };
+        let bytes = spec.encode(Standing::Whole);
+        assert_eq!(bytes[40..56], [1, 2, 3, 4, 5, 0, 0, 0, 7, 0, 0, 0, 6, 0, 0, 0]);
+        assert_eq!(SpaceSpec::parse(&bytes).unwrap().0.limits, spec.limits);
+        let mut crossed = bytes.clone();
+        crossed[52] = 8;
+        assert!(SpaceSpec::parse(&crossed).is_none(), "a minimum above the maximum was never written");
     }
 
     #[test]

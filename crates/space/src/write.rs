@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::{DeviceError, Durability};
+use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_checksum::crc32c;
 use dolmen_journal::Wait;
@@ -16,6 +16,7 @@ use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
+use crate::request::Request;
 use crate::row::{Row, Slab};
 use crate::shared::{by_page, place_in_page, push_stretch};
 use crate::space::Space;
@@ -101,17 +102,58 @@ impl Space {
     /// [`SpaceError`]; each block of the range then has its old or its new content.
     pub async fn write(&self, at: u64, data: &Bytes_, durability: Durability) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
-        let request = self.shared.pace.begin(self.shared.pool.seams().clock.as_ref());
+        let request = self.asked(IoKind::Write, data.len() as u64).await;
+        self.write_admitted(request, at, data, durability).await
+    }
+
+    /// As [`write`](Self::write), behind [`wait_to_write`](Self::wait_to_write).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_waited(
+        &self,
+        at: u64,
+        data: &Bytes_,
+        durability: Durability,
+    ) -> Result<(), SpaceError> {
+        self.check_range(at, data.len() as u64)?;
+        let request = self.asked_behind_wait(IoKind::Write, data.len() as u64);
+        self.write_admitted(request, at, data, durability).await
+    }
+
+    /// As [`write`](Self::write), of a request that has begun.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_admitted(
+        &self,
+        request: Request<'_>,
+        at: u64,
+        data: &Bytes_,
+        durability: Durability,
+    ) -> Result<(), SpaceError> {
+        let written = self.write_range(&request, at, data, durability).await;
+        request.ended(written)
+    }
+
+    async fn write_range(
+        &self,
+        request: &Request<'_>,
+        at: u64,
+        data: &Bytes_,
+        durability: Durability,
+    ) -> Result<(), SpaceError> {
+        // It may have been made smaller while this waited for its turn.
+        self.check_range(at, data.len() as u64)?;
         if self.is_thin() && is_zero(data) {
             // What is forgotten reads the same and takes no room: file systems fill their journals and tables so.
-            self.write_zeroes(at, data.len() as u64).await?;
+            self.zero_range(at, data.len() as u64).await?;
         } else {
             self.store(at, data).await?;
         }
-        // How long a flush takes says little of how busy disks are, and much of how much was written.
-        drop(request);
         if durability == Durability::Durable {
-            self.flush().await?;
+            request.is_stored();
+            self.flush_all().await?;
         }
         Ok(())
     }
@@ -122,6 +164,12 @@ impl Space {
     /// [`SpaceError`].
     pub async fn write_allocated_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
+        let request = self.asked(IoKind::Write, length).await;
+        let written = self.allocate_range(at, length).await;
+        request.ended(written)
+    }
+
+    async fn allocate_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let mut zeros = self.shared.pool.seams().data.take(ZEROS_BYTES).await;
         zeros.fill(0);
         let zeros = zeros.freeze();

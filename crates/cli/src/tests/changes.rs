@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 31] = [
+const CHANGES: [&str; 32] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -27,6 +27,7 @@ const CHANGES: [&str; 31] = [
     "disk offline tank 3",
     "space create tank/x --size 1G",
     "space set tank/x --name y",
+    "space set tank/x --iops-max 100 --rate-min none",
     "space resize tank/x 2G",
     "space convert tank/x --resiliency parity --columns auto",
     "space delete tank/x",
@@ -63,7 +64,7 @@ fn a_dry_run_asks_for_nothing_but_the_plan() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 18] = [
+const READERS: [&str; 20] = [
     "status",
     "pool list",
     "pool show",
@@ -73,6 +74,8 @@ const READERS: [&str; 18] = [
     "df",
     "jobs",
     "events",
+    "iostat",
+    "top",
     "explain",
     "why",
     "check",

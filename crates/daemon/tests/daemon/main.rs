@@ -26,6 +26,8 @@ mod leave;
 #[cfg(test)]
 mod life;
 #[cfg(test)]
+mod load;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod partitions;

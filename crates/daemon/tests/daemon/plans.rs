@@ -105,6 +105,7 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
         ("/v1/pools/tank/spaces/m/unserve", json!({})),
         ("/v1/pools/tank/spaces/aside/rename", json!({"name": "elsewhere"})),
+        ("/v1/pools/tank/spaces/m/limits", json!({"iops_max": 100, "bytes_per_s_min": 1 << 20})),
         ("/v1/pools/tank/spaces/aside/delete", json!({})),
         ("/v1/pools/tank/spaces/aside/serve", json!({})),
         ("/v1/pools/tank/spaces/aside/attach", json!({})),

@@ -1,0 +1,283 @@
+//! What was asked of somebody who reads and writes, and how long it took: of a disk, or of a space (docs/design/0017).
+//!
+//! All of it only grows, so that two looks tell what came in between.
+//!
+//! Invariant: each request that began ends once, whether or not anybody waits for it.
+//!
+//! Invariant: nothing here takes memory once it is made.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_latency::{Distribution, Histogram};
+
+use crate::clock::{Clock, Moment};
+use crate::device::Action;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoKind {
+    /// To read.
+    Read,
+    /// To write, zeros among it that take room.
+    Write,
+    /// To forget, or to read as zeros from now on.
+    Discard,
+    /// To make durable what was written.
+    Flush,
+}
+
+impl IoKind {
+    /// What an action is, and how many bytes it moves or forgets.
+    #[must_use]
+    pub fn of(action: &Action) -> (Self, u64) {
+        match action {
+            Action::Read { into, .. } => (Self::Read, into.len() as u64),
+            Action::Write { from, .. } => (Self::Write, from.len() as u64),
+            Action::Discard { length, .. } | Action::WriteZeroes { length, .. } => (Self::Discard, *length),
+            Action::Flush => (Self::Flush, 0),
+        }
+    }
+}
+
+/// Requests of one kind that ended well.
+#[derive(Debug, Default)]
+struct Line {
+    bytes: Cell<u64>,
+    latency: Histogram,
+}
+
+impl Line {
+    fn look(&self) -> IoFigures {
+        IoFigures { bytes: self.bytes.get(), latency: self.latency.look() }
+    }
+}
+
+/// Requests of one kind that ended well, since the meter was made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IoFigures {
+    /// Bytes of them.
+    pub bytes: u64,
+    /// How many there were, and how long they took.
+    pub latency: Distribution,
+}
+
+/// What a meter says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    /// When it began to count.
+    pub since: Moment,
+    /// When this was seen.
+    pub at: Moment,
+    /// Reads.
+    pub reads: IoFigures,
+    /// Writes.
+    pub writes: IoFigures,
+    /// Discards.
+    pub discards: IoFigures,
+    /// Flushes.
+    pub flushes: IoFigures,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Requests under way at that moment.
+    pub under_way: u32,
+    /// The sum of the times for which requests were under way: divided by the time that passed, how many there were on average.
+    pub queue: Duration,
+    /// For how long there was one at least.
+    pub busy: Duration,
+}
+
+/// What matters of a meter to whoever looks at it often: reads, writes and discards that ended well, and bytes that were read and
+/// written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// How many requests.
+    pub requests: u64,
+    /// Bytes of reads and writes.
+    pub bytes: u64,
+    /// For how long there was a request at least, flushes among them.
+    pub busy: Duration,
+}
+
+/// A request that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct Started {
+    kind: IoKind,
+    bytes: u64,
+    began: Moment,
+}
+
+impl Started {
+    /// When it began.
+    #[must_use]
+    pub fn began(&self) -> Moment {
+        self.began
+    }
+}
+
+/// Counts requests.
+pub struct Meter {
+    clock: Rc<dyn Clock>,
+    since: Moment,
+    lines: [Line; 4],
+    errors: Cell<u64>,
+    requests: Cell<u64>,
+    under_way: Cell<u32>,
+    /// When the number of requests under way changed last.
+    changed: Cell<Moment>,
+    queue_ns: Cell<u64>,
+    busy_ns: Cell<u64>,
+}
+
+impl Meter {
+    /// One that has counted nothing.
+    #[must_use]
+    pub fn new(clock: Rc<dyn Clock>) -> Rc<Self> {
+        let since = clock.now();
+        Rc::new(Self {
+            clock,
+            since,
+            lines: Default::default(),
+            errors: Cell::new(0),
+            requests: Cell::new(0),
+            under_way: Cell::new(0),
+            changed: Cell::new(since),
+            queue_ns: Cell::new(0),
+            busy_ns: Cell::new(0),
+        })
+    }
+
+    /// A request begins.
+    pub fn begin(&self, kind: IoKind, bytes: u64) -> Started {
+        let began = self.clock.now();
+        self.change(began, self.under_way.get() + 1);
+        Started { kind, bytes, began }
+    }
+
+    /// It has ended, well or not; the time now.
+    pub fn end(&self, started: Started, is_good: bool) -> Moment {
+        let now = self.clock.now();
+        self.change(now, self.under_way.get().saturating_sub(1));
+        if !is_good {
+            self.errors.set(self.errors.get() + 1);
+            return now;
+        }
+        let is_flush = started.kind == IoKind::Flush;
+        self.requests.set(self.requests.get() + u64::from(!is_flush));
+        let line = self.line(started.kind);
+        line.bytes.set(line.bytes.get().saturating_add(started.bytes));
+        line.latency.note(now.since(started.began));
+        now
+    }
+
+    fn line(&self, kind: IoKind) -> &Line {
+        let [reads, writes, discards, flushes] = &self.lines;
+        match kind {
+            IoKind::Read => reads,
+            IoKind::Write => writes,
+            IoKind::Discard => discards,
+            IoKind::Flush => flushes,
+        }
+    }
+
+    fn change(&self, now: Moment, under_way: u32) {
+        let (queue_ns, busy_ns) = self.passed(now);
+        self.queue_ns.set(queue_ns);
+        self.busy_ns.set(busy_ns);
+        self.changed.set(now);
+        self.under_way.set(under_way);
+    }
+
+    /// The two sums of times, as they are now.
+    fn passed(&self, now: Moment) -> (u64, u64) {
+        let ns = now.0.saturating_sub(self.changed.get().0);
+        let under_way = u64::from(self.under_way.get());
+        let queue_ns = self.queue_ns.get().saturating_add(ns.saturating_mul(under_way));
+        (queue_ns, self.busy_ns.get().saturating_add(ns * under_way.min(1)))
+    }
+
+    /// The sums of what it says. Takes no memory.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let (_, busy_ns) = self.passed(self.clock.now());
+        let bytes = |kind| self.line(kind).bytes.get();
+        Totals {
+            requests: self.requests.get(),
+            bytes: bytes(IoKind::Read).saturating_add(bytes(IoKind::Write)),
+            busy: Duration::from_nanos(busy_ns),
+        }
+    }
+
+    /// What it says now.
+    #[must_use]
+    pub fn look(&self) -> Figures {
+        let at = self.clock.now();
+        let (queue_ns, busy_ns) = self.passed(at);
+        Figures {
+            since: self.since,
+            at,
+            reads: self.line(IoKind::Read).look(),
+            writes: self.line(IoKind::Write).look(),
+            discards: self.line(IoKind::Discard).look(),
+            flushes: self.line(IoKind::Flush).look(),
+            errors: self.errors.get(),
+            under_way: self.under_way.get(),
+            queue: Duration::from_nanos(queue_ns),
+            busy: Duration::from_nanos(busy_ns),
+        }
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Meter({} under way)", self.under_way.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryClock;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    /// So much time passes.
+    fn pass(clock: &MemoryClock, time: Duration) {
+        drop(clock.wake_at(clock.now() + time));
+        assert!(clock.jump(), "there is an alarm");
+    }
+
+    /// Two requests that overlap for a part of the time: the queue is the area below them, busy is where there is one.
+    #[test]
+    fn the_queue_is_the_sum_of_times_and_busy_is_not_counted_twice() {
+        let clock = MemoryClock::new();
+        let meter = Meter::new(Rc::<MemoryClock>::clone(&clock));
+        let first = meter.begin(IoKind::Read, 4096);
+        pass(&clock, 3 * MILLI);
+        let second = meter.begin(IoKind::Write, 512);
+        pass(&clock, 2 * MILLI);
+        meter.end(first, true);
+        pass(&clock, 4 * MILLI);
+        let seen = meter.look();
+        assert_eq!(
+            (seen.queue, seen.busy, seen.under_way),
+            (11 * MILLI, 9 * MILLI, 1),
+            "also of one that hangs"
+        );
+        meter.end(second, false);
+        pass(&clock, 100 * MILLI);
+        let seen = meter.look();
+        assert_eq!((seen.queue, seen.busy, seen.under_way), (11 * MILLI, 9 * MILLI, 0));
+        assert_eq!(
+            (seen.reads.bytes, seen.reads.latency.count(), seen.reads.latency.total_us()),
+            (4096, 1, 5000)
+        );
+        assert_eq!(
+            (seen.writes.bytes, seen.writes.latency.count(), seen.errors),
+            (0, 0, 1),
+            "what failed moved nothing"
+        );
+    }
+}
