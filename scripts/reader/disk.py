@@ -14,8 +14,8 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 2
-# Rows may have heirs, and two layouts.
-FEATURES = 1 | 8
+# Rows may have heirs, spaces be in the trash, and rows have two layouts.
+FEATURES = 1 | 2 | 8
 MEMBERS_MAX = 240
 VOTERS_MAX = 9
 SPANS_MAX = 16

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use dolmen_api::{ErrorBody, ExitCode};
 use dolmen_block_linux::OpenError;
+use dolmen_units::Name;
 
 use crate::bench::BenchError;
 use crate::confirm::Refusal;
@@ -16,6 +17,14 @@ use dolmen_causes::causes_of;
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
+    /// Spaces of one purge are in several pools.
+    #[error("spaces of pool {one} and of pool {other} cannot be purged together; nothing was changed")]
+    SeveralPools {
+        /// The pool of the first.
+        one: Name,
+        /// That of another.
+        other: Name,
+    },
     /// The daemon gave no answer.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -199,7 +208,9 @@ impl CliError {
             Self::Refused(_) => ExitCode::Refused,
             Self::JobUnseen { source, .. } => source.exit(),
             Self::JobPutOff { .. } | Self::JobPaused { .. } | Self::JobCalledOff { .. } => ExitCode::Busy,
-            Self::Path { .. } | Self::Check(_) | Self::NoSuchCode { .. } => ExitCode::Usage,
+            Self::Path { .. } | Self::Check(_) | Self::NoSuchCode { .. } | Self::SeveralPools { .. } => {
+                ExitCode::Usage
+            }
             Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
             Self::Bench(error) => error.exit(),
@@ -248,6 +259,7 @@ impl CliError {
                 "export the pool, or stop the daemon that has it open; `dolmen scrub` checks an open pool"
                     .to_owned(),
             ),
+            Self::SeveralPools { .. } => Some("purge those of one pool after those of the other".to_owned()),
             // These say what to do in their own words.
             Self::Path { .. }
             | Self::Write { .. }

@@ -51,12 +51,16 @@ pub(crate) struct RawSpace {
     pub(crate) row_length: U64,
     /// Bytes written to one column before the next.
     pub(crate) interleave: U32,
-    /// 0 whole, 1 unfinished.
+    /// 0 whole, 1 unfinished, 2 in the trash.
     pub(crate) standing: u8,
     /// Parity columns of a row.
     pub(crate) parity: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 26],
+    pub(crate) reserved: [u8; 2],
+    /// When it came into the trash, in seconds since 1970, for people; 0 of one that is not there.
+    pub(crate) trashed_at: U64,
+    /// Zero.
+    pub(crate) reserved_2: [u8; 16],
     /// While the space is converted, what rows have whose `layout` is not that of the space: as `resiliency`; else 0, as all of
     /// these.
     pub(crate) before_resiliency: u8,

@@ -107,7 +107,10 @@ fn a_conversion_that_is_killed_anywhere_goes_on() {
         world.start();
         // All of it in the end; reading it each time would be most of the test.
         let at = kill as usize % 6 * (16 << 20);
-        assert!(world.nbd().read(at as u64, 16 << 20) == pattern(9, 16 << 20), "part {at} behind kill {kill}");
+        assert!(
+            world.nbd().read(at as u64, 16 << 20) == pattern(9, 16 << 20),
+            "part {at} behind kill {kill}"
+        );
     }
     assert!(caught >= KILLS / 4, "only {caught} of {KILLS} kills were in the midst of one");
     assert_eq!(ended(&world, &id)["state"], "done");
