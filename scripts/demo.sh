@@ -19,7 +19,7 @@ cli_pool_import() { dolmen pool import "$@"; }
 cli_space_simple() { dolmen space create "$pool/$1" --resiliency simple --size "${space_mib}M"; }
 cli_space_mirror() { dolmen space create "$pool/$1" --resiliency mirror --copies "$2" --size "${space_mib}M"; }
 cli_space_parity() { dolmen space create "$pool/$1" --resiliency parity --parity "$2" --size "${space_mib}M"; }
-cli_space_delete() { dolmen space delete "$pool/$1" --destroy="$1"; }
+cli_space_delete() { dolmen space delete "$pool/$1" --purge --destroy="$1"; }
 # Prints the address of the space for NBD clients.
 cli_serve() { dolmen serve "$pool/$1"; }
 cli_unserve() { dolmen unserve "$pool/$1"; }

@@ -60,9 +60,8 @@ def show(paths):
     for space in pool.spaces():
         columns = space.now.columns or "chosen row by row"
         rows = pool.row_indices(space)
-        unfinished = "" if not space.standing else "  unfinished: the next opening deletes it"
         say(f"  {space.name}")
-        say(f"    id {space.id}, {space.size} bytes, {space.now.kind}, {space.provisioning}, columns: {columns}{unfinished}")
+        say(f"    id {space.id}, {space.size} bytes, {space.now.kind}, {space.provisioning}, columns: {columns}{space.standing_words}")
         if space.before:
             say(f"    being converted: rows that are not laid so yet are {space.before.kind}")
         say(f"    rows: {len(rows)} claimed of {-(-space.size // space.row_length)}, {space.row_length} bytes each")
@@ -85,8 +84,9 @@ def extract_all(folder, paths):
 
 
 def file_name(space):
-    """The name of a space, unless that would lead out of the folder: a name on a disk is somebody's text."""
-    is_plain = space.name.strip(".") and "/" not in space.name
+    """The name of a space, unless that would lead out of the folder: a name on a disk is somebody's text. One that is not whole goes
+    by its number: its name may be another's."""
+    is_plain = space.name.strip(".") and "/" not in space.name and not space.standing
     return space.name if is_plain else f"space {space.id}"
 
 

@@ -243,7 +243,7 @@ direct_detach() {
     close_space direct && [ ! -e "$direct_device" ] && [ ! -e "$device" ]
 }
 
-direct_delete() { dolmen space delete "$pool/direct" --destroy "$pool/direct" >/dev/null; }
+direct_delete() { dolmen space delete "$pool/direct" --purge --destroy "$pool/direct" >/dev/null; }
 
 # It is there, and can what is needed of it.
 has_ublk() { dolmen space attach --way ublk "$pool/home" >/dev/null 2>"$logs/ublk.log" && dolmen space detach "$pool/home" >/dev/null; }

@@ -146,7 +146,7 @@ must 'detach is refused' refused 75 "mounted at $mnt" dolmen space detach "$pool
 must 'export is refused' refused 75 "mounted at $mnt" dolmen pool export "$pool"
 must 'stop is refused' refused 75 "mounted at $mnt" dolmen stop
 must 'TERM is refused' term_is_refused
-must 'deleting is refused' refused 75 "$run/links/$pool/home" dolmen space delete "$pool/home" --destroy=home
+must 'deleting is refused' refused 75 "$run/links/$pool/home" dolmen space delete "$pool/home" --purge --destroy=home
 must 'destroying the pool is refused' refused 75 "mounted at $mnt" dolmen pool destroy "$pool" --destroy="$pool"
 must 'the file system is untouched' compare "$run/sums" "$mnt/tree"
 must 'unmounted' privileged umount "$mnt"

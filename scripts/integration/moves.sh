@@ -147,7 +147,7 @@ read_only_throughout() {
     read_only_words="pool $pool is open read-only
 pool export $pool"
     for read_only_command in "space create $pool/new --size 8M" "space resize $pool/kept 64M" \
-        "space delete $pool/kept --destroy=kept" "space set $pool/kept --name other" "disk replace $pool 0 $run/spare" \
+        "space delete $pool/kept --purge --destroy=kept" "space set $pool/kept --name other" "disk replace $pool 0 $run/spare" \
         "pool add $pool $run/spare" "pool destroy $pool --destroy=$pool"; do
         # shellcheck disable=SC2086 # a list of words
         must "refused: ${read_only_command%% --*}" refused 73 "$read_only_words" dolmen $read_only_command
@@ -232,11 +232,11 @@ destroy() {
 cut_space_create() {
     cut_short 250 space create "$pool/f" --size 80M --row 1M --provisioning fixed && start && whole_or_gone f &&
         again 2 'a space named f already' space create "$pool/f" --size 80M --row 1M --provisioning fixed && is_whole f &&
-        stopped_clean && dolmen space delete "$pool/f" --destroy=f >>"$logs/cut.log"
+        stopped_clean && dolmen space delete "$pool/f" --purge --destroy=f >>"$logs/cut.log"
 }
 cut_space_delete() {
     is_whole f || dolmen space create "$pool/f" --size 80M --row 1M --provisioning fixed >>"$logs/cut.log" || return 1
-    cut_short 45 space delete "$pool/f" --destroy=f && start && whole_or_gone f && again 2 'no space named f' space delete "$pool/f" --destroy=f && is_gone f && stopped_clean
+    cut_short 45 space delete "$pool/f" --purge --destroy=f && start && whole_or_gone f && again 2 'no space named f' space delete "$pool/f" --purge --destroy=f && is_gone f && stopped_clean
 }
 cut_space_resize() {
     cut_short 150 space resize "$pool/g" 60M && start && is_whole g && again 0 '' space resize "$pool/g" 60M && is_whole g || return 1
@@ -389,7 +389,7 @@ must 'two thin spaces, each larger than the pool' dolmen space create "$pool/mor
 must 'content' fill thin
 must 'content' fill more
 must 'written to the end of the room' fill_up thin
-must 'the status says so, and what to do' status_tells "thin space $pool/thin has met the end of pool $pool" "add a disk to pool $pool, or delete or trim"
+must 'the status says so, and what to do' status_tells "thin space $pool/thin has met the end of pool $pool" "add a disk to pool $pool, or purge or trim"
 must 'df says so, and what to do' says 'Nothing more fits.*disk replace' dolmen df "$pool"
 must 'neither takes more' fills_no_more more 60M
 must 'all reads' is_as_it_was
@@ -412,7 +412,7 @@ must 'all reads' is_as_it_was
 must 'there is room to write' qemu 'write -P 0x55 100M 32M' flush 'read -P 0x55 100M 32M'
 must 'written to the end of the room again' fill_up more
 must 'unserved' dolmen unserve "$pool/more"
-must 'a space is deleted' dolmen space delete "$pool/more" --destroy=more
+must 'a space is deleted' dolmen space delete "$pool/more" --purge --destroy=more
 must 'there is room to write' serve thin
 must 'there is room to write' qemu 'write -P 0x66 140M 16M' flush 'read -P 0x66 140M 16M'
 must 'the content is what it was' holds thin "$run/content"

@@ -138,7 +138,7 @@ promised() {
 
 # delete NAME: what ext4 leaves would only make the check at the end longer.
 delete() {
-    must 'deleted' dolmen space delete "$pool/$1" --destroy="$1"
+    must 'deleted' dolmen space delete "$pool/$1" --purge --destroy="$1"
 }
 
 open_script $((mib * 16 + 1024)) mkfs.ext4 fstrim dumpe2fs

@@ -103,9 +103,10 @@ class Pool:
         return found
 
     def space(self, name):
-        """The space of a name, or of an id."""
+        """The space of a name, or of an id: of several of one name, the whole one."""
         found = [space for space in self.spaces() if name in (space.name, str(space.id))]
-        exact = [space for space in found if space.name == name] or found
+        exact = [space for space in found if space.name == name and not space.standing]
+        exact += [space for space in found if str(space.id) == name] + found
         if not exact:
             names = ", ".join(space.name for space in self.spaces()) or "none"
             raise Problem(f"pool {self.members.name} has no space {name}; it has {names}")

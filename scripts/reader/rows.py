@@ -8,6 +8,8 @@ from .disk import check, text
 RESILIENCIES = {1: "simple", 2: "span", 3: "mirror", 4: "parity"}
 PROVISIONINGS = {1: "thin", 2: "fixed"}
 RELAXED = 1
+# Standings of a space.
+WHOLE, UNFINISHED, TRASHED = 0, 1, 2
 PAGE_ENTRIES = 504
 SLABS_OF_COLUMN_MAX = 5
 NEVER_HELD_ANYTHING = 0
@@ -49,7 +51,9 @@ class Space:
         (version, resiliency, copies, columns, provisioning, integrity, self.sector_shift, self.size,
          self.row_length, self.interleave, self.standing, parity) = struct.unpack_from("<HBBBBBBQQIBB", raw)  # fmt: skip
         before, before_copies, before_parity, before_columns, before_integrity, _, layout = struct.unpack_from("<7B", raw, 56)
+        (self.trashed_at,) = struct.unpack_from("<Q", raw, 32)
         check(version == 1, f"it has version {version}")
+        check(self.standing <= TRASHED and (self.standing == TRASHED or not self.trashed_at), "its standing is unknown")
         check(provisioning in PROVISIONINGS and layout <= 1, "its kind is unknown")
         check(self.row_length and self.row_length % BLOCK == 0 and self.size % BLOCK == 0, "its lengths are odd")
         check(self.row_length <= 1 << 30, "its rows are too long")
@@ -61,6 +65,10 @@ class Space:
         check(not iops_max or iops_min <= iops_max, "its least is above its most")
         check(not rate_max or rate_min <= rate_max, "its least is above its most")
         self.name = text(raw[64:128])
+
+    @property
+    def standing_words(self):
+        return {WHOLE: "", UNFINISHED: "  unfinished: what is left of it is being freed", TRASHED: "  in the trash"}[self.standing]
 
     def laid(self, layout):
         """The layout of rows with this number."""

@@ -74,7 +74,7 @@ codes! {
         NoSpace = "no_space" {
             "The pool, or what is below one of its disks, is full."
             "Nothing was changed, unless the message says otherwise."
-            "Add a disk, or delete or trim something; `dolmen df` shows what fits."
+            "Add a disk, purge the trash, or delete something with --purge or trim it; `dolmen df` shows what fits."
         }
         NeedsConfirmation = "needs_confirmation" {
             "It would destroy data, and the name of what is lost was not typed."

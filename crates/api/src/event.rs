@@ -76,7 +76,22 @@ codes! {
         }
         SpaceDeleted = "space_deleted" {
             "A space was deleted with all that it held."
-            "Its room is free again."
+            "A job gives its room back."
+            "Nothing."
+        }
+        SpaceTrashed = "space_trashed" {
+            "A space was deleted, and is in the trash with all that it holds."
+            "It keeps its room, and is purged by itself when it was there for a while, usually seven days."
+            "`dolmen trash restore POOL/SPACE` brings it back; `dolmen trash purge POOL/SPACE` gives its room back."
+        }
+        SpaceRestored = "space_restored" {
+            "A space was taken out of the trash."
+            "It can be used as before."
+            "Attach or serve it again."
+        }
+        SpacePurged = "space_purged" {
+            "A space in the trash was deleted for good, by somebody or because its time was over."
+            "A job gives its room back."
             "Nothing."
         }
         SpaceRenamed = "space_renamed" {

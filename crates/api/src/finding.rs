@@ -117,12 +117,12 @@ codes! {
         SpaceFull = "space_full" {
             "A thin space has met the end of its pool: there is no room for one row more."
             "What was written before can be read, written over and discarded; only what was never written cannot be written."
-            "Add a disk, or delete or trim something; `dolmen df` shows what fits."
+            "Add a disk, purge the trash, or delete something with --purge or trim it; `dolmen df` shows what fits."
         }
         SpaceNearlyFull = "space_nearly_full" {
             "The pool has room for less than a tenth of what a thin space has claimed already, and the space may ask for more."
             "Nothing: writes go on until the pool is full."
-            "Add a disk, or delete or trim something; `dolmen df` shows what fits."
+            "Add a disk, purge the trash, or delete something with --purge or trim it; `dolmen df` shows what fits."
         }
         AttachedWaits = "attached_waits" {
             "A space is attached as a block device, and its pool is not open: what is asked of the device waits."

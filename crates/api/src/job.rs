@@ -21,6 +21,8 @@ pub enum JobKind {
     Rebalance,
     /// Moves the rows of a space to another layout.
     Convert,
+    /// Gives back the room of spaces that were deleted for good.
+    Purge,
 }
 
 /// How far a job is.

@@ -30,7 +30,10 @@
 //! | `POST /v1/pools/{pool}/spaces/{space}/convert` | [`ConvertSpace`] | [`Change`] with a job, unless it is laid so already |
 //! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/limits` | [`SetLimits`] | [`Change`] |
-//! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`Destroy`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`DeleteSpace`] | [`Change`], with a job where it is purged |
+//! | `GET /v1/pools/{pool}/trash`, `/v1/trash` | | [`Trash`] |
+//! | `POST /v1/pools/{pool}/trash/{space}/restore` | [`RestoreSpace`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/trash/purge` | [`PurgeTrash`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/spaces/{space}/attach` | [`AttachSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/detach` | [`DetachSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/unserve` | [`Simple`] | [`Change`] |
@@ -73,6 +76,7 @@ mod room;
 mod space;
 mod status;
 mod time;
+mod trash;
 mod way;
 mod why;
 
@@ -97,6 +101,7 @@ pub use space::{
 };
 pub use status::{Health, Shutdown, Status, Version};
 pub use time::duration;
+pub use trash::{DeleteSpace, PurgeTrash, RestoreSpace, Trash, TrashedSpace};
 pub use way::{
     AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, DetachSpace, Export, Exports, NetworkExport,
     ServeNetwork, ServeSpace, TlsFiles,

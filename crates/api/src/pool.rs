@@ -114,6 +114,12 @@ pub struct Pool {
     pub free_bytes: u64,
     /// Spaces on it.
     pub space_count: u64,
+    /// Spaces in the trash, and those that are being purged.
+    #[serde(default)]
+    pub trash_count: u64,
+    /// Room that these take on all disks: what a purge gives back.
+    #[serde(default)]
+    pub trash_bytes: u64,
     /// Seconds that a disk may be absent before what it had is rebuilt on the others; 0 for ever. Left out of a pool that is
     /// not open, and by daemons that do not know it.
     #[serde(default)]

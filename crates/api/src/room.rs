@@ -30,6 +30,9 @@ pub struct Df {
     /// Of `used`, write caches of spaces with parity, copies and tables included.
     #[serde(default)]
     pub write_cache_bytes: u64,
+    /// Of `used`, spaces in the trash and those that are being purged, copies and tables included: what a purge gives back.
+    #[serde(default)]
+    pub trash_bytes: u64,
     /// Of `used`, checksums, states, headers, and rounding up.
     pub tables_bytes: u64,
     /// Of `data`, not used.

@@ -272,8 +272,11 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
     }
     report.more_count += seen.header_count.saturating_sub(HEADERS_NAMED_MAX as u64);
     let spaces_by_id: BTreeMap<SpaceId, Rc<Space>> =
-        spaces.list().into_iter().map(|space| (space.id(), space)).collect();
-    let sizes: Sizes = spaces_by_id.values().map(|space| (space.name(), space.size().0)).collect();
+        spaces.kept().into_iter().map(|space| (space.id(), space)).collect();
+    // One in the trash may have the name of another: the larger size is what both may have lost.
+    let mut kept = spaces.kept();
+    kept.sort_by_key(|space| space.size());
+    let sizes: Sizes = kept.iter().map(|space| (space.name(), space.size().0)).collect();
     for SpaceRange { space, at, length } in within(seen.lost, &sizes) {
         report.add(Some(name), FindingKind::Lost { space, at, length });
     }

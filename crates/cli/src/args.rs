@@ -76,6 +76,9 @@ pub(crate) enum Command {
     /// Make, look at, change, attach and delete spaces
     #[command(subcommand)]
     Space(SpaceCommand),
+    /// Look at deleted spaces, restore them, or purge them for good
+    #[command(subcommand)]
+    Trash(TrashCommand),
     /// Serve a space over NBD, on this machine or over a network, and print its address
     #[command(after_help = SERVE_HELP)]
     Serve(ServeArguments),
@@ -235,7 +238,7 @@ pub(crate) enum SpaceCommand {
     Resize(SpaceResize),
     /// Convert a space to another resiliency or width while it is used
     Convert(SpaceConvert),
-    /// Delete a space and all that it holds
+    /// Delete a space: into the trash, or with --purge for good
     Delete(SpaceDelete),
     /// Attach a space as a block device, and print its path
     Attach(AttachArguments),
@@ -796,9 +799,61 @@ pub(crate) struct SpaceDelete {
     /// The space
     #[arg(value_name = "POOL/SPACE")]
     pub space: SpaceName,
+    /// For good and at once, with all that it holds, instead of into the trash
+    #[arg(long)]
+    pub purge: bool,
     /// The name again.
     #[command(flatten)]
     pub consent: DestroyName,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen trash …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrashCommand {
+    /// List what is in the trash
+    List(PoolFilter),
+    /// Take a space out of the trash, with all that it holds
+    Restore(TrashRestore),
+    /// Delete spaces in the trash for good, and give their room back
+    Purge(TrashPurge),
+}
+
+/// `dolmen trash restore`
+#[derive(Debug, Args)]
+pub(crate) struct TrashRestore {
+    /// The space, by the name that it had or by its number
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// The name that it is to have, where the one that it had is another's by now
+    #[arg(long = "as", value_name = "NAME")]
+    pub name: Option<Name>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen trash purge`
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["spaces", "all"])))]
+pub(crate) struct TrashPurge {
+    /// The spaces, all of one pool, by the names that they had or by their numbers
+    #[arg(value_name = "POOL/SPACE")]
+    pub spaces: Vec<SpaceName>,
+    /// All that is in the trash of this pool
+    #[arg(long, value_name = "POOL")]
+    pub all: Option<Name>,
+    /// The name again.
+    #[command(flatten)]
+    pub consent: DestroyName,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,
@@ -881,6 +936,10 @@ pub(crate) struct DaemonArguments {
     /// Do not look at the disks of the system, only at what is named
     #[arg(long, hide_short_help = true)]
     pub named_only: bool,
+    /// How long a deleted space stays in the trash before it is purged by itself: a time from 1s to 365d in which the daemon runs
+    /// and its pool is open, or never; usually 7d
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub trash_after: Option<RepairAfter>,
     /// Where attached spaces get their names; usually /dev/dolmen
     #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub links: Option<PathBuf>,

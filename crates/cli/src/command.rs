@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use dolmen_api::{
-    AddDisks, AttachSpace, AttachWay, AttachedBy, ConvertSpace, CreatePool, CreateSpace, Destroy,
-    DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool,
-    Integrity, JobDocument, JobPriority, Jobs, OnlineDisk, Pool, PoolDocument, Pools, RenameSpace,
-    ReplaceDisk, ResizeSpace, ResizeWriteCache, SetJob, SetLimits, SetRepairAfter, Shutdown, Simple,
-    SpaceDocument, Spaces, Status, Why,
+    AddDisks, AttachSpace, AttachWay, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace,
+    Destroy, DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode,
+    ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, OnlineDisk, Pool, PoolDocument, Pools,
+    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetJob, SetLimits,
+    SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -16,8 +16,8 @@ use crate::args::{
     AttachArguments, Columns, Command, DiskCommand, DiskOnline, DiskReplace, Format, IntegrityWord,
     JobCommand, JobSet, JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport,
     PoolRebalance, PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments,
-    SpaceCommand, SpaceConvert, SpaceCreate, SpaceDelete, SpaceSet, StatusArguments, StopArguments, Waiting,
-    WayWord, WhyArguments,
+    SpaceCommand, SpaceConvert, SpaceCreate, SpaceDelete, SpaceSet, StatusArguments, StopArguments,
+    TrashCommand, TrashPurge, TrashRestore, Waiting, WayWord, WhyArguments,
 };
 use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
@@ -31,6 +31,7 @@ use crate::room::show_df;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::top;
+use crate::trash::show_trash;
 use crate::values::{IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName};
 use crate::why::show_why;
 
@@ -44,6 +45,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Pool(command) => pool(session, command)?,
         Command::Disk(command) => disk(session, command)?,
         Command::Space(command) => space(session, command)?,
+        Command::Trash(command) => trash(session, command)?,
         Command::Serve(arguments) => serve(session, &arguments)?,
         Command::Unserve(arguments) => {
             let path = format!("{}/unserve", space_path(&arguments.space));
@@ -383,9 +385,74 @@ fn space_delete(session: &mut Session<'_, '_>, arguments: &SpaceDelete) -> Resul
     let object = format!("space {full}");
     let danger = Danger { object: &object, name: &full, alias: Some(arguments.space.space.as_str()) };
     let path = format!("{}/delete", space_path(&arguments.space));
+    if !arguments.purge {
+        let request = DeleteSpace::default();
+        return session.change(&path, &request, arguments.dry.intent()).map(drop);
+    }
     let given = arguments.consent.destroy.as_deref();
-    let request = |destroy| Destroy { destroy, dry_run: false };
-    session.destroy(&path, &danger, given, request, arguments.dry.intent()).map(drop)
+    let request = |destroy| DeleteSpace { purge: true, destroy, dry_run: false };
+    let change = session.destroy(&path, &danger, given, request, arguments.dry.intent())?;
+    wait_for_room(session, &change, &arguments.waiting)
+}
+
+/// Waits for the room that a purge gives back. What was purged is gone also where the job was held.
+fn wait_for_room(session: &mut Session<'_, '_>, change: &Change, waiting: &Waiting) -> Result<(), CliError> {
+    let goes_on = |state| matches!(state, JobState::Waiting | JobState::Running);
+    match &change.job {
+        Some(job) if goes_on(job.state) => session.wait_for(change, waiting),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn trash(session: &mut Session<'_, '_>, command: TrashCommand) -> Result<(), CliError> {
+    match command {
+        TrashCommand::List(filter) => {
+            let path = filter.pool.map_or("/trash".to_owned(), |pool| format!("{}/trash", pool_path(&pool)));
+            let document: Document<Trash> = session.client.get(&path)?;
+            session.show(&document, show_trash);
+            Ok(())
+        }
+        TrashCommand::Restore(arguments) => trash_restore(session, &arguments),
+        TrashCommand::Purge(arguments) => trash_purge(session, &arguments),
+    }
+}
+
+fn trash_restore(session: &mut Session<'_, '_>, arguments: &TrashRestore) -> Result<(), CliError> {
+    let SpaceName { pool, space } = &arguments.space;
+    let request = RestoreSpace { name: arguments.name.as_ref().map(ToString::to_string), dry_run: false };
+    let path = format!("{}/trash/{space}/restore", pool_path(pool));
+    session.change(&path, &request, arguments.dry.intent()).map(drop)
+}
+
+fn trash_purge(session: &mut Session<'_, '_>, arguments: &TrashPurge) -> Result<(), CliError> {
+    let pool = match (&arguments.all, arguments.spaces.as_slice()) {
+        (Some(pool), _) => pool,
+        (None, []) => unreachable!("the command line asks for one of both"),
+        (None, [first, others @ ..]) => {
+            if let Some(other) = others.iter().find(|other| other.pool != first.pool) {
+                return Err(CliError::SeveralPools { one: first.pool.clone(), other: other.pool.clone() });
+            }
+            &first.pool
+        }
+    };
+    let spaces: Vec<String> = arguments.spaces.iter().map(|one| one.space.to_string()).collect();
+    let full = arguments.spaces.first().map(ToString::to_string).unwrap_or_default();
+    let whole = format!("the trash of pool {pool}");
+    let named = format!("space {full} in the trash");
+    let danger = match (arguments.all.is_some(), spaces.as_slice()) {
+        (false, [one]) => Danger { object: &named, name: &full, alias: Some(one) },
+        _ => Danger { object: &whole, name: pool.as_str(), alias: None },
+    };
+    let path = format!("{}/trash/purge", pool_path(pool));
+    let given = arguments.consent.destroy.as_deref();
+    let request = |destroy| PurgeTrash {
+        spaces: spaces.clone(),
+        all: arguments.all.is_some(),
+        destroy,
+        dry_run: false,
+    };
+    let change = session.destroy(&path, &danger, given, request, arguments.dry.intent())?;
+    wait_for_room(session, &change, &arguments.waiting)
 }
 
 /// Prints the path alone, for scripts, and tells the rest as messages.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use dolmen_api::{ErrorBody, ExitCode};
 use dolmen_block_linux::OpenError;
+use dolmen_units::Name;
 
 use crate::args_load::ReportsError;
 use crate::bench::BenchError;
@@ -17,6 +18,14 @@ use dolmen_causes::causes_of;
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
+    /// Spaces of one purge are in several pools.
+    #[error("spaces of pool {one} and of pool {other} cannot be purged together; nothing was changed")]
+    SeveralPools {
+        /// The pool of the first.
+        one: Name,
+        /// That of another.
+        other: Name,
+    },
     /// The daemon gave no answer.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -213,6 +222,7 @@ impl CliError {
             | Self::Check(_)
             | Self::NoSuchCode { .. }
             | Self::NoFigures { .. }
+            | Self::SeveralPools { .. }
             | Self::Reports(_) => ExitCode::Usage,
             Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
@@ -265,6 +275,7 @@ impl CliError {
             Self::NoFigures { .. } => {
                 Some("`dolmen space list` and `dolmen disk list` show what there is".to_owned())
             }
+            Self::SeveralPools { .. } => Some("purge those of one pool after those of the other".to_owned()),
             // These say what to do in their own words.
             Self::Path { .. }
             | Self::Reports(_)

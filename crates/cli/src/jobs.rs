@@ -182,6 +182,7 @@ pub(crate) fn what(job: &Job) -> String {
         JobKind::WriteCache => "resize",
         JobKind::Rebalance => "rebalance",
         JobKind::Convert => "convert",
+        JobKind::Purge => "purge",
     };
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }
@@ -255,6 +256,6 @@ fn rate(job: &Job) -> String {
 }
 
 /// How long ago something was; clocks may have been set since.
-fn ago(now_s: u64, at_s: u64) -> String {
+pub(crate) fn ago(now_s: u64, at_s: u64) -> String {
     format!("{} ago", duration(now_s.saturating_sub(at_s)))
 }

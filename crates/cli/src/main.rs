@@ -45,6 +45,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod top;
+mod trash;
 mod values;
 mod watch;
 mod why;
@@ -92,6 +93,14 @@ fn parse<T: Into<std::ffi::OsString> + Clone>(
     if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
         && let Some(what) = misfit(create)
     {
+        return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
+    }
+    if let Some(Command::Space(SpaceCommand::Delete(delete))) = &arguments.command
+        && delete.consent.destroy.is_some()
+        && !delete.purge
+    {
+        let what =
+            "--destroy goes with --purge; without it the space goes into the trash, and nothing is destroyed";
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }
     Ok(arguments)

@@ -21,6 +21,13 @@ pub(crate) fn show_df(df: &Df, out: &mut Out<'_>) {
             df.pool
         ));
     }
+    if df.trash_bytes > 0 {
+        out.line(format_args!(
+            "\n  `dolmen trash purge --all {}` gives {} back, for good; `dolmen trash list` shows of what.",
+            df.pool,
+            Bytes(df.trash_bytes)
+        ));
+    }
     if !df.disks.is_empty() {
         out.show(&format!("\n{}", disks_table(df).render(2, paint)));
     }
@@ -47,6 +54,7 @@ fn bytes_table(df: &Df) -> Table {
             df.write_cache_bytes,
             "of strict spaces and parity, copies and tables included",
         ),
+        ("      trash", df.trash_bytes, "deleted spaces, which a purge gives back"),
         ("      tables", df.tables_bytes, "checksums, states and rounding up"),
         ("    free", df.free_bytes, "not used"),
         ("      reserve", df.reserve_bytes, "kept for moves and repairs"),

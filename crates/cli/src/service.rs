@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dolmen_api::{ExitCode, SOCKET_PATH, SOCKET_VARIABLE};
 use dolmen_daemon::{Config, RUN_FOLDER, STATE_FOLDER, Scan};
 
 use crate::args::DaemonArguments;
 use crate::error::CliError;
+use crate::values::RepairAfter;
 
 /// The daemon's socket, in its run folder.
 const SOCKET_NAME: &str = "dolmen.sock";
@@ -41,6 +43,9 @@ fn config(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<Config, 
     config.socket = rooted(&socket)?;
     config.look_in = arguments.look_in.iter().map(|path| rooted(path)).collect::<Result<_, _>>()?;
     config.scan = if arguments.named_only { Scan::NamedOnly } else { Scan::System };
+    if let Some(RepairAfter(seconds)) = arguments.trash_after {
+        config.trash_after = Some(Duration::from_secs(seconds)).filter(|after| !after.is_zero());
+    }
     if let Some(links) = &arguments.links {
         config.links = rooted(links)?;
     }
@@ -82,6 +87,18 @@ mod tests {
             let config = config_of(line);
             let found = (config.state.to_str(), config.run.to_str(), config.socket.to_str());
             assert_eq!(found, (Some(state), Some(run), Some(socket)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_trash_is_kept_for_seven_days_or_as_somebody_says() {
+        for (line, seconds) in [
+            ("", Some(7 * 86_400)),
+            ("--trash-after 30d", Some(30 * 86_400)),
+            ("--trash-after 5s", Some(5)),
+            ("--trash-after never", None),
+        ] {
+            assert_eq!(config_of(line).trash_after, seconds.map(Duration::from_secs), "{line}");
         }
     }
 

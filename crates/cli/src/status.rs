@@ -123,7 +123,8 @@ fn some_of<T: Copy>(
 
 /// Pools, one a line.
 pub(crate) fn pool_table(pools: &[&Pool]) -> Table {
-    let mut table = Table::new(&[
+    let has_trash = pools.iter().any(|pool| pool.trash_count > 0);
+    let mut columns = vec![
         ("POOL", Align::Left),
         ("HEALTH", Align::Left),
         ("STATE", Align::Left),
@@ -133,9 +134,12 @@ pub(crate) fn pool_table(pools: &[&Pool]) -> Table {
         ("USE", Align::Right),
         ("DISKS", Align::Left),
         ("SPACES", Align::Right),
-    ]);
+    ];
+    // What nobody has needs no room on the screen.
+    columns.extend(has_trash.then_some(("IN TRASH", Align::Right)));
+    let mut table = Table::new(&columns);
     for pool in pools {
-        table.row(vec![
+        let mut cells: Vec<Cell> = vec![
             pool.name.as_str().into(),
             health_cell(pool.health),
             pool_state_cell(pool.state),
@@ -145,7 +149,9 @@ pub(crate) fn pool_table(pools: &[&Pool]) -> Table {
             percent(pool.used_bytes, pool.data_bytes).into(),
             disks_cell(pool),
             pool.space_count.to_string().into(),
-        ]);
+        ];
+        cells.extend(has_trash.then(|| Bytes(pool.trash_bytes).to_string().into()));
+        table.row(cells);
     }
     table
 }

@@ -32,6 +32,8 @@ fn help_reads_as_it_was_agreed() {
         ("space-set", &["space", "set", "--help"]),
         ("iostat", &["iostat", "--help"]),
         ("top", &["top", "--help"]),
+        ("trash", &["trash", "-h"]),
+        ("trash-purge", &["trash", "purge", "--help"]),
         ("daemon", &["daemon", "--help"]),
         ("plan", &["plan", "--help"]),
         ("bench", &["bench", "--help"]),
@@ -193,7 +195,8 @@ fn without_a_daemon_every_command_says_how_to_start_it() {
 /// Without a terminal nothing is destroyed, and the daemon is not even asked.
 #[test]
 fn without_a_terminal_destruction_is_refused() {
-    for line in ["pool destroy tank --yes", "space delete tank/x", "pool create tank /a --destroy=/b"] {
+    for line in ["pool destroy tank --yes", "space delete tank/x --purge", "pool create tank /a --destroy=/b"]
+    {
         let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(output.status.code(), Some(73), "{line}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains("nothing was changed"));

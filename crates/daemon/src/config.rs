@@ -1,6 +1,7 @@
 //! Where the daemon keeps what it has to remember, where it listens, and what it may use.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, RuntimeConfig};
 use dolmen_buffer::ArenaConfig;
@@ -15,6 +16,9 @@ pub const RUN_FOLDER: &str = "/run/dolmen";
 pub const LINKS_FOLDER: &str = "/dev/dolmen";
 /// The hidden command by which the daemon's own program becomes the keeper.
 pub const KEEPER_COMMAND: &str = "keeper";
+
+/// How long spaces stay in the trash when nobody says otherwise.
+pub const TRASH_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
 /// Memory for payloads: 8 MiB of blocks, 16 MiB of middling pieces, 96 MiB of large ones. Bounded, and locked.
 const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 2048, medium_count: 256, large_count: 96 };
@@ -53,6 +57,8 @@ pub struct Config {
     pub runtime: RuntimeConfig,
     /// Where attached spaces get their stable names.
     pub links: PathBuf,
+    /// How long spaces stay in the trash before they are purged by themselves; none for ever.
+    pub trash_after: Option<Duration>,
     /// The program that keeps attached spaces waiting while the daemon is away; it calls [`keep`](crate::keep).
     pub keeper: KeeperProgram,
 }
@@ -84,6 +90,7 @@ impl Config {
                 close_limit: CLOSE_LIMIT,
             },
             links: PathBuf::from(LINKS_FOLDER),
+            trash_after: Some(TRASH_AFTER),
             keeper: KeeperProgram {
                 path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
                 arguments: vec![KEEPER_COMMAND.into()],

@@ -13,11 +13,11 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use axum::{Json, body::Bytes};
 use dolmen_api::{
-    AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, Destroy,
-    DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events, Exports,
-    Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, REQUEST_BYTES_MAX, RenameSpace,
-    ReplaceDisk, ResizeSpace, ResizeWriteCache, ServeSpace, SetJob, SetLimits, SetRepairAfter, Shutdown,
-    Simple, SpaceDocument, Spaces, Status, Version, Why,
+    AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, DeleteSpace,
+    Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
+    Exports, Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, PurgeTrash,
+    REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
+    SetJob, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -150,6 +150,12 @@ asked!(
 asked!(
     /// The spaces of a pool.
     get_spaces, "/v1/pools/{pool}/spaces", Spaces, spaces, "pool" pool: String);
+asked!(
+    /// What is in the trash of a pool.
+    get_trash, "/v1/pools/{pool}/trash", Trash, trash, "pool" pool: String);
+asked!(
+    /// What is in the trash of all pools.
+    get_all_trash, "/v1/trash", Trash, all_trash);
 asked!(
     /// All spaces.
     get_all_spaces, "/v1/spaces", Spaces, all_spaces);
@@ -285,8 +291,14 @@ change!(
     /// Sets what a space may have of its pool's disks, and what others leave to it.
     post_limits, "/v1/pools/{pool}/spaces/{space}/limits", SetLimits, set_limits, "pool" pool, "space" space);
 change!(
-    /// Deletes a space.
-    post_delete, "/v1/pools/{pool}/spaces/{space}/delete", Destroy, delete_space, "pool" pool, "space" space);
+    /// Deletes a space: into the trash, or for good.
+    post_delete, "/v1/pools/{pool}/spaces/{space}/delete", DeleteSpace, delete_space, "pool" pool, "space" space);
+change!(
+    /// Takes a space out of the trash.
+    post_restore, "/v1/pools/{pool}/trash/{space}/restore", RestoreSpace, restore_space, "pool" pool, "space" space);
+change!(
+    /// Deletes spaces in the trash for good.
+    post_purge, "/v1/pools/{pool}/trash/purge", PurgeTrash, purge_trash, "pool" pool);
 change!(
     /// Attaches a space as a block device.
     post_attach, "/v1/pools/{pool}/spaces/{space}/attach", AttachSpace, attach_space, "pool" pool, "space" space);
@@ -413,6 +425,10 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_rename))
         .routes(routes!(post_limits))
         .routes(routes!(post_delete))
+        .routes(routes!(get_trash))
+        .routes(routes!(post_restore))
+        .routes(routes!(post_purge))
+        .routes(routes!(get_all_trash))
         .routes(routes!(post_attach))
         .routes(routes!(post_detach))
         .routes(routes!(post_serve))

@@ -179,7 +179,7 @@ impl Engine {
             );
             return Err(ErrorBody::new(ErrorCode::NoSpace, message)
                 .on(what)
-                .hint("delete or trim something first, or let the replacement end"));
+                .hint("purge or trim something first, or let the replacement end"));
         }
         let before = pool.offers();
         let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
@@ -491,7 +491,7 @@ impl OpenPool {
         let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
         let missed = missed.map_err(|error| fault::pool(&error))?;
         let lengths: BTreeMap<_, _> =
-            self.spaces.list().iter().map(|space| (space.id().0, space.row_bytes())).collect();
+            self.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
         let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
         // No more than there is room for on it, however long its rows are.
         let capacity =
@@ -624,7 +624,7 @@ fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
         return vec![format!("move everything that is left on {old_name} to {new}"), strike];
     }
     let mut steps = vec![format!("rebuild on {new}, from other copies, what {old_name} held")];
-    let spaces = pool.spaces.list();
+    let spaces = pool.spaces.kept();
     // With parity no disk holds anything alone: it is reckoned from the other columns.
     let single =
         spaces.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);

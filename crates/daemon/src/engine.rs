@@ -39,6 +39,7 @@ use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::plight::Plight;
 use crate::scribe::Scribe;
+use crate::trash_age::TrashAges;
 use crate::ways::Ways;
 
 /// How often the progress of jobs is looked at.
@@ -81,9 +82,15 @@ impl OpenPool {
 
     pub(crate) fn space(&self, name: &str) -> Answer<Rc<Space>> {
         self.spaces.find(name).map_err(|error| {
-            fault::space(&error)
-                .on(format!("{}/{name}", self.name()))
-                .hint("`dolmen space list` shows all spaces")
+            let is_in_trash = self.spaces.trash().iter().any(|space| space.name().as_str() == name);
+            let hint = match is_in_trash {
+                true => format!(
+                    "one of that name is in the trash: `dolmen trash restore {}/{name}` brings it back",
+                    self.name()
+                ),
+                false => "`dolmen space list` shows all spaces".to_owned(),
+            };
+            fault::space(&error).on(format!("{}/{name}", self.name())).hint(hint)
         })
     }
 }
@@ -106,6 +113,7 @@ pub(crate) struct Engine {
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
     pub(crate) jobs: Rc<Jobs>,
     pub(crate) events: Events,
+    pub(crate) trash_ages: TrashAges,
     pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
     pub(crate) doors: Doors,
@@ -136,6 +144,7 @@ impl Engine {
             ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
             histories: Histories::new(config.history_folder(), Rc::clone(&scribe)),
             events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&scribe))),
+            trash_ages: TrashAges::new(&config.state, Rc::clone(&scribe)),
             jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), scribe))),
             arbiter: Rc::new(arbiter),
             ways,

@@ -40,6 +40,8 @@ pub(crate) struct ToldSpace {
     pub(crate) size_bytes: u64,
     pub(crate) attached_at: Option<String>,
     pub(crate) is_served: bool,
+    #[serde(default)]
+    pub(crate) is_in_trash: bool,
 }
 
 /// What is the matter.

@@ -286,6 +286,11 @@ fn of_spaces(pool: &str, before: &[ToldSpace], now: &[ToldSpace]) -> Vec<Change>
                 }
             }
         }
+        match (old.is_some_and(|old| old.is_in_trash), space.is_in_trash) {
+            (false, true) => note(EventCode::SpaceTrashed, "was moved into the trash".to_owned()),
+            (true, false) => note(EventCode::SpaceRestored, "was taken out of the trash".to_owned()),
+            (true, true) | (false, false) => {}
+        }
         let was_attached = old.and_then(|old| old.attached_at.as_ref());
         match (was_attached, &space.attached_at) {
             (None, Some(path)) => note(EventCode::SpaceAttached, format!("was attached as {path}")),
@@ -300,7 +305,11 @@ fn of_spaces(pool: &str, before: &[ToldSpace], now: &[ToldSpace]) -> Vec<Change>
     }
     for old in before.iter().filter(|old| !now.iter().any(|space| space.id == old.id)) {
         let object = Object::space(pool, old.name.as_str());
-        changes.push(change(EventCode::SpaceDeleted, object.clone(), format!("space {object} was deleted")));
+        let (code, text) = match old.is_in_trash {
+            true => (EventCode::SpacePurged, "in the trash was purged"),
+            false => (EventCode::SpaceDeleted, "was deleted"),
+        };
+        changes.push(change(code, object.clone(), format!("space {object} {text}")));
     }
     changes
 }
@@ -442,12 +451,13 @@ impl Engine {
             size_bytes: space.size().0,
             attached_at: self.attached_at(open, space),
             is_served: self.nbd.find(open.id(), space.id()).is_some(),
+            is_in_trash: space.trashed_at().is_some(),
         };
         ToldPool {
             id: open.id().to_string(),
             name: open.name(),
             disks: open.spaces.pool().disks().iter().map(disk).collect(),
-            spaces: open.spaces.list().iter().map(space).collect(),
+            spaces: open.spaces.kept().iter().map(space).collect(),
             troubles: Vec::new(),
             is_open: true,
         }
@@ -503,6 +513,27 @@ mod tests {
     }
 
     #[test]
+    fn what_became_of_the_trash_is_told_once() {
+        let space = |is_in_trash| ToldSpace {
+            id: 1,
+            name: "x".to_owned(),
+            size_bytes: 4096,
+            attached_at: None,
+            is_served: false,
+            is_in_trash,
+        };
+        for (before, now, expected) in [
+            (vec![space(false)], vec![space(true)], vec![EventCode::SpaceTrashed]),
+            (vec![space(true)], vec![space(true)], vec![]),
+            (vec![space(true)], vec![space(false)], vec![EventCode::SpaceRestored]),
+            (vec![space(true)], vec![], vec![EventCode::SpacePurged]),
+            (vec![space(false)], vec![], vec![EventCode::SpaceDeleted]),
+        ] {
+            assert_eq!(codes(&of_spaces("tank", &before, &now)), expected);
+        }
+    }
+
+    #[test]
     fn what_became_of_spaces_is_told_once() {
         let space = |id, name: &str| ToldSpace {
             id,
@@ -510,6 +541,7 @@ mod tests {
             size_bytes: 4096,
             attached_at: None,
             is_served: false,
+            is_in_trash: false,
         };
         let before = [space(1, "x"), space(2, "y")];
         let attached_at = Some("/dev/dolmen/tank/z".to_owned());

@@ -112,7 +112,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
     let found = body(code, error);
     match error {
         PoolError::NoSpace { .. } => {
-            found.hint("add a disk, or delete or trim something; `dolmen df` shows what fits")
+            found.hint("add a disk, or purge or trim something; `dolmen df` shows what fits")
         }
         PoolError::Latched { .. } => found.hint(
             "see to its disks, which are away or failed; then `dolmen stop --hand-over`, and start the daemon again",
@@ -147,7 +147,7 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::TooFewDisks { .. } | SpaceError::TooFewVoters { .. } => (ErrorCode::TooFewDisks, None),
         SpaceError::Size { .. } | SpaceError::CacheSize { .. } => (ErrorCode::BadSize, None),
         SpaceError::TooLarge { name, .. } => {
-            let hint = "add disks, or delete or trim something; `dolmen df` shows what fits";
+            let hint = "add disks, or purge or trim something; `dolmen df` shows what fits";
             return body(ErrorCode::BadSize, error).on(name.to_string()).hint(hint);
         }
         SpaceError::Converting { name, .. } => {
@@ -163,7 +163,9 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),
         SpaceError::NoSuchSpace { name } => (ErrorCode::NoSuchSpace, Some(name.clone())),
         SpaceError::NotEmpty { name, .. } => (ErrorCode::NotEmpty, Some(name.to_string())),
-        SpaceError::Gone { name } => (ErrorCode::NoSuchSpace, Some(name.to_string())),
+        SpaceError::Gone { name } | SpaceError::Trashed { name } | SpaceError::NotTrashed { name } => {
+            (ErrorCode::NoSuchSpace, Some(name.to_string()))
+        }
     };
     let found = body(code, error);
     match object {

@@ -245,7 +245,7 @@ fn few_voters(open: &OpenPool) -> Option<Finding> {
     let pool = open.spaces.pool();
     let small: Vec<String> = pool.too_small_to_vote().iter().map(|disk| disk.name()).collect();
     let voters = pool.voters().len();
-    let redundancy = open.spaces.list().iter().map(|space| space.spec().resiliency.redundancy()).max();
+    let redundancy = open.spaces.kept().iter().map(|space| space.spec().resiliency.redundancy()).max();
     let survived = usize::from(redundancy.unwrap_or(0)).max(1);
     if small.is_empty() || voters > survived {
         return None;

@@ -29,6 +29,7 @@ pub(crate) fn doing(job: &Job) -> String {
         JobKind::WriteCache => "changing the size of",
         JobKind::Rebalance => "evening out",
         JobKind::Convert => "converting",
+        JobKind::Purge => "purging",
     };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let mut state =
@@ -144,7 +145,7 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
     let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());
     if let Some((old, new, spaces)) = waiting {
         return format!(
-            "attach {} and `dolmen disk online {name} {slot}`, or delete {spaces}; its replacement by {} then goes on by itself",
+            "attach {} and `dolmen disk online {name} {slot}`, or delete {spaces} for good; its replacement by {} then goes on by itself",
             old.name(),
             new.name()
         );
@@ -194,7 +195,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     }
     for (disk, spaces) in waiting_removals(open) {
         let text = format!(
-            "add a disk to pool {name}, or delete {spaces}, so that {} can leave; or keep it: `dolmen pool remove {name} {} --cancel`",
+            "add a disk to pool {name}, or delete {spaces} for good, so that {} can leave; or keep it: `dolmen pool remove {name} {} --cancel`",
             disk.name(),
             disk.slot().0
         );
@@ -219,10 +220,13 @@ fn for_room(open: &OpenPool) -> Option<Advice> {
     if short.is_empty() {
         return None;
     }
-    let text = format!(
-        "add a disk to pool {}, or delete or trim something; `dolmen df` shows what fits",
-        open.name()
-    );
+    let text = match open.to_purge() {
+        None => format!(
+            "add a disk to pool {}, or purge or trim something; `dolmen df` shows what fits",
+            open.name()
+        ),
+        Some(purge) => format!("{purge}; or add a disk to pool {}, or trim something", open.name()),
+    };
     Some(Advice { about: short.into_iter().map(|one| (one.code, one.object)).collect(), text })
 }
 

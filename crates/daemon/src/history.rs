@@ -281,7 +281,7 @@ impl OpenPool {
         self.history.see(self.spaces.incidents());
         let mut ranges = self.history.ranges.borrow_mut();
         // A number of a space is given once: what was deleted is lost on purpose.
-        ranges.retain(|one| self.spaces.get(one.space).is_some());
+        ranges.retain(|one| self.spaces.get_kept(one.space).is_some());
         ranges.clone()
     }
 

@@ -16,6 +16,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, seconds_now};
 use crate::jobs::Entry;
 use crate::plan::{Figures, Undo, made, planned};
+use crate::trash::to_go_on;
 
 /// How long an answer waits for what is under way of a job that is to pause or to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -83,13 +84,17 @@ impl Engine {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
+            (JobKind::Purge, _) if pool.spaces.condemned().is_empty() => {
+                Standing::Ended(JobState::Done, "nothing is left to be purged")
+            }
             (
                 JobKind::Scrub
                 | JobKind::WriteCache
                 | JobKind::Rebalance
                 | JobKind::Replace
                 | JobKind::Drain
-                | JobKind::Convert,
+                | JobKind::Convert
+                | JobKind::Purge,
                 _,
             ) => Standing::GoesOn,
         }
@@ -123,6 +128,7 @@ impl Engine {
             self.resync_if_needed(pool).await;
         }
         self.go_on_draining(pool).await;
+        self.purge_if_needed(pool).await;
         self.go_on_with_asked(pool).await;
     }
 
@@ -150,7 +156,12 @@ impl Engine {
                 self.go_on_converting(pool, (id, provisioning), entry).await;
             }
             (
-                JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::WriteCache | JobKind::Convert,
+                JobKind::Resync
+                | JobKind::Replace
+                | JobKind::Drain
+                | JobKind::WriteCache
+                | JobKind::Convert
+                | JobKind::Purge,
                 _,
             ) => {}
         }
@@ -165,6 +176,7 @@ impl Engine {
             JobKind::Resync => drop(self.resync_if_needed(pool).await),
             JobKind::Replace => drop(self.go_on_replacing(pool).await),
             JobKind::Drain => self.go_on_draining(pool).await,
+            JobKind::Purge => drop(self.purge_if_needed(pool).await),
         }
     }
 
@@ -355,7 +367,8 @@ impl Engine {
                 | JobKind::Rebalance
                 | JobKind::Convert
                 | JobKind::Replace
-                | JobKind::Drain,
+                | JobKind::Drain
+                | JobKind::Purge,
                 _,
             ) => self.stop_asked(&entry, request).await,
         }
@@ -365,6 +378,9 @@ impl Engine {
     async fn stop_asked(&self, entry: &Entry, request: Simple) -> Answer<Change> {
         let what = entry.what();
         let (step, undo) = match entry.kind {
+            JobKind::Purge => {
+                ("what it has freed is free, and what is left cannot be restored", self.undo_of_purge(entry))
+            }
             JobKind::WriteCache => ("the write cache keeps the size that it has", Undo::NotNeeded),
             JobKind::Rebalance => (
                 "what was moved stays where it is",
@@ -395,6 +411,17 @@ impl Engine {
             }
         };
         Ok(self.said(entry, plan, message))
+    }
+}
+
+impl Engine {
+    /// How a purge that is stopped goes on.
+    fn undo_of_purge(&self, entry: &Entry) -> Undo {
+        let condemned = self.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
+        let first = condemned.and_then(|condemned| condemned.first().map(|space| space.id().0));
+        first.map_or(Undo::NotNeeded, |first| {
+            Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())
+        })
     }
 }
 

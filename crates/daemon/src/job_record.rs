@@ -30,7 +30,7 @@ const TEXT_BYTES_MAX: usize = 512;
 /// What a job takes in the file, at most: each byte of a text may need six.
 const JOB_TEXT_MAX: usize = 1024 + 2 * 6 * TEXT_BYTES_MAX;
 /// Jobs that nobody asked for and that are not counted with the others, for each pool.
-const BY_ITSELF_MAX: usize = 1;
+const BY_ITSELF_MAX: usize = 2;
 const _: () = assert!(
     ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX) as u64 <= FILE_BYTES_MAX,
     "a file that was written is read whole"
@@ -161,7 +161,9 @@ impl RecordedJob {
     /// What it is about, unless that does not fit what it does.
     pub(crate) fn aim(&self) -> Option<Aim> {
         match (self.kind, &self.disk, self.write_cache, self.space) {
-            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance, None, None, None) => Some(Aim::Pool),
+            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance | JobKind::Purge, None, None, None) => {
+                Some(Aim::Pool)
+            }
             (JobKind::Replace | JobKind::Drain, Some(disk), None, None) => disk.parse().ok().map(Aim::Disk),
             (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes }), None) => {
                 Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })

@@ -1,6 +1,8 @@
 //! The turn of a pool's jobs: one is at work at a time, and what can wait makes way for what restores redundancy
 //! (docs/design/0011, *Holding a job*).
 //!
+//! A purge works beside the others, without a turn.
+//!
 //! Invariant: while an urgent job waits, a patient one that is at work is held, or is about to be. Between the change of a pool that
 //! an urgent job is begun for and that job's asking for its turn, it is announced.
 
@@ -21,6 +23,8 @@ pub(crate) enum Rank {
     Usual,
     /// Nothing is at risk while it waits.
     Patient,
+    /// It reads and writes no slabs, and takes no turn: a full pool does not wait to be given room.
+    Beside,
 }
 
 impl Rank {
@@ -29,6 +33,7 @@ impl Rank {
             JobKind::Resync | JobKind::Replace | JobKind::Drain => Self::Urgent,
             JobKind::WriteCache => Self::Usual,
             JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => Self::Patient,
+            JobKind::Purge => Self::Beside,
         }
     }
 }

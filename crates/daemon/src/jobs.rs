@@ -4,7 +4,7 @@
 //! Invariants:
 //! - Nobody is told of a job before its number is on record, or the log says that it cannot be.
 //! - A job has the turn of its pool while it works, and the pool works with its effort. One that is held and stands has given
-//!   it up; one that can wait is held while one waits that cannot.
+//!   it up; one that can wait is held while one waits that cannot. A purge works beside them.
 //!
 //! Left to others: the files (`job_record`), how fast a job is (`pace`), what people and restarts do with jobs (`job_control`),
 //! the work itself.
@@ -94,11 +94,15 @@ impl Times {
 /// from the end of the turn on.
 struct AtWork<'a> {
     pool: &'a OpenPool,
-    _turn: Permit<'a>,
+    /// None of a job that works beside the others.
+    turn: Option<Permit<'a>>,
 }
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
+        if self.turn.is_none() {
+            return;
+        }
         self.pool.job_turn.end();
         self.pool.spaces.set_effort(Effort::default());
     }
@@ -212,6 +216,7 @@ impl Entry {
             JobKind::WriteCache => "resize",
             JobKind::Rebalance => "rebalance",
             JobKind::Convert => "convert",
+            JobKind::Purge => "purge",
         };
         format!("job {} ({verb} {})", self.id, self.subject)
     }
@@ -249,7 +254,7 @@ impl Entry {
     /// Has it share the disks of its pool in another way with clients, at once if it is at work.
     pub(crate) fn set_effort(&self, pool: Option<&OpenPool>, effort: Effort) {
         self.effort.set(effort);
-        if let Some(pool) = pool.filter(|_| self.has_turn.get()) {
+        if let Some(pool) = pool.filter(|_| self.has_turn.get() && self.rank() != Rank::Beside) {
             pool.spaces.set_effort(effort);
         }
     }
@@ -338,18 +343,25 @@ impl Entry {
             if !self.is_wanted() {
                 return None;
             }
+            if self.rank() == Rank::Beside {
+                return Some(AtWork { pool, turn: None });
+            }
             let otherwise = || (!self.is_wanted() || self.is_paused.get()).then_some(());
             let taken = either(self.bell.wait_for(otherwise), pool.job_turn.take(self.rank())).await;
             if let Either::Second(turn) = taken {
-                return Some(AtWork { pool, _turn: turn });
+                return Some(AtWork { pool, turn: Some(turn) });
             }
         }
     }
 
     fn begin(&self, pool: &OpenPool, now: Moment) {
         self.has_turn.set(true);
-        pool.spaces.set_effort(self.effort.get());
-        pool.job_turn.begin(self.rank(), &self.course);
+        if self.rank() == Rank::Beside {
+            self.course.go_on();
+        } else {
+            pool.spaces.set_effort(self.effort.get());
+            pool.job_turn.begin(self.rank(), &self.course);
+        }
         let times = self.times.get();
         let began_s = times.began_s.or_else(|| Some(seconds_now()));
         self.times.set(Times { began_s, since: Some(now), ..times });
@@ -593,7 +605,7 @@ impl Jobs {
     /// A job that was put off, or went on when the daemon ended, and that a new one of this kind goes on with.
     fn left_over(&self, pool: PoolId, start: &Start) -> Option<Rc<Entry>> {
         let is_found_again = match start.kind {
-            JobKind::Resync | JobKind::Replace | JobKind::Drain => true,
+            JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::Purge => true,
             JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert => false,
         };
         let is_same = |entry: &Rc<Entry>| {

@@ -18,6 +18,7 @@
 //! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `limits`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
+//! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
 //! | `watch`, `names`, `plight` | what is done without being asked for |
 //! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
 //! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
@@ -73,6 +74,8 @@ mod resync;
 mod scribe;
 mod shutdown;
 mod spaces;
+mod trash;
+mod trash_age;
 mod view;
 mod watch;
 mod ways;
@@ -94,7 +97,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan};
+pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER};
 pub use control::openapi;
 pub use devices::{UnusedDisk, is_read_only, unused_disks};
 pub use dolmen_fuse::{KeeperProgram, keep};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use dolmen_causes::causes_of;
 use dolmen_daemon::{Config, DaemonError, KEEPER_COMMAND, Scan};
@@ -25,9 +26,14 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Config, String> {
             "--socket" => config.socket = PathBuf::from(value),
             "--look-in" => config.look_in.push(PathBuf::from(value)),
             "--links" => config.links = PathBuf::from(value),
+            "--trash-after-s" => {
+                let seconds: u64 =
+                    value.parse().map_err(|_| format!("{argument} needs a number of seconds"))?;
+                config.trash_after = Some(Duration::from_secs(seconds)).filter(|after| !after.is_zero());
+            }
             _ => {
                 return Err(format!(
-                    "unknown setting {argument}; known are --state, --run, --socket, --look-in, --links, --named-only"
+                    "unknown setting {argument}; known are --state, --run, --socket, --look-in, --links, --trash-after-s, --named-only"
                 ));
             }
         }

@@ -102,6 +102,7 @@ impl Engine {
     pub(crate) async fn start(self: &Rc<Self>) {
         let _changes = self.changes.take().await;
         self.recall_jobs().await;
+        self.trash_ages.recall().await;
         self.events.recall(&self.jobs.on_record()).await;
         let remembered = match self.ledger.all().await {
             Ok(remembered) => remembered,

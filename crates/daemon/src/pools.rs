@@ -223,6 +223,7 @@ impl Engine {
         pool.is_closing.set(true);
         self.events.note_leaving(pool.id());
         self.jobs.let_go(pool.id());
+        self.trash_ages.note_closed(pool.id());
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
             self.nbd.remove(&served.name);
         }
@@ -288,7 +289,8 @@ impl Engine {
         self.check_unused(&pool, "destroyed").await?;
         self.check_unserved(&pool)?;
         let disks = pool.spaces.pool().disks();
-        let count = pool.spaces.list().len();
+        // What is in the trash goes as well.
+        let count = pool.spaces.kept().len();
         let mut steps = vec![format!("lose {} and what is in it", counted(count, "space", "spaces"))];
         steps.extend(disks.iter().map(|disk| format!("wipe the labels of {}", disk.name())));
         let before = usual_room(&pool.offers());
@@ -335,6 +337,7 @@ impl Engine {
         }
         self.jobs.end_those_of(id, "its pool was destroyed").await;
         self.histories.remove(id).await;
+        self.trash_ages.forget(id);
         warnings.extend(self.arbiter.withdraw(id).await.err().map(|error| error.to_string()));
         warnings.extend(self.ledger.remove(id).await.err().map(|error| error.to_string()));
         warnings
@@ -500,10 +503,13 @@ impl Engine {
             let spaces = &scrubbed_pool.spaces;
             let before = spaces.counters().healed_blocks;
             let mut away = absent_names(&scrubbed_pool);
-            course.bytes_max.set(spaces.list().iter().map(|space| space.claimed().0).sum());
+            course.bytes_max.set(spaces.kept().iter().map(|space| space.claimed().0).sum());
             let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
             scrubbed_pool.look_again().await;
-            let sizes = spaces.list().iter().map(|space| (space.name(), space.size())).collect();
+            // One in the trash may have the name of another: the larger size is what both may have lost.
+            let mut kept = spaces.kept();
+            kept.sort_by_key(|space| space.size());
+            let sizes = kept.iter().map(|space| (space.name(), space.size())).collect();
             let healed = spaces.counters().healed_blocks - before;
             // What came back meanwhile was not read from its beginning, and what left not to its end.
             away.extend(absent_names(&scrubbed_pool));

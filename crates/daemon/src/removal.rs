@@ -159,7 +159,7 @@ pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &Remova
         )));
     }
     if !disk.is_present() {
-        let single = pool.spaces.list();
+        let single = pool.spaces.kept();
         let single =
             single.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);
         let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
@@ -186,7 +186,7 @@ pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &Remova
         stuck.join(", ")
     );
     Err(ErrorBody::new(ErrorCode::NoSpace, message).hint(format!(
-        "add a disk first, replace {name} by another with `dolmen disk replace`, delete or trim something, or, where rows are as wide as there are disks, make them narrower with `dolmen space convert {}/SPACE --columns N`",
+        "add a disk first, replace {name} by another with `dolmen disk replace`, purge or trim something, or, where rows are as wide as there are disks, make them narrower with `dolmen space convert {}/SPACE --columns N`",
         pool.name()
     )))
 }

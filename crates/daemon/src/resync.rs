@@ -45,7 +45,7 @@ async fn bring_up_to_date(spaces: &Spaces, course: &Course) -> Answer<Outcome> {
         ));
     }
     let stale = spaces.stale_rows().await.unwrap_or_default();
-    let lengths: BTreeMap<_, _> = spaces.list().iter().map(|space| (space.id(), space.row_bytes())).collect();
+    let lengths: BTreeMap<_, _> = spaces.kept().iter().map(|space| (space.id(), space.row_bytes())).collect();
     course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
     let done = spaces.resync(&course.progress).await.map_err(|error| fault::space(&error))?;
     let off = told(&done);

@@ -68,6 +68,7 @@ impl Engine {
             self.members.release_all_of(pool.id());
             self.pools.borrow_mut().remove(&pool.id());
         }
+        self.trash_ages.write().await;
         self.events.tell_end().await;
         // Nobody is to find a door behind which nobody answers.
         let _ = std::fs::remove_file(&self.nbd.socket);

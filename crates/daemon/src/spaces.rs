@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, CreateSpace, Destroy, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace,
-    SCHEMA, ServeSpace, Simple, SpaceDocument,
+    Change, CreateSpace, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
+    ServeSpace, Simple, SpaceDocument,
 };
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
@@ -17,7 +17,7 @@ use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::nbd::Served;
-use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
+use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::clients_of;
 
 /// What is done to a space that gets smaller.
@@ -67,7 +67,7 @@ fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
     Ok(spec)
 }
 
-fn full_name(pool: &OpenPool, space: &Space) -> String {
+pub(crate) fn full_name(pool: &OpenPool, space: &Space) -> String {
     format!("{}/{}", pool.name(), space.name())
 }
 
@@ -109,7 +109,7 @@ impl Engine {
         let pool = self.pool_to_change(&pool)?;
         let _turn = self.turn_to_change(&pool).await?;
         let spec = spec_of(&request)?;
-        pool.spaces.check_create(&spec).map_err(|error| fault::space(&error))?;
+        pool.spaces.check_create(&spec).map_err(|error| pool.lacks_room(&error))?;
         let full = pool.full_size(&spec)?;
         let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
@@ -145,7 +145,7 @@ impl Engine {
             change.warnings.extend(warning);
             return Ok(change);
         }
-        let space = pool.spaces.create(spec).await.map_err(|error| fault::space(&error))?;
+        let space = pool.spaces.create(spec).await.map_err(|error| pool.lacks_room(&error))?;
         let mut change = made(plan, format!("space {} is made", full_name(&pool, &space)));
         change.warnings.extend(warning);
         change.space = Some(self.view_space(&pool, &space).await?);
@@ -189,7 +189,7 @@ impl Engine {
         if after < before {
             self.check_shrink(&pool, &space, after).await?;
         } else {
-            pool.spaces.check_grow(&space, after).map_err(|error| fault::space(&error))?;
+            pool.spaces.check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
         }
         let undo = Undo::By(format!("dolmen space resize {name} {}", before.0));
         let (plan, warning) = pool.plan_resize(&space, &spec, undo).await?;
@@ -205,7 +205,7 @@ impl Engine {
             // Whoever came while data was looked for has been told the old size. Who comes from here on is told the new one.
             self.check_space_unused(&pool, &space, SHRUNK).await?;
         }
-        pool.spaces.resize(&space, after).await.map_err(|error| fault::space(&error))?;
+        pool.spaces.resize(&space, after).await.map_err(|error| pool.lacks_room(&error))?;
         let resized = self.ways_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
         change.warnings.extend(warning.into_iter().chain(resized));
@@ -253,38 +253,6 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn delete_space(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: Destroy,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
-        let space = pool.space(&space)?;
-        let name = full_name(&pool, &space);
-        if !request.dry_run {
-            let typed = request.destroy.as_deref();
-            // Both the short and the full name say which space is meant.
-            let typed = if typed == Some(name.as_str()) {
-                Some(space.name().to_string())
-            } else {
-                typed.map(str::to_owned)
-            };
-            check_typed(typed.as_deref(), space.name().as_str(), "space")?;
-        }
-        self.check_space_idle(&pool, &space, "deleted").await?;
-        let footprint = space.footprint().await.map_err(|error| fault::space(&error))?.total;
-        let steps = vec![format!("lose everything in {name}"), format!("give {footprint} back to the pool")];
-        let after = pool.room_with_free(pool.free() + footprint.0);
-        let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(Undo::ByNothing, steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("space {name} would be deleted")));
-        }
-        pool.spaces.delete(&space).await.map_err(|error| fault::space(&error))?;
-        Ok(made(plan, format!("space {name} is deleted")))
-    }
-
     /// Refuses what clients of the space would not survive.
     async fn check_space_unused(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         let clients = match self.nbd.find(pool.id(), space.id()) {
@@ -303,7 +271,7 @@ impl Engine {
     }
 
     /// Refuses what ways in to the space would not survive.
-    async fn check_space_idle(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
+    pub(crate) async fn check_space_idle(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         self.check_space_unused(pool, space, doing).await?;
         if self.nbd.find(pool.id(), space.id()).is_some() {
             let name = full_name(pool, space);

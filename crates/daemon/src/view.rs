@@ -95,6 +95,7 @@ impl Engine {
         let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         // A pool is shown whatever its map holds there.
         let repair_after = pool.repair_after().await.ok();
+        let (trash_count, trash_bytes) = open.trash_tally().await?;
         let data_bytes: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
         let free_bytes: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
         Ok(Pool {
@@ -109,6 +110,8 @@ impl Engine {
             used_bytes: data_bytes.saturating_sub(free_bytes),
             free_bytes,
             space_count: open.spaces.list().len() as u64,
+            trash_count,
+            trash_bytes,
             repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
             disks,
@@ -130,6 +133,8 @@ impl Engine {
             used_bytes: 0,
             free_bytes: 0,
             space_count: 0,
+            trash_count: 0,
+            trash_bytes: 0,
             repair_after_s: None,
             write_caches: Vec::new(),
             disks: Vec::new(),
@@ -211,6 +216,7 @@ impl Engine {
         }
         let caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let write_cache: u64 = caches.iter().map(|cache| cache.footprint.total.0).sum();
+        let (_, trash) = open.trash_tally().await?;
         let present: Vec<_> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
         let rooms = pool.room();
         let room_of = |disk: &dolmen_pool::Disk| rooms.iter().find(|room| room.slot == disk.slot()).copied();
@@ -246,7 +252,8 @@ impl Engine {
             claimed_bytes: claimed,
             redundancy_bytes: redundancy,
             write_cache_bytes: write_cache,
-            tables_bytes: used.saturating_sub(claimed + redundancy + write_cache),
+            trash_bytes: trash,
+            tables_bytes: used.saturating_sub(claimed + redundancy + write_cache + trash),
             free_bytes: free,
             reserve_bytes: disks.iter().map(|disk| disk.reserve_bytes.min(disk.free_bytes)).sum(),
             promised_bytes: promised,

@@ -34,6 +34,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         }
         engine.look_for_absent(&pool).await;
         engine.keep_history(&pool).await;
+        engine.tend_trash(&pool).await;
         let seats = pool.spaces.pool().seats();
         if seats != seated {
             (seated, pause, next_try) = (seats, LOOK_EVERY, clock.now());

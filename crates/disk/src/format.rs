@@ -16,12 +16,14 @@ pub const FEATURES_COMPAT: u64 = 0;
 pub const FEATURES_RO_COMPAT: u64 = 0;
 /// Rows may have heirs, which hold a part of what the rows hold (docs/design/0007).
 pub const FEATURE_HEIRS: u64 = 1;
+/// There may be spaces in the trash (docs/design/0018).
+pub const FEATURE_TRASH: u64 = 2;
 /// Spaces may have limits (docs/design/0017).
 pub const FEATURE_LIMITS: u64 = 4;
 /// Rows of a space may have two layouts, which their numbers tell apart (docs/design/0020).
 pub const FEATURE_LAYOUTS: u64 = 8;
 /// Features without which a pool must not be touched: those that this build knows. A label has those that its pool uses.
-pub const FEATURES_INCOMPAT: u64 = FEATURE_HEIRS | FEATURE_LIMITS | FEATURE_LAYOUTS;
+pub const FEATURES_INCOMPAT: u64 = FEATURE_HEIRS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS;
 
 pub(crate) const EPOCH_PRESENT: u32 = 1;
 pub(crate) const EPOCH_FORKED: u32 = 2;

@@ -19,8 +19,8 @@ mod label_io;
 pub use extent::{DISK_BYTES_MIN, Extent, ExtentError, METADATA_AT, TAIL_BYTES};
 pub use foreign::{Foreign, signature_of};
 pub use format::{
-    FEATURE_HEIRS, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
-    FORMAT_VERSION, LABEL_BYTES_MAX,
+    FEATURE_HEIRS, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_TRASH, FEATURES_COMPAT, FEATURES_INCOMPAT,
+    FEATURES_RO_COMPAT, FORMAT_VERSION, LABEL_BYTES_MAX,
 };
 pub use label::{Generation, Label, LabelError, Member, MemberState};
 pub use label_io::{Contents, LOOK_PATIENCE, LabelIoError, look, renew_label, wipe, write_label};

@@ -447,9 +447,8 @@ impl Spaces {
             old.forget_owner(space.id());
         }
         drop(turn);
-        match before.write_cache() {
-            Some(redundancy) => self.drop_cache(redundancy).await?,
-            None => {}
+        if let Some(redundancy) = before.write_cache() {
+            self.drop_cache(redundancy).await?;
         }
         Ok(true)
     }

@@ -222,6 +222,18 @@ pub enum SpaceError {
         /// Which.
         name: Name,
     },
+    /// It is in the trash.
+    #[error("space {name} is in the trash")]
+    Trashed {
+        /// Which.
+        name: Name,
+    },
+    /// It is not in the trash, and so cannot be restored.
+    #[error("space {name} is not in the trash")]
+    NotTrashed {
+        /// Which.
+        name: Name,
+    },
     /// What this version cannot do yet.
     #[error("{what} is not available in this version; {instead}")]
     Unsupported {

@@ -5,7 +5,7 @@
 //!
 //! | what the map says | what was cut short | what is done |
 //! |---|---|---|
-//! | the space is unfinished | it was being deleted, or made with all of its rows | it is deleted |
+//! | the space is unfinished | it was being deleted, or made with all of its rows | nobody finds it; a purge frees its rows, behind the opening (`trash`) |
 //! | rows behind its end | it was being made smaller | they are freed |
 //! | a fixed space lacks rows | it was being made larger | they are claimed |
 //! | a write cache that no space needs | its last space was being deleted, or its first made | it is deleted |
@@ -20,13 +20,13 @@ use crate::spaces::Spaces;
 use crate::spec::{Provisioning, REDUNDANCY_MAX};
 
 impl Spaces {
-    /// Finishes what was cut short. Whatever cannot be finished stays as it is, for the next opening to try again: nothing
-    /// of it is lost, and no pool stays closed for it.
+    /// Finishes what was cut short, hidden spaces that are `unfinished` among it. Whatever cannot be finished stays as it is, for
+    /// the next opening to try again: nothing of it is lost, and no pool stays closed for it.
     pub(crate) async fn finish(&self, unfinished: &[Rc<Space>]) {
         for space in unfinished {
             let _ = self.delete(space).await;
         }
-        for space in self.all() {
+        for space in self.all().into_iter().filter(|space| space.check_stays().is_ok()) {
             let _ = self.finish_resize(&space).await;
         }
         for redundancy in 0..=REDUNDANCY_MAX {

@@ -51,12 +51,14 @@ pub(crate) struct RawSpace {
     pub(crate) row_length: U64,
     /// Bytes written to one column before the next.
     pub(crate) interleave: U32,
-    /// 0 whole, 1 unfinished.
+    /// 0 whole, 1 unfinished, 2 in the trash.
     pub(crate) standing: u8,
     /// Parity columns of a row.
     pub(crate) parity: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 10],
+    pub(crate) reserved: [u8; 2],
+    /// When it came into the trash, in seconds since 1970, for people; 0 of one that is not there.
+    pub(crate) trashed_at: U64,
     /// Requests in a second that it gets at most; 0 for no limit.
     pub(crate) iops_max: U32,
     /// Requests in a second that others leave to it; 0 for none.

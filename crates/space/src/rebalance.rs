@@ -114,11 +114,11 @@ impl Spaces {
         progress.may_go_on(&self.shared.closing).await
     }
 
-    /// Looks at all rows that clients see, reckoning with what each move takes and gives.
+    /// Looks at all rows of spaces that people made, reckoning with what each move takes and gives.
     async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
         let mut homes = Homes::with_more(self.pool(), more);
         let mut found = Uneven::default();
-        for space in self.list() {
+        for space in self.made_by_people() {
             let (mut to_move, mut surplus) = (Vec::new(), Vec::new());
             let mut moved = 0;
             space

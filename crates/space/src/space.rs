@@ -55,7 +55,12 @@ pub struct Space {
     /// Grains of each disk that the space has, kept for spans, which fill one disk after another.
     pub(crate) own: RefCell<BTreeMap<DiskSlot, u64>>,
     pub(crate) row_count: Cell<u64>,
+    /// Whether it is being deleted, or about to be: nobody may use it, and nobody finds it.
     pub(crate) gone: Cell<bool>,
+    /// Whether the map says that it is deleted: nothing brings it back, and its rows are to be freed.
+    pub(crate) condemned: Cell<bool>,
+    /// Since when it is in the trash, in seconds since 1970: it keeps all that it has, and nobody may use it.
+    pub(crate) trashed: Cell<Option<u64>>,
     /// Taken by what changes its size or name, from reading what it is to committing what it is then.
     pub(crate) spec_turn: Turn,
     /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
@@ -113,6 +118,8 @@ impl Space {
             own: RefCell::default(),
             row_count: Cell::new(0),
             gone: Cell::new(false),
+            condemned: Cell::new(false),
+            trashed: Cell::new(None),
             spec_turn: Turn::default(),
             lost_unflushed: Cell::new(false),
             caches: RefCell::default(),
@@ -220,9 +227,13 @@ impl Space {
         Bytes(self.row_count.get() * self.row_bytes)
     }
 
-    /// Refuses what is asked of a space that is being deleted.
+    /// Refuses what is asked of a space that is being deleted, or is in the trash.
     pub(crate) fn check_stays(&self) -> Result<(), SpaceError> {
-        if self.gone.get() { Err(SpaceError::Gone { name: self.name() }) } else { Ok(()) }
+        match (self.gone.get(), self.trashed.get()) {
+            (true, _) => Err(SpaceError::Gone { name: self.name() }),
+            (false, Some(_)) => Err(SpaceError::Trashed { name: self.name() }),
+            (false, None) => Ok(()),
+        }
     }
 
     /// Checks a range against size and sector.
@@ -555,7 +566,8 @@ impl Space {
         })
         .await?;
         // Rows that are about to take the place of its own are further copies of them.
-        for hidden in self.heirs.space().into_iter().chain(self.drafts.borrow().clone()) {
+        let drafts = self.drafts.borrow().clone();
+        for hidden in self.heirs.space().into_iter().chain(drafts) {
             let add = |_: u64, record: &RowRecord| {
                 let columns = (0..record.shape.columns()).map(|column| record.shape.column_blocks(column));
                 blocks += columns.map(u64::from).sum::<u64>();

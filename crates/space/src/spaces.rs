@@ -91,9 +91,16 @@ impl Spaces {
             let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
             let count = pool.get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
-            // Those of heirs go with the spaces that they are for.
-            if standing == Standing::Unfinished && !is_of_heirs(space.id()) {
-                unfinished.push(Rc::clone(&space));
+            match standing {
+                Standing::Whole => {}
+                Standing::Trashed { at_s } => space.trashed.set(Some(at_s)),
+                // Those of heirs go with the spaces that they are for, and those of people behind the opening.
+                Standing::Unfinished if is_hidden(space.id()) => {
+                    if !is_of_heirs(space.id()) {
+                        unfinished.push(Rc::clone(&space));
+                    }
+                }
+                Standing::Unfinished => space.note_condemned(),
             }
             spaces.insert(SpaceId(id), space);
         }
@@ -150,16 +157,16 @@ impl Spaces {
         self.shared.incidents.borrow().iter().cloned().collect()
     }
 
-    /// All spaces that people made, by id.
+    /// All spaces that people made and may use, by id: none that is in the trash or being deleted.
     #[must_use]
     pub fn list(&self) -> Vec<Rc<Space>> {
-        self.all().into_iter().filter(|space| !is_hidden(space.id())).collect()
+        self.all().into_iter().filter(|space| space.is_in_use()).collect()
     }
 
-    /// The space with this id, if people made it. Takes no memory.
+    /// The space with this id, if it is one of [`list`](Self::list). Takes no memory.
     #[must_use]
     pub fn get(&self, id: SpaceId) -> Option<Rc<Space>> {
-        self.spaces.borrow().get(&id).filter(|_| !is_hidden(id)).cloned()
+        self.spaces.borrow().get(&id).filter(|space| space.is_in_use()).cloned()
     }
 
     /// All spaces, the hidden ones behind the others.
@@ -322,6 +329,8 @@ impl Spaces {
         match claimed {
             Ok(()) => Ok(space),
             Err(error) => {
+                // The map says that it is unfinished: also where that cannot be cleared away now, nobody uses it.
+                space.gone.set(true);
                 self.delete_but_for_its_cache(&space).await?;
                 Err(error)
             }
@@ -433,7 +442,7 @@ impl Spaces {
         self.put_spec(space, spec).await
     }
 
-    /// Deletes a space and gives its rows back. Killed half-way, the rest goes at the next opening.
+    /// Deletes a space and gives its rows back. Killed half-way, the rest goes with the next [`purge`](Self::purge).
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -446,41 +455,8 @@ impl Spaces {
     }
 
     async fn delete_but_for_its_cache(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
-        // Before anything else: a space that stays must stay usable.
-        self.pool().check_writable()?;
-        space.gone.set(true);
-        space.claims_end().await;
-        space.heirs.claims_end().await;
-        // Whoever makes drafts of its rows sees that it goes, and leaves none behind.
-        let _drafts = space.draft_turn.take().await;
-        let _turn = space.spec_turn.take().await;
-        if !self.spaces.borrow().contains_key(&space.id()) {
-            // Somebody else was at it.
-            return Ok(());
-        }
-        let mut change = self.pool().change(Purpose::Release).await;
-        change.put(keys::space(space.id()), space.encode(&space.spec(), Standing::Unfinished));
-        let heirs = space.heirs.space();
-        if let Some(heirs) = &heirs {
-            change.put(keys::space(heirs.id()), heirs.encode(&heirs.spec(), Standing::Unfinished));
-        }
-        change.commit().await?;
-        let mut rows = Vec::new();
-        space.for_each_record(|index, _| rows.push(index)).await?;
-        space.free_rows(&rows).await?;
-        let mut change = self.pool().change(Purpose::Release).await;
-        change.delete(keys::space(space.id()));
-        change.delete(keys::row_count(space.id()));
-        settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
-        if let Some(heirs) = &heirs {
-            change.delete(keys::space(heirs.id()));
-            change.delete(keys::row_count(heirs.id()));
-        }
-        change.commit().await?;
-        self.spaces.borrow_mut().remove(&space.id());
-        self.note_minimums();
-        heirs.iter().for_each(|heirs| drop(self.spaces.borrow_mut().remove(&heirs.id())));
-        Ok(())
+        self.condemn(space).await?;
+        self.free_condemned(space, &Progress::default()).await.map(drop)
     }
 
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
@@ -514,6 +490,7 @@ impl Spaces {
     /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], [`SpaceError::TooLarge`], or what the pool says.
     pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
         let _turn = space.spec_turn.take().await;
+        space.check_stays()?;
         let mut spec = space.spec();
         let before = spec.size;
         spec.size = size;
@@ -627,7 +604,7 @@ impl Spaces {
     }
 
     /// Finds the spaces that others leave something to.
-    fn note_minimums(&self) {
+    pub(crate) fn note_minimums(&self) {
         self.shared.floors.set(self.list().into_iter(), self.pool().seams().clock.now());
     }
 

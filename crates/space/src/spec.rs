@@ -216,6 +216,8 @@ pub(crate) enum Standing {
     Whole,
     /// It is being deleted, or made with all of its rows: when that is cut short, nothing is left of it.
     Unfinished,
+    /// It is in the trash since then, in seconds since 1970: whole, and not to be used before it is restored.
+    Trashed { at_s: u64 },
 }
 
 impl SpaceSpec {
@@ -323,7 +325,11 @@ impl SpaceSpec {
         raw.standing = match standing {
             Standing::Whole => 0,
             Standing::Unfinished => 1,
+            Standing::Trashed { .. } => 2,
         };
+        if let Standing::Trashed { at_s } = standing {
+            raw.trashed_at = at_s.into();
+        }
         raw.version = VERSION.into();
         raw.resiliency = self.resiliency.number();
         raw.copies = self.resiliency.copies();
@@ -346,13 +352,14 @@ impl SpaceSpec {
     /// The space in the value of its key; `None` for what no version writes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing, Layouts)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 10] || raw.reserved_behind != 0 {
+        if raw.version.get() != VERSION || raw.reserved != [0; 2] || raw.reserved_behind != 0 {
             return None;
         }
         let layouts = Layouts::read(raw)?;
-        let standing = match raw.standing {
-            0 => Standing::Whole,
-            1 => Standing::Unfinished,
+        let standing = match (raw.standing, raw.trashed_at.get()) {
+            (0, 0) => Standing::Whole,
+            (1, 0) => Standing::Unfinished,
+            (2, at_s) => Standing::Trashed { at_s },
             _ => return None,
         };
         let resiliency = Resiliency::of((raw.resiliency, raw.copies, raw.parity))?;
@@ -436,9 +443,13 @@ mod tests {
         let mut spec = SpaceSpec::usual("data".parse().unwrap(), Bytes::gib(1), Resiliency::Simple);
         spec.row = Some(Bytes::mib(2));
         assert_eq!(spec.row_bytes(), Bytes::mib(2));
-        for standing in [Standing::Whole, Standing::Unfinished] {
+        for standing in [Standing::Whole, Standing::Unfinished, Standing::Trashed { at_s: 1_700_000_000 }] {
             let (read, found, _) = SpaceSpec::parse(&spec.encode(standing, Layouts::default())).unwrap();
             assert_eq!((read.row, found), (Some(Bytes::mib(2)), standing));
         }
+        // One that is not in the trash has come into it at no time.
+        let mut odd = spec.encode(Standing::Whole, Layouts::default());
+        odd[32] = 1;
+        assert!(SpaceSpec::parse(&odd).is_none());
     }
 }

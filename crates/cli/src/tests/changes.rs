@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 32] = [
+const CHANGES: [&str; 36] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -31,6 +31,10 @@ const CHANGES: [&str; 32] = [
     "space resize tank/x 2G",
     "space convert tank/x --resiliency parity --columns auto",
     "space delete tank/x",
+    "space delete tank/x --purge",
+    "trash restore tank/x --as y",
+    "trash purge tank/x tank/7",
+    "trash purge --all tank",
     "space attach tank/x",
     "space detach tank/x",
     "serve tank/x",
@@ -64,13 +68,14 @@ fn a_dry_run_asks_for_nothing_but_the_plan() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 20] = [
+const READERS: [&str; 21] = [
     "status",
     "pool list",
     "pool show",
     "disk list",
     "space list",
     "space show",
+    "trash list",
     "df",
     "jobs",
     "events",
@@ -163,7 +168,15 @@ fn nothing_is_destroyed_whose_name_was_not_typed() {
 /// Without a terminal and without the flag nothing at all is sent.
 #[test]
 fn a_refusal_comes_before_any_request() {
-    for line in ["pool destroy tank", "pool destroy tank --destroy=x", "space delete tank/x --destroy=tank"] {
+    for line in [
+        "pool destroy tank",
+        "pool destroy tank --destroy=x",
+        "space delete tank/x --purge --destroy=tank",
+        "trash purge tank/x",
+        "trash purge tank/x --destroy=tank",
+        "trash purge tank/x tank/y --destroy=x",
+        "trash purge --all tank --destroy=x",
+    ] {
         let fake = Fake::play(|_, body| obey(body));
         assert_eq!(fake.run(line, &NOBODY).code, ExitCode::Refused, "{line}");
         assert_eq!(fake.asked(), [], "{line}");
@@ -174,7 +187,7 @@ fn a_refusal_comes_before_any_request() {
 #[test]
 fn the_plan_stands_above_the_question() {
     let fake = Fake::play(|_, body| obey(body));
-    let ended = fake.run("space delete tank/x", &somebody("tank/x\n"));
+    let ended = fake.run("space delete tank/x --purge", &somebody("tank/x\n"));
     assert_eq!(ended.code, ExitCode::Ok);
     assert_eq!(
         ended.messages,
@@ -188,9 +201,68 @@ fn the_plan_stands_above_the_question() {
 fn a_space_is_deleted_by_either_name() {
     for name in ["x", "tank/x"] {
         let fake = Fake::play(|_, body| obey(body));
-        assert_eq!(fake.run(&format!("space delete tank/x --destroy={name}"), &NOBODY).code, ExitCode::Ok);
-        assert_eq!(fake.acts()[0].body, json!({"destroy": "x", "dry_run": false}));
+        let line = format!("space delete tank/x --purge --destroy={name}");
+        assert_eq!(fake.run(&line, &NOBODY).code, ExitCode::Ok);
+        assert_eq!(fake.acts()[0].body, json!({"purge": true, "destroy": "x", "dry_run": false}));
     }
+}
+
+/// Nothing is lost by moving a space into the trash, nor by taking it out: nobody is asked, with a terminal or without.
+#[test]
+fn the_trash_asks_for_nothing_before_it_is_purged() {
+    for person in [NOBODY, somebody("")] {
+        for (line, path, body) in [
+            (
+                "space delete tank/x",
+                "spaces/x/delete",
+                json!({"purge": false, "destroy": null, "dry_run": false}),
+            ),
+            ("trash restore tank/7", "trash/7/restore", json!({"name": null, "dry_run": false})),
+            ("trash restore tank/x --as y", "trash/x/restore", json!({"name": "y", "dry_run": false})),
+        ] {
+            let fake = Fake::play(|_, body| obey(body));
+            let ended = fake.run(line, &person);
+            assert_eq!((ended.code, ended.messages.as_str()), (ExitCode::Ok, ""), "{line}");
+            assert_eq!(fake.acts()[0].line, format!("POST /v1/pools/tank/{path}"));
+            assert_eq!(fake.acts()[0].body, body, "{line}");
+        }
+    }
+}
+
+/// A purge wants the name of the one space, by name or number with its pool or without; of several or all, that of the pool.
+#[test]
+fn a_purge_wants_the_name_of_what_is_lost() {
+    let one = json!({"spaces": ["x"], "all": false, "destroy": "x", "dry_run": false});
+    let two = json!({"spaces": ["x", "7"], "all": false, "destroy": "tank", "dry_run": false});
+    let all = json!({"spaces": [], "all": true, "destroy": "tank", "dry_run": false});
+    for (line, body) in [
+        ("trash purge tank/x --destroy=x", &one),
+        ("trash purge tank/x --destroy=tank/x", &one),
+        ("trash purge tank/x tank/7 --destroy=tank", &two),
+        ("trash purge --all tank --destroy=tank", &all),
+    ] {
+        let fake = Fake::play(|_, body| obey(body));
+        let ended = fake.run(line, &NOBODY);
+        assert_eq!(ended.code, ExitCode::Ok, "{line}: {}", ended.messages);
+        assert_eq!(fake.acts()[0].line, "POST /v1/pools/tank/trash/purge");
+        assert_eq!(&fake.acts()[0].body, body, "{line}");
+    }
+    for line in [
+        "trash purge tank/x other/y --destroy=tank",
+        "space delete tank/x --destroy=x",
+        "trash purge",
+        "trash purge tank/x --all tank",
+    ] {
+        let fake = Fake::play(|_, body| obey(body));
+        assert_eq!(run_or_refuse(&fake, line), ExitCode::Usage, "{line}");
+        assert_eq!(fake.asked(), [], "{line}");
+    }
+}
+
+/// As [`Fake::run`], of lines that may be none.
+fn run_or_refuse(fake: &Fake, line: &str) -> ExitCode {
+    let words = ["dolmen"].into_iter().chain(line.split_whitespace());
+    if crate::parse(words).is_err() { ExitCode::Usage } else { fake.run(line, &NOBODY).code }
 }
 
 /// A daemon with foreign data on both disks, which refuses until both are named.

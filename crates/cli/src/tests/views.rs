@@ -210,6 +210,45 @@ OTHER DEVICE   SIZE  STATE       WHAT
     );
 }
 
+/// What can be restored, for how long, and what cannot any more.
+#[test]
+fn the_trash_is_listed_with_what_it_gives_back() {
+    let space = |name: &str, id: u64, trashed_s: Value, stays_s: Value| {
+        json!({"pool": "tank", "id": id, "name": name, "size_bytes": 10u64 << 30, "resiliency": "mirror", "copies": 2,
+            "parity": 0, "footprint_bytes": 6u64 << 30, "can_be_restored": !trashed_s.is_null(), "trashed_s": trashed_s,
+            "stays_s": stays_s})
+    };
+    let spaces = [
+        space("home", 3, json!(10_000), json!(518_400)),
+        space("home", 12, json!(90_000), Value::Null),
+        space("old", 4, json!(10_000), json!(0)),
+        space("gone", 5, Value::Null, Value::Null),
+    ];
+    assert_eq!(
+        shown("trash list tank", json!({"schema": 1, "spaces": spaces, "now_s": 96_400})).results,
+        "\
+SPACE      ID    SIZE  GIVES BACK  RESILIENCY   DELETED         STAYS
+tank/home   3  10 GiB       6 GiB  mirror of 2  1 d ago         6 d more
+tank/home  12  10 GiB       6 GiB  mirror of 2  1 h 46 min ago  until it is purged
+tank/old    4  10 GiB       6 GiB  mirror of 2  1 d ago         is about to be purged
+tank/gone   5  10 GiB       6 GiB  mirror of 2                  is being purged
+"
+    );
+    let nothing = shown("trash list", json!({"schema": 1, "spaces": [], "now_s": 96_400}));
+    assert_eq!(nothing.results, "nothing is in the trash\n");
+}
+
+/// A pool with something in the trash says how much a purge would give back; others have no column for it.
+#[test]
+fn the_status_shows_the_trash_where_there_is_some() {
+    let mut with = pool("tank", "healthy");
+    (with["trash_count"], with["trash_bytes"]) = (json!(2), json!(3u64 << 30));
+    let text = shown("", status("healthy", vec![with], vec![])).results;
+    assert!(text.contains("SPACES  IN TRASH\n") && text.contains("3 GiB\n"), "{text}");
+    let text = shown("", status("healthy", vec![pool("tank", "healthy")], vec![])).results;
+    assert!(!text.contains("TRASH"), "{text}");
+}
+
 #[test]
 fn df_lists_every_overhead_and_what_still_fits() {
     let gib = |count: u64| count << 30;
@@ -237,6 +276,7 @@ pool tank
         claimed       20 GiB    20 %  addresses of spaces
         redundancy    19 GiB    19 %  their further copies and parity
         write cache    1 GiB     1 %  of strict spaces and parity, copies and tables included
+        trash            0 B     0 %  deleted spaces, which a purge gives back
         tables         1 GiB     1 %  checksums, states and rounding up
       free            57 GiB    57 %  not used
         reserve        2 GiB     2 %  kept for moves and repairs

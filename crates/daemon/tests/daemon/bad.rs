@@ -79,7 +79,7 @@ fn spaces_that_cannot_be_are_refused() {
     let shrink = world.refused("/v1/pools/tank/spaces/m/resize", &json!({"size_bytes": 8 << 20}));
     assert!(shrink["code"] == "not_empty" || shrink["code"] == "busy", "{shrink}");
     assert_eq!(
-        world.refused("/v1/pools/tank/spaces/none/delete", &json!({"destroy": "none"}))["code"],
+        world.refused("/v1/pools/tank/spaces/none/delete", &json!({"purge": true, "destroy": "none"}))["code"],
         "no_such_space"
     );
     assert_eq!(

@@ -91,6 +91,13 @@ impl World {
         self.begin(command);
     }
 
+    /// Starts one that keeps spaces in the trash for so long.
+    pub(crate) fn start_with_trash_after(&mut self, seconds: u64) {
+        let mut command = self.command("state", "run");
+        command.arg("--trash-after-s").arg(seconds.to_string());
+        self.begin(command);
+    }
+
     /// Starts a daemon by a command, and waits until it answers.
     pub(crate) fn begin(&mut self, mut command: Command) {
         assert!(self.daemon.is_none());
@@ -271,6 +278,11 @@ impl<S: Read + Write> Nbd<S> {
 
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) {
         assert_eq!(self.ask(1, at, data.len(), data, &mut []), 0, "writing at {at}");
+    }
+
+    /// As [`write`](Self::write), with the error that it may meet.
+    pub(crate) fn try_write(&mut self, at: u64, data: &[u8]) -> u32 {
+        self.ask(1, at, data.len(), data, &mut [])
     }
 
     pub(crate) fn read(&mut self, at: u64, length: usize) -> Vec<u8> {

@@ -70,7 +70,7 @@ fn what_happens_is_told_once_and_in_order_also_over_kills() {
     let done = follower.sees(&world, "job_done");
     assert_eq!(done["object"]["kind"], "job");
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
-    world.post("/v1/pools/tank/spaces/m/delete", &json!({"destroy": "m"}));
+    world.post("/v1/pools/tank/spaces/m/delete", &json!({"purge": true, "destroy": "m"}));
     follower.sees(&world, "space_deleted");
     world.last_job();
     world.post("/v1/pools/tank/destroy", &json!({"destroy": "tank"}));

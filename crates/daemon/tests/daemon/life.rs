@@ -343,14 +343,14 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
         !text.contains("tank/m") && text.contains("the parts of tank/s that the old one alone holds"),
         "{text}"
     );
-    assert!(status["todo"].to_string().contains("or delete tank/s; its replacement"), "{status}");
+    assert!(status["todo"].to_string().contains("or delete tank/s for good; its replacement"), "{status}");
     let other = world.make_disk("other", 300 << 20);
     let error = world.refused("/v1/pools/tank/disks/1/replace", &json!({"with": other}));
     assert!(error["code"] == "busy" && error["hint"].to_string().contains(&new), "{error}");
     world.post("/v1/pools/tank/disks/1/replace", &request);
     let again = world.last_job();
     assert_eq!((&again["state"], &again["id"]), (&json!("waiting"), &job["id"]), "it is one job, {again}");
-    world.post("/v1/pools/tank/spaces/s/delete", &json!({"destroy": "s"}));
+    world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     let job = eventually("the replacement goes on", || {
         Some(world.last_job()).filter(|job| job["state"] == "done" && job["kind"] == "replace")
     });
@@ -553,7 +553,7 @@ fn only_the_right_name_destroys_and_then_the_disks_are_free() {
         assert_eq!(world.refused("/v1/pools/tank/destroy", &wrong)["code"], "needs_confirmation");
         assert_eq!(world.refused("/v1/pools/tank/spaces/m/delete", &wrong)["code"], "needs_confirmation");
     }
-    world.post("/v1/pools/tank/spaces/m/delete", &json!({"destroy": "tank/m"}));
+    world.post("/v1/pools/tank/spaces/m/delete", &json!({"purge": true, "destroy": "tank/m"}));
     assert_eq!(world.get("/v1/spaces")["spaces"], json!([]));
     world.post("/v1/pools/tank/destroy", &json!({"destroy": "tank"}));
     world.post("/v1/pools", &json!({"name": "again", "disks": [world.disk("d0"), world.disk("d1")]}));
@@ -685,7 +685,7 @@ fn what_is_open_for_reading_only_is_neither_destroyed_nor_offered_for_writing() 
     world.post("/v1/pools/import", &json!({"paths": [folder], "mode": "read"}));
     assert_eq!(world.refused("/v1/pools/tank/destroy", &json!({"destroy": "tank"}))["code"], "read_only");
     assert_eq!(
-        world.refused("/v1/pools/tank/spaces/m/delete", &json!({"destroy": "m"}))["code"],
+        world.refused("/v1/pools/tank/spaces/m/delete", &json!({"purge": true, "destroy": "m"}))["code"],
         "read_only"
     );
     let export = world.post("/v1/pools/tank/spaces/m/serve", &json!({}));
@@ -713,7 +713,7 @@ fn a_thin_space_that_meets_the_end_of_its_pool_is_told_of() {
     assert_eq!(status["health"], "warning", "{status}");
     assert!(status["why"][0].as_str().unwrap().contains("tank/m has met the end of pool tank"), "{status}");
     assert!(status["todo"][0].as_str().unwrap().starts_with("add a disk to pool tank"), "{status}");
-    world.post("/v1/pools/tank/spaces/rest0/delete", &json!({"destroy": "tank/rest0"}));
+    world.post("/v1/pools/tank/spaces/rest0/delete", &json!({"purge": true, "destroy": "tank/rest0"}));
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
 
@@ -748,7 +748,7 @@ fn a_mirror_takes_new_rows_on_the_disks_that_are_left() {
     let status = world.get("/v1/status").to_string();
     assert!(status.contains("tank/wide needs more disks than pool tank has in use"), "{status}");
     assert!(!status.contains("tank/m needs more disks"), "{status}");
-    assert!(!status.contains("delete or trim"), "{status}");
+    assert!(!status.contains("purge or trim"), "{status}");
     let content = pattern(9, 1 << 20);
     let mut client = world.nbd();
     client.write(20 << 20, &content);

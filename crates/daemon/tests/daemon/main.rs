@@ -43,3 +43,5 @@ mod ringed;
 mod stuck;
 #[cfg(test)]
 mod told;
+#[cfg(test)]
+mod trash;

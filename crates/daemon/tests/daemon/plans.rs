@@ -73,6 +73,9 @@ fn no_request_with_dry_run_changes_the_state() {
     world.make_tank(&["d0", "d1", "d3"]);
     let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "parity"});
     world.post("/v1/pools/tank/spaces", &aside);
+    let old = json!({"name": "old", "size_bytes": 8 << 20, "resiliency": "simple"});
+    world.post("/v1/pools/tank/spaces", &old);
+    world.post("/v1/pools/tank/spaces/old/delete", &json!({}));
     let free = world.disk("d2");
     let state = || {
         let mut status = world.get("/v1/status");
@@ -103,10 +106,16 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 4096})),
+        ("/v1/pools/tank/spaces/m/convert", json!({"resiliency": "parity", "provisioning": "fixed"})),
         ("/v1/pools/tank/spaces/m/unserve", json!({})),
         ("/v1/pools/tank/spaces/aside/rename", json!({"name": "elsewhere"})),
         ("/v1/pools/tank/spaces/m/limits", json!({"iops_max": 100, "bytes_per_s_min": 1 << 20})),
         ("/v1/pools/tank/spaces/aside/delete", json!({})),
+        ("/v1/pools/tank/spaces/aside/delete", json!({"purge": true})),
+        ("/v1/pools/tank/trash/old/restore", json!({})),
+        ("/v1/pools/tank/trash/old/restore", json!({"name": "new"})),
+        ("/v1/pools/tank/trash/purge", json!({"spaces": ["old"]})),
+        ("/v1/pools/tank/trash/purge", json!({"all": true})),
         ("/v1/pools/tank/spaces/aside/serve", json!({})),
         ("/v1/pools/tank/spaces/aside/attach", json!({})),
         ("/v1/pools/tank/spaces/m/detach", json!({})),
@@ -223,7 +232,16 @@ fn what_can_be_undone_is_said_with_the_command_that_does_it() {
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
     let renamed = undo(&world, "/v1/pools/tank/spaces/m/rename", json!({"name": "n"}));
     assert_eq!(renamed, by("dolmen space set tank/n --name m".to_owned()));
-    assert_eq!(undo(&world, "/v1/pools/tank/spaces/m/delete", json!({})), (false, None));
+    assert_eq!(undo(&world, "/v1/pools/tank/spaces/m/delete", json!({"purge": true})), (false, None));
+    let (_, deleted) = undo(&world, "/v1/pools/tank/spaces/m/delete", json!({}));
+    let deleted = deleted.unwrap();
+    assert!(deleted.starts_with("dolmen trash restore tank/"), "{deleted}");
+    let number = deleted.rsplit('/').next().unwrap().to_owned();
+    world.post("/v1/pools/tank/spaces/m/delete", &json!({}));
+    let restore = format!("/v1/pools/tank/trash/{number}/restore");
+    assert_eq!(undo(&world, &restore, json!({})), by("dolmen space delete tank/m".to_owned()));
+    assert_eq!(undo(&world, "/v1/pools/tank/trash/purge", json!({"all": true})), (false, None));
+    world.post(&restore, &json!({}));
     assert_eq!(undo(&world, "/v1/pools/tank/destroy", json!({})), (false, None));
     world.kill();
     fs::rename(world.disk("d1"), world.folder.path().join("away")).unwrap();
@@ -260,7 +278,7 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
         assert!(["bad_size", "too_few_disks"].contains(&error["code"].as_str().unwrap()), "{fits}: {error}");
         if fixed > 0 {
             world.post("/v1/pools/tank/spaces", &space(fixed));
-            world.post("/v1/pools/tank/spaces/f/delete", &json!({"destroy": "f"}));
+            world.post("/v1/pools/tank/spaces/f/delete", &json!({"purge": true, "destroy": "f"}));
             made += 1;
         }
     }
@@ -286,7 +304,7 @@ fn df_has_room_for_what_can_be_made_and_for_nothing_else() {
                 assert_eq!(world.refused("/v1/pools/tank/spaces", &space)["code"], "too_few_disks", "{fits}");
             } else {
                 world.post("/v1/pools/tank/spaces", &space);
-                world.post("/v1/pools/tank/spaces/f/delete", &json!({"destroy": "f"}));
+                world.post("/v1/pools/tank/spaces/f/delete", &json!({"purge": true, "destroy": "f"}));
                 made += 1;
             }
         }

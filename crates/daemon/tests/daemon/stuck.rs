@@ -69,7 +69,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     for (path, request) in [
         (DETACH, json!({})),
         (DETACH, json!({"dry_run": true})),
-        ("/v1/pools/tank/spaces/s/delete", json!({"destroy": "s"})),
+        ("/v1/pools/tank/spaces/s/delete", json!({"purge": true, "destroy": "s"})),
         ("/v1/pools/tank/export", json!({})),
         ("/v1/pools/tank/destroy", json!({"destroy": "tank"})),
         ("/v1/shutdown", json!({})),
@@ -98,7 +98,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     let change = world.post(DETACH, &sure);
     assert!(change["warnings"][0].as_str().unwrap().contains("given up"), "{change}");
     assert!(!is_configured(&device));
-    world.post("/v1/pools/tank/spaces/s/delete", &json!({"destroy": "s"}));
+    world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     world.post("/v1/pools/tank/export", &json!({}));
 }
 

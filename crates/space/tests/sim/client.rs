@@ -9,7 +9,7 @@ use dolmen_block_io::{Durability, sleep};
 use dolmen_causes::in_one_line;
 use dolmen_pool::PoolError;
 use dolmen_sim::Random;
-use dolmen_space::{Provisioning, Segment, Space, SpaceError};
+use dolmen_space::{Progress, Provisioning, Segment, Space, SpaceError};
 use dolmen_units::Bytes;
 
 use super::life::{Life, Rare, Work};
@@ -354,7 +354,11 @@ async fn delete_or_make(life: &Rc<Life>, random: &mut Random) -> Result<(), Stri
     make(life, random).await
 }
 
-/// Deletes a space; clients that are at it may find it gone.
+/// How long a space is in the trash, at most.
+const TRASHED_US_MAX: u64 = 20_000;
+
+/// Deletes a space; clients that are at it may find it gone. By its number, a third of them is deleted at once, and the others go by
+/// way of the trash, from which half of them come back.
 pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), String> {
     if let Some(model) = life.oracle.borrow_mut().models.get_mut(&uid) {
         if model.leaving {
@@ -362,12 +366,44 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
         }
         model.leaving = true;
     }
+    let number = space.id().0;
+    let is_trashed = number % 3 > 0 && trash(life, space).await?;
+    if is_trashed && number % 3 == 1 {
+        let restored = life.spaces.restore(space, None).await;
+        restored.map_err(|error| format!("restoring {}: {}", space.name(), in_one_line(&error)))?;
+        life.oracle.borrow_mut().models.get_mut(&uid).into_iter().for_each(|model| model.leaving = false);
+        life.note(|tally| tally.saw(Rare::Restored));
+        return Ok(());
+    }
     life.spaces
         .delete(space)
         .await
         .map_err(|error| format!("deleting {}: {}", space.name(), in_one_line(&error)))?;
     life.oracle.borrow_mut().remove(uid);
     Ok(())
+}
+
+/// Moves a space into the trash for a while; whether it is there.
+async fn trash(life: &Rc<Life>, space: &Rc<Space>) -> Result<bool, String> {
+    match life.spaces.move_to_trash(space, space.id().0).await {
+        Ok(()) => {}
+        // Others changed the epoch at the same time.
+        Err(SpaceError::Pool(PoolError::Epoch { .. })) => return Ok(false),
+        Err(error) => return Err(format!("moving {} into the trash: {}", space.name(), in_one_line(&error))),
+    }
+    let pause = Random::derived(space.id().0, 3).below(TRASHED_US_MAX);
+    sleep(life.clock.as_ref(), Duration::from_micros(pause)).await;
+    Ok(true)
+}
+
+/// Goes on with what was being deleted when the daemon before ended, while clients are served.
+pub async fn purge(life: Rc<Life>) {
+    match life.spaces.purge(&Progress::default()).await {
+        Ok(true) => life.note(|tally| tally.saw(Rare::PurgedBehind)),
+        Ok(false) => life.fail("a purge that nobody stopped has left something".to_owned()),
+        Err(error) => life.fail(format!("purging: {}", in_one_line(&error))),
+    }
+    life.helper_done();
 }
 
 /// Makes a space of a drawn kind.

@@ -16,7 +16,7 @@ use dolmen_sim::{Random, SimDisk, World};
 use dolmen_space::{IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, Spaces};
 use dolmen_units::DiskId;
 
-use super::client::{client, make, read_range};
+use super::client::{client, make, purge, read_range};
 use super::operator::{is_whole, learn_members, make_whole, missing_disks, take_in, tend, usher};
 use super::oracle::Oracle;
 use super::removal::{Removals, remover};
@@ -205,6 +205,12 @@ pub enum Rare {
     ReplacementTwice,
     /// A space was deleted while a checkpoint, a resync or a replacement was under way.
     DeletedAtWork,
+    /// A space was taken out of the trash while clients were served.
+    Restored,
+    /// One was found in the trash behind an opening.
+    FoundInTrash,
+    /// What was being deleted when the daemon ended was purged behind the next opening.
+    PurgedBehind,
     /// Whole rows were given back while one was.
     DiscardedAtWork,
     /// A space was made smaller while one was.
@@ -270,7 +276,7 @@ pub enum Rare {
 }
 
 impl Rare {
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 60] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -297,6 +303,9 @@ impl Rare {
         Self::ReplacedCameBack,
         Self::ReplacementTwice,
         Self::DeletedAtWork,
+        Self::Restored,
+        Self::FoundInTrash,
+        Self::PurgedBehind,
         Self::DiscardedAtWork,
         Self::ShrunkAtWork,
         Self::MapHeld,
@@ -609,7 +618,7 @@ impl Life {
             SpaceError::CacheFull { .. } => {
                 self.hard.get() || !super::operator::missing_disks(self).is_empty() || self.are_disks_behind()
             }
-            SpaceError::Gone { .. } => leaving,
+            SpaceError::Gone { .. } | SpaceError::Trashed { .. } => leaving,
             // It was made smaller in between.
             SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
             SpaceError::Unflushed { .. } => single,
@@ -737,7 +746,7 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     });
     let mut taken = Vec::new();
     for incident in spaces.incidents() {
-        let space = spaces.list().into_iter().find(|space| space.id() == incident.space);
+        let space = spaces.kept().into_iter().find(|space| space.id() == incident.space);
         if incident.kind == IncidentKind::TakenAsFound {
             let is_strict = |space: &Rc<Space>| {
                 let before = space.layout_before().map(|before| before.integrity);
@@ -808,7 +817,18 @@ async fn reconcile(life: &Rc<Life>) -> Result<(), String> {
                 }
                 life.oracle.borrow_mut().resized(uid, found);
             }
-            Err(_) if leaving => life.oracle.borrow_mut().remove(uid),
+            Err(_) if leaving => {
+                match life.spaces.trash().into_iter().find(|space| space.name().as_str() == name) {
+                    Some(space) => {
+                        let restored = life.spaces.restore(&space, None).await;
+                        restored.map_err(|error| format!("restoring {name}: {}", in_one_line(&error)))?;
+                        let mut oracle = life.oracle.borrow_mut();
+                        oracle.models.get_mut(&uid).into_iter().for_each(|model| model.leaving = false);
+                        life.note(|tally| tally.saw(Rare::FoundInTrash));
+                    }
+                    None => life.oracle.borrow_mut().remove(uid),
+                }
+            }
             Err(_) => return Err(format!("space {name} is gone")),
         }
     }
@@ -826,6 +846,10 @@ async fn serve(life: &Rc<Life>) {
         life.seams.spawner.spawn("client", Box::pin(client(Rc::clone(life), random, number)));
     }
     let helper = |number: u64| stream(life.seed, 20_000 + lives * 16 + number);
+    if !life.spaces.condemned().is_empty() {
+        life.helpers.set(life.helpers.get() + 1);
+        life.seams.spawner.spawn("purge", Box::pin(purge(Rc::clone(life))));
+    }
     let ushered = helper(0).below(3) > 0;
     if ushered {
         life.helpers.set(life.helpers.get() + 1);
