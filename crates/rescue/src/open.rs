@@ -24,7 +24,7 @@ use crate::error::RescueError;
 use crate::export::Export;
 use crate::gather::{Gathered, Note, gather, look_at, read_bytes};
 use crate::moment::Moment;
-use crate::rebuild::{Doubt, rebuild};
+use crate::rebuild::{Doubt, NOBODY, rebuild};
 
 /// An LSN that no pool comes to: a stretch of the log from here on has nothing.
 pub(crate) const BEHIND_ALL: Lsn = Lsn(1 << 62);
@@ -181,7 +181,7 @@ pub(crate) async fn open_read(seams: &Seams, candidates: Vec<Candidate>) -> Resu
 async fn start(opened: Opened, moment: Moment, mut notes: Vec<Note>) -> Result<Rescued, RescueError> {
     let pool = Rc::clone(&opened.pool);
     let spaces = Spaces::start(opened).await.map_err(|error| RescueError::Spaces(Box::new(error)))?;
-    for disk in pool.disks().into_iter().filter(|disk| !disk.is_present()) {
+    for disk in pool.disks().into_iter().filter(|disk| !disk.is_present() && disk.id() != NOBODY) {
         let why = disk.unfit().map_or_else(String::new, |why| format!(": {why}"));
         notes.push(Note(format!("{} ({}) is missing{why}", disk.slot(), disk.id())));
     }

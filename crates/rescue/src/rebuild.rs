@@ -33,7 +33,7 @@ use crate::weigh::{Weighed, weigh};
 /// The size of a hidden space of heirs.
 const HEIRS_BYTES: Bytes = Bytes(1 << 52);
 /// Slabs that nobody has are said to lie here: on a disk that is not there.
-const NOBODY: DiskId = DiskId([0xff; 16]);
+pub(crate) const NOBODY: DiskId = DiskId([0xff; 16]);
 
 /// Blocks of a space of which what is believed may be older than what was there.
 #[derive(Debug, Clone, PartialEq, Eq)]
