@@ -11,11 +11,11 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_check::Overlay;
-use dolmen_disk::{Extent, FEATURE_HEIRS, Generation, Label, METADATA_AT, Member, MemberState};
+use dolmen_disk::{Extent, FEATURES_INCOMPAT, Generation, Label, METADATA_AT, Member, MemberState};
 use dolmen_epoch::{EpochRecord, LogSpan, Owner, RecordParts};
 use dolmen_pool::{Candidate, LogNeed, Run, areas, keys, metadata_lengths};
 use dolmen_space::salvage::{
-    self, FoundSlab, Purpose, RowShape, SLABS_OF_A_COLUMN_MAX, SlabHeader, purpose_of, row_value,
+    self, FoundSlab, Purpose, RowLayout, RowShape, SLABS_OF_A_COLUMN_MAX, SlabHeader, purpose_of, row_value,
 };
 use dolmen_space::{Progress, Resiliency, SpaceSpec};
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -229,6 +229,27 @@ fn give_slots(sources: &mut [Source], newest: Option<&Generation>) {
     }
 }
 
+/// How the rows of a space are laid: all alike, or in two ways while it was converted.
+struct Laid {
+    spec: SpaceSpec,
+    other: Option<SpaceSpec>,
+}
+
+impl Laid {
+    /// Which of the two a row of this shape has.
+    fn layout_of(&self, shape: RowShape) -> Option<RowLayout> {
+        let is = |spec: &SpaceSpec| spec.resiliency.parity_columns() == shape.parity;
+        if shape.row != self.spec.row_bytes() {
+            return None;
+        }
+        match &self.other {
+            _ if is(&self.spec) => Some(RowLayout::Own),
+            Some(other) if is(other) => Some(RowLayout::Other),
+            Some(_) | None => None,
+        }
+    }
+}
+
 /// A map that is being made.
 struct Build<'a> {
     seams: &'a Seams,
@@ -252,26 +273,33 @@ impl Build<'_> {
             }
         }
         self.note_cached(&rows);
-        let newest = newest_rows(rows);
+        let (newest, uncertain) = newest_rows(rows);
         let spaces: BTreeSet<SpaceId> = newest.keys().map(|(space, _)| *space).collect();
         let hints = self.hints();
         for id in spaces {
             let of: Vec<_> = newest.range((id, 0)..=(id, u64::MAX)).collect();
             match purpose_of(id) {
                 Purpose::People => {
-                    let Some(spec) = self.space_of(id, &of, hints.get(&id)) else { continue };
-                    let name = spec.name.to_string();
+                    let Some(laid) = self.space_of(id, &of, hints.get(&id)) else { continue };
+                    let name = laid.spec.name.to_string();
+                    let row = laid.spec.row_bytes().0;
+                    let of_space = uncertain.iter().filter(|(space, _)| *space == id);
+                    let doubts = of_space.map(|(space, index)| {
+                        let bytes = index.saturating_mul(row)..index.saturating_add(1).saturating_mul(row);
+                        Doubt { space: *space, bytes }
+                    });
+                    self.doubts.extend(doubts);
                     let is_meant = options
                         .space
                         .as_ref()
                         .is_none_or(|space| *space == name || *space == id.0.to_string());
-                    self.add_rows(id, &spec, &of, is_meant).await;
+                    self.add_rows(id, &laid, &of, is_meant).await;
                     let heirs: Vec<_> = heirs_beside(&newest, id);
                     if !heirs.is_empty() {
-                        self.add_heirs(id, &spec, &heirs, is_meant).await;
+                        self.add_heirs(id, &laid, &heirs, is_meant).await;
                     }
                 }
-                Purpose::Heirs(_) | Purpose::WriteCache(_) => {}
+                Purpose::Heirs(_) | Purpose::Drafts(_) | Purpose::WriteCache(_) => {}
             }
         }
         self.notes.push(Note(
@@ -318,48 +346,57 @@ impl Build<'_> {
         id: SpaceId,
         rows: &[(&(SpaceId, u64), &Vec<Held>)],
         hint: Option<&SpaceSpec>,
-    ) -> Option<SpaceSpec> {
+    ) -> Option<Laid> {
         let headers = || rows.iter().flat_map(|(_, slabs)| slabs.iter()).map(|(_, header)| header);
         let row = most(headers().map(|header| header.shape.row))?;
         let interleave = most(headers().map(|header| header.shape.interleave))?;
         let parity = most(headers().map(|header| header.shape.parity))?;
         let last = rows.iter().map(|((_, index), _)| *index).max()?;
         let found = Bytes(last.checked_add(1)?.checked_mul(row.0)?);
-        if let Some(hint) =
-            hint.filter(|hint| hint.row_bytes() == row && hint.resiliency.parity_columns() == parity)
-        {
-            // A size that was made larger since may be in a later page only.
-            let spec = SpaceSpec { row: Some(row), ..hint.clone() };
-            return Some(salvage::without_cache(spec));
-        }
         let copies = rows.iter().map(|(_, slabs)| copies_of(slabs)).max().unwrap_or(1);
-        let resiliency = match (parity, copies) {
+        let of_parity = |parity: u8| match (parity, copies) {
             (1.., _) => Resiliency::Parity { parity },
             (0, 2..) => Resiliency::Mirror { copies: u8::try_from(copies.min(4)).unwrap_or(4) },
             (0, _) => Resiliency::Simple,
         };
-        let name: Name = format!("space-{}", id.0).parse().ok()?;
-        let mut spec = SpaceSpec::usual(name, found, resiliency);
-        (spec.row, spec.interleave) = (Some(row), interleave);
+        let fits = |hint: &&SpaceSpec| hint.row_bytes() == row && hint.resiliency.parity_columns() == parity;
+        let spec = match hint.filter(fits) {
+            // A size that was made larger since may be in a later page only.
+            Some(hint) => SpaceSpec { row: Some(row), ..hint.clone() },
+            None => {
+                let name: Name = format!("space-{}", id.0).parse().ok()?;
+                let mut spec = SpaceSpec::usual(name, found, of_parity(parity));
+                (spec.row, spec.interleave) = (Some(row), interleave);
+                spec.check().ok()?;
+                self.nameless.push(id);
+                spec
+            }
+        };
         let spec = salvage::without_cache(spec);
-        spec.check().ok()?;
-        self.nameless.push(id);
-        Some(spec)
+        // A space that was being converted has rows of two layouts.
+        let others = headers().map(|header| header.shape.parity).filter(|other| *other != parity);
+        let other = most(others).map(|parity| {
+            let mut other = SpaceSpec::usual(spec.name.clone(), spec.size, of_parity(parity));
+            (other.row, other.interleave) = (Some(row), interleave);
+            salvage::without_cache(other)
+        });
+        Some(Laid { spec, other: other.filter(|other| other.check().is_ok()) })
     }
 
     async fn add_rows(
         &mut self,
         id: SpaceId,
-        spec: &SpaceSpec,
+        laid: &Laid,
         rows: &[(&(SpaceId, u64), &Vec<Held>)],
         is_meant: bool,
     ) {
-        for (space, value) in salvage::space_values(id, spec) {
+        let spec = &laid.spec;
+        for (space, value) in salvage::space_values(id, spec, laid.other.as_ref()) {
             self.values.push((keys::space(space), value));
         }
         let (mut count, mut odd) = (0u64, 0u64);
         for ((_, index), slabs) in rows {
-            match self.row(slabs, spec.row_bytes(), is_meant.then_some((id, *index))).await {
+            match self.row(slabs, laid, is_meant.then_some((id, *index))).await {
                 Some(value) => {
                     self.values.push((keys::row(id, *index), value));
                     count += 1;
@@ -376,17 +413,18 @@ impl Build<'_> {
         }
     }
 
-    async fn add_heirs(
-        &mut self,
-        id: SpaceId,
-        spec: &SpaceSpec,
-        heirs: &[(u64, &Vec<Held>)],
-        is_meant: bool,
-    ) {
+    async fn add_heirs(&mut self, id: SpaceId, laid: &Laid, heirs: &[(u64, &Vec<Held>)], is_meant: bool) {
+        // Only rows with parity have heirs.
+        let has_parity = |spec: &&SpaceSpec| spec.resiliency.parity_columns() > 0;
+        let Some(spec) = [Some(&laid.spec), laid.other.as_ref()].into_iter().flatten().find(has_parity)
+        else {
+            return;
+        };
+        let of_heirs = Laid { spec: SpaceSpec { size: HEIRS_BYTES, ..spec.clone() }, other: None };
         let hidden = SpaceId(id.0 | 1 << 63);
         let mut added = 0u64;
         for (index, slabs) in heirs {
-            if let Some(value) = self.row(slabs, spec.row_bytes(), is_meant.then_some((id, *index))).await {
+            if let Some(value) = self.row(slabs, &of_heirs, is_meant.then_some((id, *index))).await {
                 self.values.push((keys::row(hidden, *index), value));
                 added += 1;
             }
@@ -394,20 +432,17 @@ impl Build<'_> {
         if added == 0 {
             return;
         }
-        let heirs = SpaceSpec { size: HEIRS_BYTES, ..spec.clone() };
-        for (space, value) in salvage::space_values(hidden, &heirs) {
+        for (space, value) in salvage::space_values(hidden, &of_heirs.spec, None) {
             self.values.push((keys::space(space), value));
         }
         self.values.push((keys::row_count(hidden), added.to_le_bytes().to_vec()));
     }
 
     /// The value of a row, its slabs weighed if the content of its space is asked for.
-    async fn row(&mut self, slabs: &[Held], row: Bytes, weighed: Option<(SpaceId, u64)>) -> Option<Vec<u8>> {
+    async fn row(&mut self, slabs: &[Held], laid: &Laid, weighed: Option<(SpaceId, u64)>) -> Option<Vec<u8>> {
         let (_, first) = slabs.first()?;
-        let (id, shape) = (first.row, first.shape);
-        if shape.row != row {
-            return None;
-        }
+        let (id, shape, row) = (first.row, first.shape, laid.spec.row_bytes());
+        let layout = laid.layout_of(shape)?;
         let slabs = chosen(slabs, shape);
         let mut stale: BTreeSet<usize> = BTreeSet::new();
         if let Some((space, index)) = weighed {
@@ -451,7 +486,7 @@ impl Build<'_> {
             }
         }
         found.sort_by_key(|slab| slab.column);
-        row_value(id, shape, &found)
+        row_value(id, shape, layout, &found)
     }
 
     /// The place of the disk that is not there.
@@ -543,7 +578,7 @@ impl Build<'_> {
                 extent: source.extent,
                 log,
                 pages,
-                features: FEATURE_HEIRS,
+                features: FEATURES_INCOMPAT,
                 heartbeat: 0,
                 base: generation.clone(),
                 pending: None,
@@ -580,14 +615,53 @@ async fn write_map(
     store.checkpoint(anchor).await.map_err(RescueError::layout)
 }
 
-/// Of each row the incarnation that counts: the highest. What is called an heir and has no row beside it is the row.
-fn newest_rows(rows: Rows) -> BTreeMap<(SpaceId, u64), Vec<Held>> {
-    let mut newest: BTreeMap<(SpaceId, u64), Vec<Held>> = BTreeMap::new();
+/// Slabs of rows by space and index.
+type Newest = BTreeMap<(SpaceId, u64), Vec<Held>>;
+
+/// Of each row the incarnation that counts: the highest. What is called an heir and has no row beside it is the row. And rows of
+/// which it is not certain whether a draft has taken their place.
+fn newest_rows(rows: Rows) -> (Newest, BTreeSet<(SpaceId, u64)>) {
+    let mut newest: Newest = BTreeMap::new();
     for (key, mut incarnations) in rows {
         if let Some((_, slabs)) = incarnations.pop_last() {
             newest.insert(key, slabs);
         }
     }
+    let uncertain = settle_drafts(&mut newest);
+    settle_heirs(&mut newest);
+    (newest, uncertain)
+}
+
+/// A draft that took its row's place may still be called one. Where that cannot be told from one that was being filled, the row
+/// counts, and is uncertain.
+fn settle_drafts(newest: &mut Newest) -> BTreeSet<(SpaceId, u64)> {
+    let mut uncertain = BTreeSet::new();
+    let drafts: Vec<(SpaceId, u64)> =
+        newest.keys().copied().filter(|(id, _)| matches!(purpose_of(*id), Purpose::Drafts(_))).collect();
+    for key in drafts {
+        let Purpose::Drafts(owner) = purpose_of(key.0) else { continue };
+        let Some(draft) = newest.remove(&key) else { continue };
+        let id = draft.first().map(|(_, header)| header.row);
+        let place = (owner, key.1);
+        match newest.get_mut(&place) {
+            Some(row) => match row.first().map(|(_, header)| header.row) {
+                row_id if row_id == id => row.extend(draft),
+                row_id if row_id > id => {}
+                _ => {
+                    uncertain.insert(place);
+                }
+            },
+            None => {
+                newest.insert(place, draft);
+                uncertain.insert(place);
+            }
+        }
+    }
+    uncertain
+}
+
+/// An heir stands beside its row, or has taken its place.
+fn settle_heirs(newest: &mut Newest) {
     let heirs: Vec<(SpaceId, u64)> =
         newest.keys().copied().filter(|(id, _)| matches!(purpose_of(*id), Purpose::Heirs(_))).collect();
     for (hidden, index) in heirs {
@@ -617,11 +691,10 @@ fn newest_rows(rows: Rows) -> BTreeMap<(SpaceId, u64), Vec<Held>> {
             }
         }
     }
-    newest
 }
 
 /// Heirs of rows of a space that stand beside their rows.
-fn heirs_beside(newest: &BTreeMap<(SpaceId, u64), Vec<Held>>, id: SpaceId) -> Vec<(u64, &Vec<Held>)> {
+fn heirs_beside(newest: &Newest, id: SpaceId) -> Vec<(u64, &Vec<Held>)> {
     let is_of = |key: &(SpaceId, u64)| purpose_of(key.0) == Purpose::Heirs(id);
     newest.iter().filter(|(key, _)| is_of(key)).map(|((_, index), slabs)| (*index, slabs)).collect()
 }

@@ -61,7 +61,7 @@ pub struct SlabsScan {
     pub disk: String,
     /// The space.
     pub space: u64,
-    /// What the space is for: `people`, `heirs` or `write_cache`.
+    /// What the space is for: `people`, `heirs`, `drafts` or `write_cache`.
     pub purpose: &'static str,
     /// How many.
     pub count: u64,
@@ -354,6 +354,7 @@ fn slabs_of(survey: &Survey) -> Vec<SlabsScan> {
     let purpose = |id| match salvage::purpose_of(id) {
         salvage::Purpose::People => "people",
         salvage::Purpose::Heirs(_) => "heirs",
+        salvage::Purpose::Drafts(_) => "drafts",
         salvage::Purpose::WriteCache(_) => "write_cache",
     };
     let slabs = found.into_iter().map(|((pool, disk, space), of)| SlabsScan {

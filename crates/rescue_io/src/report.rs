@@ -59,6 +59,7 @@ fn device_lines(device: &DeviceScan, text: &mut String) {
     for slabs in &device.slabs {
         let purpose = match slabs.purpose {
             "heirs" => ", heirs of rows",
+            "drafts" => ", drafts of rows",
             "write_cache" => ", a write cache",
             _ => "",
         };

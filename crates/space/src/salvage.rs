@@ -12,10 +12,11 @@ use dolmen_pool::Run;
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, PoolId, RowId, SpaceId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::cache::{cache_id, owner_of_heirs};
+use crate::cache::{cache_id, is_of_drafts, is_of_heirs, seen_as};
 use crate::cache_size::cache_spec;
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawPage, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::layout::Shape;
+use crate::layouts::Layouts;
 use crate::row::{RowRecord, SLABS_MAX, Slab, Slabs};
 use crate::spec::{Integrity, Resiliency, SpaceSpec, Standing};
 use crate::table::{Page, PageName};
@@ -217,16 +218,26 @@ pub struct FoundSlab {
     pub stale: Option<Epoch>,
 }
 
+/// Which of the two layouts that a space may have at once a row has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowLayout {
+    /// The space's own.
+    Own,
+    /// The other one ([`space_values`]).
+    Other,
+}
+
 /// The value of a row's key, made of slabs; `None` if no map can have such a row.
 #[must_use]
-pub fn row_value(id: RowId, shape: RowShape, slabs: &[FoundSlab]) -> Option<Vec<u8>> {
+pub fn row_value(id: RowId, shape: RowShape, layout: RowLayout, slabs: &[FoundSlab]) -> Option<Vec<u8>> {
     let engine = shape.shape()?;
     let mut columns = vec![Slabs::new(); engine.columns()];
     for slab in slabs {
         let of = Slab { disk: slab.disk, runs: slab.runs.clone(), stale: slab.stale };
         columns.get_mut(slab.column)?.push(of);
     }
-    let value = RowRecord { id, formatted: true, shape: engine, columns }.encode();
+    let layout = u8::from(layout == RowLayout::Other);
+    let value = RowRecord { id, formatted: true, layout, shape: engine, columns }.encode();
     RowRecord::parse(&value, shape.row).ok()?;
     Some(value)
 }
@@ -248,17 +259,19 @@ pub fn is_formatted(value: &[u8], row: Bytes) -> Option<bool> {
 /// The space in the value of its key, whole or not.
 #[must_use]
 pub fn parse_space(value: &[u8]) -> Option<SpaceSpec> {
-    SpaceSpec::parse(value).map(|(spec, _)| spec)
+    SpaceSpec::parse(value).map(|(spec, ..)| spec)
 }
 
-/// The values of the keys of a space: its own, and that of the hidden space of its write cache if it needs one.
+/// The values of the keys of a space: its own, and those of the hidden spaces of the write caches that it needs. `other` is what
+/// rows have that are called [`RowLayout::Other`].
 #[must_use]
-pub fn space_values(id: SpaceId, spec: &SpaceSpec) -> Vec<(SpaceId, Vec<u8>)> {
-    let mut values = vec![(id, spec.encode(Standing::Whole))];
-    if let Some(redundancy) = spec.write_cache() {
+pub fn space_values(id: SpaceId, spec: &SpaceSpec, other: Option<&SpaceSpec>) -> Vec<(SpaceId, Vec<u8>)> {
+    let layouts = Layouts { now: 0, before: other.map(SpaceSpec::layout) };
+    let mut values = vec![(id, spec.encode(Standing::Whole, layouts))];
+    for redundancy in [Some(spec), other].into_iter().flatten().filter_map(SpaceSpec::write_cache) {
         // What lay in it is not to be found without the log, so any size will do.
         let cache = cache_spec(redundancy, Bytes::gib(1));
-        values.push((cache_id(redundancy), cache.encode(Standing::Whole)));
+        values.push((cache_id(redundancy), cache.encode(Standing::Whole, Layouts::default())));
     }
     values
 }
@@ -281,6 +294,8 @@ pub enum Purpose {
     People,
     /// Heirs of rows of a space.
     Heirs(SpaceId),
+    /// Drafts of rows of a space that is converted.
+    Drafts(SpaceId),
     /// The write cache of spaces that survive the loss of so many disks.
     WriteCache(u8),
 }
@@ -288,8 +303,11 @@ pub enum Purpose {
 /// What the space with this id is for.
 #[must_use]
 pub fn purpose_of(id: SpaceId) -> Purpose {
-    if let Some(owner) = owner_of_heirs(id) {
-        return Purpose::Heirs(owner);
+    if is_of_heirs(id) {
+        return Purpose::Heirs(seen_as(id));
+    }
+    if is_of_drafts(id) {
+        return Purpose::Drafts(seen_as(id));
     }
     match id.0.checked_sub(cache_id(0).0).and_then(|redundancy| u8::try_from(redundancy).ok()) {
         Some(redundancy) => Purpose::WriteCache(redundancy),
@@ -497,7 +515,7 @@ mod tests {
             if let Some(read) = SlabHeader::parse(raw.as_bytes()) {
                 let _ = (read.own_grain(), read.shape.pages().len());
                 let slab = FoundSlab { disk: DiskSlot(1), column: usize::from(read.column), runs: read.runs, stale: None };
-                let _ = row_value(read.row, read.shape, &[slab]);
+                let _ = row_value(read.row, read.shape, RowLayout::Own, &[slab]);
             }
         }
 
