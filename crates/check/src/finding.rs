@@ -215,3 +215,40 @@ fn where_is(pieces: usize, at: u64, end: u64) -> String {
         _ => format!("in {pieces} pieces between byte {at} and byte {end}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EXPLAINED;
+
+    /// One of each.
+    fn all() -> Vec<FindingKind> {
+        let (disk, cause, what) = (String::new, String::new, String::new);
+        let space: Name = "data".parse().unwrap();
+        let (at, length) = (0, Bytes::ZERO);
+        vec![
+            FindingKind::LabelDamaged { disk: disk(), cause: cause() },
+            FindingKind::LabelsUnusable { disk: disk(), cause: cause() },
+            FindingKind::Unreadable { disk: disk(), cause: cause() },
+            FindingKind::NoMember { disk: disk(), what: what() },
+            FindingKind::Missing { slot: DiskSlot(0), id: DiskId::NONE },
+            FindingKind::Unopenable { cause: cause() },
+            FindingKind::Map { what: what() },
+            FindingKind::Cut { what: "", cause: cause() },
+            FindingKind::Stale { rows: 0 },
+            FindingKind::Damaged { disk: disk(), blocks: 0, errors: 0 },
+            FindingKind::Lost { space: space.clone(), at, length },
+            FindingKind::TableLost { space: space.clone(), at, length },
+            FindingKind::TakenAsFound { space: space.clone(), at, length },
+            FindingKind::OutOfReach { space: space.clone(), length, pieces: 1, at, end: 0 },
+            FindingKind::HeaderWrong { disk: disk(), space, row: 0, column: 0, cause: cause() },
+        ]
+    }
+
+    #[test]
+    fn every_kind_is_explained_under_its_own_number_and_name() {
+        let kinds: Vec<(u16, &str)> = all().iter().map(|kind| (kind.number(), kind.name())).collect();
+        let explained: Vec<(u16, &str)> = EXPLAINED.iter().map(|one| (one.number, one.name)).collect();
+        assert_eq!(kinds, explained);
+    }
+}

@@ -7,9 +7,11 @@
 //! Every deviation is a [`Finding`] with a number that stays the same for ever.
 
 mod check;
+mod explain;
 mod finding;
 mod overlay;
 
 pub use check::{CheckError, CheckOptions, Depth, FINDINGS_MAX, PoolReport, Report, check};
+pub use explain::{EXPLAINED, Explained};
 pub use finding::{Finding, FindingKind};
 pub use overlay::{OVERLAY_BYTES_MAX, Overlay};

@@ -1,6 +1,7 @@
 //! What codes mean: the texts of the API, without asking a daemon.
 
 use dolmen_api::{CodeKind, ExitCode, Explanation, SCHEMA, all_codes};
+use dolmen_check::{EXPLAINED, Explained};
 use serde::Serialize;
 
 use crate::args::{ExplainArguments, Format};
@@ -10,12 +11,17 @@ use crate::paint::Tone;
 
 /// Codes that are offered in the place of one that there is not, at most.
 const NEAREST_MAX: usize = 3;
+/// The kind of what a check of disks finds.
+const CHECK: &str = "check";
 
 /// A code, for programs.
 #[derive(Debug, Serialize)]
 struct Code {
     code: &'static str,
-    kind: CodeKind,
+    kind: &'static str,
+    /// Of findings of a check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u16>,
     means: &'static str,
     by_itself: &'static str,
     to_do: &'static str,
@@ -28,7 +34,20 @@ struct Codes {
 }
 
 fn code((kind, code, text): (CodeKind, &'static str, Explanation)) -> Code {
-    Code { code, kind, means: text.means, by_itself: text.by_itself, to_do: text.to_do }
+    let kind = kind_word(kind);
+    Code { code, kind, number: None, means: text.means, by_itself: text.by_itself, to_do: text.to_do }
+}
+
+fn check_code(of: &Explained) -> Code {
+    let Explained { number, name, means, by_itself, to_do } = *of;
+    Code { code: name, kind: CHECK, number: Some(number), means, by_itself, to_do }
+}
+
+impl Code {
+    /// Whether this is what somebody asks for: a word, or the number of a finding of a check.
+    fn is_called(&self, wanted: &str) -> bool {
+        wanted == self.code || self.number.is_some_and(|number| wanted == format!("d{number}"))
+    }
 }
 
 /// Carries out `dolmen explain`.
@@ -39,8 +58,9 @@ pub(crate) fn run(
 ) -> Result<ExitCode, CliError> {
     let wanted = arguments.code.as_deref().map(|word| word.to_ascii_lowercase().replace('-', "_"));
     let codes: Vec<Code> = all_codes()
-        .filter(|(_, word, _)| wanted.as_deref().is_none_or(|wanted| wanted == *word))
         .map(code)
+        .chain(EXPLAINED.iter().map(check_code))
+        .filter(|code| wanted.as_deref().is_none_or(|wanted| code.is_called(wanted)))
         .collect();
     if codes.is_empty() {
         let found = arguments.code.clone().unwrap_or_default();
@@ -68,7 +88,10 @@ fn kind_word(kind: CodeKind) -> &'static str {
 
 fn show(code: &Code, out: &mut Out<'_>) {
     let head = out.paint_results.tone(code.code, Tone::Heading);
-    out.line(format_args!("{head} ({})", kind_word(code.kind)));
+    match code.number {
+        Some(number) => out.line(format_args!("{head} (D{number}, {})", code.kind)),
+        None => out.line(format_args!("{head} ({})", code.kind)),
+    }
     for (label, text) in [("means", code.means), ("by itself", code.by_itself), ("to do", code.to_do)] {
         out.labelled(&format!("  {label:<9}  "), text);
     }
@@ -80,14 +103,17 @@ fn show_list(codes: &[Code], out: &mut Out<'_>) {
     for code in codes {
         if kind.replace(code.kind) != Some(code.kind) {
             let head = match code.kind {
-                CodeKind::Finding => "what is the matter:",
-                CodeKind::Event => "what has happened:",
-                CodeKind::Error => "what went wrong with a command:",
+                "finding" => "what is the matter:",
+                "event" => "what has happened:",
+                CHECK => "what a check of disks finds:",
+                _ => "what went wrong with a command:",
             };
             out.line(out.paint_results.tone(head, Tone::Heading));
         }
         let first = code.means.split_inclusive(". ").next().unwrap_or(code.means);
-        out.labelled(&format!("  {:<22}  ", code.code), first.trim_end());
+        let word =
+            code.number.map_or_else(|| code.code.to_owned(), |number| format!("D{number} {}", code.code));
+        out.labelled(&format!("  {word:<22}  "), first.trim_end());
     }
     out.line("`dolmen explain CODE` says what is done by itself, and what to do");
 }
@@ -98,7 +124,8 @@ fn nearest(wanted: &str) -> Vec<String> {
         let is_part = !wanted.is_empty() && (word.contains(wanted) || wanted.contains(word));
         if is_part { 1 } else { edits(word, wanted) }
     };
-    let mut words: Vec<(usize, &str)> = all_codes().map(|(_, word, _)| (distance(word), word)).collect();
+    let all = all_codes().map(|(_, word, _)| word).chain(EXPLAINED.iter().map(|of| of.name));
+    let mut words: Vec<(usize, &str)> = all.map(|word| (distance(word), word)).collect();
     words.sort_unstable();
     words.into_iter().take(NEAREST_MAX).map(|(_, word)| word.to_owned()).collect()
 }
@@ -146,8 +173,10 @@ mod tests {
         let words: BTreeSet<(&str, &str)> =
             all_codes().map(|(kind, word, _)| (kind_word(kind), word)).collect();
         assert_eq!(words.len(), all_codes().count());
-        for (_, word, text) in all_codes() {
-            for part in [text.means, text.by_itself, text.to_do] {
+        let of_check = EXPLAINED.iter().map(|of| (of.name, [of.means, of.by_itself, of.to_do]));
+        let all = all_codes().map(|(_, word, text)| (word, [text.means, text.by_itself, text.to_do]));
+        for (word, parts) in all.chain(of_check) {
+            for part in parts {
                 assert!(part.len() > 5 && part.ends_with(['.', '`']), "{word}: {part}");
             }
         }

@@ -8,7 +8,7 @@ use dolmen_pool::PoolError;
 use dolmen_space::{
     ConversionForecast, Integrity, Layout, Provisioning, Resiliency, Space, SpaceError, SpaceSpec,
 };
-use dolmen_units::{Bytes, SpaceId};
+use dolmen_units::Bytes;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -90,15 +90,10 @@ impl Engine {
         }
     }
 
-    /// A conversion that was put off, with its space.
-    pub(crate) fn conversion_put_off(
-        &self,
-        pool: &OpenPool,
-    ) -> Option<((SpaceId, Option<Provisioning>), Rc<Entry>)> {
-        self.jobs.unfinished_of(pool.id()).into_iter().find_map(|entry| match entry.aim {
-            Aim::Space { id, provisioning } if !entry.is_taken() => Some(((id, provisioning), entry)),
-            _ => None,
-        })
+    /// A conversion that was put off.
+    pub(crate) fn conversion_put_off(&self, pool: &OpenPool) -> Option<Rc<Entry>> {
+        let is_put_off = |entry: &Rc<Entry>| matches!(entry.aim, Aim::Space { .. }) && !entry.is_taken();
+        self.jobs.unfinished_of(pool.id()).into_iter().find(is_put_off)
     }
 
     /// The job that converts a space, or goes on with that.
@@ -120,12 +115,8 @@ impl Engine {
     }
 
     /// Goes on with a conversion that is on record, if its space is there.
-    pub(crate) async fn go_on_converting(
-        &self,
-        pool: &Rc<OpenPool>,
-        (id, provisioning): (SpaceId, Option<Provisioning>),
-        entry: &Rc<Entry>,
-    ) {
+    pub(crate) async fn go_on_converting(&self, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
+        let Aim::Space { id, provisioning } = entry.aim else { return };
         if let Some(space) = pool.spaces.get(id) {
             self.start_conversion(pool, &space, provisioning, Some(Rc::clone(entry))).await;
         }

@@ -152,9 +152,7 @@ impl Engine {
             (JobKind::WriteCache, Aim::WriteCache { survives, size }) => {
                 self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
-            (JobKind::Convert, Aim::Space { id, provisioning }) => {
-                self.go_on_converting(pool, (id, provisioning), entry).await;
-            }
+            (JobKind::Convert, Aim::Space { .. }) => self.go_on_converting(pool, entry).await,
             (
                 JobKind::Resync
                 | JobKind::Replace

@@ -94,8 +94,8 @@ impl Engine {
         if !is_behind && !is_replacing && !is_draining && overdue.is_empty() {
             let goes_on = !pool.is_closing.get() && !self.is_stopping.get();
             return match self.conversion_put_off(pool).filter(|_| goes_on) {
-                Some((space, entry)) => {
-                    self.go_on_converting(pool, space, &entry).await;
+                Some(entry) => {
+                    self.go_on_converting(pool, &entry).await;
                     Tended::Began
                 }
                 None => Tended::Nothing,

@@ -213,6 +213,31 @@ impl Batch {
     pub fn parse(raw: &[u8], expected: &Expected) -> Result<Self, BatchError> {
         let (header, _) = BatchHeader::ref_from_prefix(raw).map_err(|_| BatchError::Magic)?;
         let length = header.check_front(expected)?;
+        Self::parse_whole(raw, header, length)
+    }
+
+    /// Checks bytes that begin at `address` by their own word alone: a batch of whatever pool and ring, for whoever prints it.
+    ///
+    /// # Errors
+    /// Why they are no batch.
+    pub fn parse_alone(raw: &[u8], address: u64) -> Result<Self, BatchError> {
+        let (header, _) = BatchHeader::ref_from_prefix(raw).map_err(|_| BatchError::Magic)?;
+        let (length, used) = (header.length.get(), header.used.get());
+        if header.magic != MAGIC {
+            return Err(BatchError::Magic);
+        }
+        if header.address.get() != address {
+            return Err(BatchError::Address { written_for: header.address.get(), found_at: address });
+        }
+        let fits = u64::from(length).is_multiple_of(BLOCK_BYTES) && u64::from(length) <= BATCH_BYTES_MAX;
+        if !fits || used > length || size(used) < HEADER_BYTES {
+            return Err(BatchError::Length { length, used });
+        }
+        Self::parse_whole(raw, header, size(length))
+    }
+
+    /// Checks what is left once the header says that a batch of this length may stand here.
+    fn parse_whole(raw: &[u8], header: &BatchHeader, length: usize) -> Result<Self, BatchError> {
         let mut bytes: Box<[u8]> =
             raw.get(..length).ok_or(BatchError::Short { length: header.length.get() })?.into();
         let (stored, found) = (header.checksum.get(), checksum(&mut bytes));

@@ -285,7 +285,8 @@ pub(crate) fn encode_edits(edits: &[Edit]) -> Vec<u8> {
 }
 
 /// The edits of a record, or `None` when its lengths make no sense.
-pub(crate) fn decode_edits(mut body: &[u8]) -> Option<Vec<Edit>> {
+#[must_use]
+pub fn decode_edits(mut body: &[u8]) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     while !body.is_empty() {
         let (key, rest) = body.split_first_chunk::<24>()?;

@@ -22,11 +22,11 @@ pub trait TableOwner {
 
 /// What a checkpoint says of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LogNeed {
+pub struct LogNeed {
     /// The place from which it is needed.
-    pub(crate) from: Place,
+    pub from: Place,
     /// Changes of the map in batches before this one are in the checkpoint.
-    pub(crate) applied: Lsn,
+    pub applied: Lsn,
 }
 
 /// What the last checkpoint has left in the log.
@@ -42,16 +42,20 @@ pub(crate) struct Left {
 
 impl LogNeed {
     /// A log of which nothing was written.
-    pub(crate) const ALL: Self = Self { from: Place::FIRST, applied: Place::FIRST.lsn };
+    pub const ALL: Self = Self { from: Place::FIRST, applied: Place::FIRST.lsn };
 
-    pub(crate) fn to_anchor(self) -> Anchor {
+    /// As the checkpoint keeps it.
+    #[must_use]
+    pub fn to_anchor(self) -> Anchor {
         let mut anchor = [0; 64];
         let bytes = self.from.to_bytes().into_iter().chain(self.applied.0.to_le_bytes());
         anchor.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
         Anchor(anchor)
     }
 
-    pub(crate) fn from_anchor(Anchor(anchor): Anchor) -> Self {
+    /// What a checkpoint kept.
+    #[must_use]
+    pub fn from_anchor(Anchor(anchor): Anchor) -> Self {
         let place = anchor.first_chunk().copied().unwrap_or_default();
         let (_, behind) = anchor.split_at(place.len());
         let applied = behind.first_chunk().copied().unwrap_or_default();

@@ -54,7 +54,8 @@ pub struct CreateOptions {
 }
 
 /// Where log and pages stand on every voter.
-pub(crate) fn areas(log: Bytes, pages: Bytes) -> (Ring, Area) {
+#[must_use]
+pub fn areas(log: Bytes, pages: Bytes) -> (Ring, Area) {
     let log_at = METADATA_AT + CHECKPOINT_BYTES;
     let ring = Ring { at: log_at, length: log.0 };
     let area = Area { checkpoint_at: METADATA_AT, pages_at: log_at + log.0, pages_length: pages.0 };
@@ -240,7 +241,8 @@ fn choose_voters(devices: &[Rc<dyn BlockDevice>], members: &[Member], extents: &
 }
 
 /// Lengths of log and pages for the smallest metadata area of any voter.
-fn metadata_lengths(smallest: Bytes) -> (Bytes, Bytes) {
+#[must_use]
+pub fn metadata_lengths(smallest: Bytes) -> (Bytes, Bytes) {
     let log = Bytes(smallest.0 / 4).align_down(MEBIBYTE).0.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
     let pages = Bytes(smallest.0 - CHECKPOINT_BYTES - log).align_down(MEBIBYTE);
     (Bytes(log), pages)

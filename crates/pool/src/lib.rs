@@ -32,9 +32,11 @@ mod removal;
 mod settings;
 
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
-pub use change::{Change, Claim, Purpose};
-pub use checkpoint::TableOwner;
-pub use create::{CHECKPOINT_BYTES, CreateOptions, check_devices, create, create_as};
+pub use change::{Change, Claim, Purpose, decode_edits};
+pub use checkpoint::{LogNeed, TableOwner};
+pub use create::{
+    CHECKPOINT_BYTES, CreateOptions, areas, check_devices, create, create_as, metadata_lengths,
+};
 pub use discover::{Candidate, Found, discover, owner_of};
 pub use disk::{Disk, DiskCounters, DiskState};
 pub use dolmen_epoch::ChangeError;

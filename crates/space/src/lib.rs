@@ -17,7 +17,8 @@
 //! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and `rebalance` to emptier ones
 //! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, while clients go on (`moving`,
 //! docs/design/0020); `verify` looks at all of it, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and
-//! purges them (docs/design/0018), and `freed` gives their rows back.
+//! purges them (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map
+//! (docs/design/0019).
 //!
 //! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
 //! at most, `floor` to what others leave to them (docs/design/0017); `pace` has jobs give way.
@@ -81,6 +82,7 @@ mod resync;
 mod room;
 mod row;
 mod said;
+pub mod salvage;
 mod shared;
 mod space;
 mod spaces;

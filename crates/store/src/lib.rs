@@ -44,6 +44,7 @@ mod overlay;
 mod page;
 mod read;
 mod replica;
+mod show;
 mod store;
 mod walk;
 
@@ -54,4 +55,5 @@ pub use key::{Anchor, Key, Value};
 pub use open::Opened;
 pub use page::VALUE_BYTES_MAX;
 pub use replica::{Area, Replica};
+pub use show::{CHECKPOINT_BLOCK_BYTES, CheckpointBlock, MapPage, PageContent, PageName};
 pub use store::{Room, Store, StoreOptions, StoreStats};

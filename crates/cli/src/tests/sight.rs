@@ -213,3 +213,14 @@ fn why_shows_a_chain_of_causes_down_to_what_to_do() {
     assert_eq!(ended.results, expected);
     assert_eq!(fake.asked()[0].line, "GET /v1/why/tank%2Fx");
 }
+
+#[test]
+fn what_a_check_finds_is_explained_by_number_and_by_name() {
+    for asked in ["D303", "d303", "lost"] {
+        let ended = run(&["dolmen", "explain", asked], &NOBODY);
+        assert_eq!(ended.code, ExitCode::Ok, "{}", ended.messages);
+        assert!(ended.results.starts_with("lost (D303, check)\n"), "{asked}: {}", ended.results);
+    }
+    let all = run(&["dolmen", "explain"], &NOBODY);
+    assert!(all.results.contains("D101 label_damaged"), "{}", all.results);
+}

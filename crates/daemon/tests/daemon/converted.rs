@@ -1,7 +1,5 @@
 //! Spaces become others while they are used, also over kills of the daemon (docs/design/0020).
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::client::{World, eventually, pattern};
@@ -101,7 +99,8 @@ fn a_conversion_that_is_killed_anywhere_goes_on() {
             let from = (write * 3 + kill) as usize % 250 * (64 << 10);
             client.write(from as u64, &part[from..from + (64 << 10)]);
         }
-        std::thread::sleep(Duration::from_millis(kill * 37 % 120));
+        // As long as it takes to ask so often.
+        (0..kill * 7 % 40).for_each(|_| drop(world.get("/v1/jobs")));
         caught += u64::from(job(&world, &id)["state"] == "running");
         world.kill();
         world.start();

@@ -8,6 +8,7 @@ mod attached;
 mod bad;
 #[cfg(test)]
 mod client;
+#[cfg(test)]
 mod converted;
 #[cfg(test)]
 mod cut;

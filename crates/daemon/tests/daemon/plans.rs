@@ -65,32 +65,10 @@ const PLANNED_ELSEWHERE: [(&str, &str); 10] = [
     ),
 ];
 
-#[test]
-fn no_request_with_dry_run_changes_the_state() {
-    // Scenario: every kind of change that makes sense for a pool with a served space and one that is not, each as a dry run;
-    // there is none in the description of the API that is not among them.
-    let world = World::new(4);
-    world.make_tank(&["d0", "d1", "d3"]);
-    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "parity"});
-    world.post("/v1/pools/tank/spaces", &aside);
-    let old = json!({"name": "old", "size_bytes": 8 << 20, "resiliency": "simple"});
-    world.post("/v1/pools/tank/spaces", &old);
-    world.post("/v1/pools/tank/spaces/old/delete", &json!({}));
-    let free = world.disk("d2");
-    let state = || {
-        let mut status = world.get("/v1/status");
-        status["uptime_s"] = json!(0);
-        (
-            status,
-            world.get("/v1/exports"),
-            world.get("/v1/attachments"),
-            world.get("/v1/jobs")["jobs"].clone(),
-            blocks(&world, "d2"),
-        )
-    };
-    let before = state();
+/// Every kind of change that makes sense for a pool with a served space, one that is not, and one in the trash.
+fn requests(free: &str) -> Vec<(&'static str, Value)> {
     let space = json!({"name": "n", "size_bytes": 8 << 20, "resiliency": "simple", "provisioning": "fixed", "row_bytes": 1 << 20});
-    let requests = [
+    vec![
         ("/v1/pools", json!({"name": "other", "disks": [free]})),
         ("/v1/pools/tank/disks", json!({"disks": [free]})),
         ("/v1/pools/tank/disks/0/replace", json!({"with": free})),
@@ -120,7 +98,34 @@ fn no_request_with_dry_run_changes_the_state() {
         ("/v1/pools/tank/spaces/aside/attach", json!({})),
         ("/v1/pools/tank/spaces/m/detach", json!({})),
         ("/v1/shutdown", json!({})),
-    ];
+    ]
+}
+
+#[test]
+fn no_request_with_dry_run_changes_the_state() {
+    // Scenario: every kind of change that makes sense for a pool with a served space and one that is not, each as a dry run;
+    // there is none in the description of the API that is not among them.
+    let world = World::new(4);
+    world.make_tank(&["d0", "d1", "d3"]);
+    let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "parity"});
+    world.post("/v1/pools/tank/spaces", &aside);
+    let old = json!({"name": "old", "size_bytes": 8 << 20, "resiliency": "simple"});
+    world.post("/v1/pools/tank/spaces", &old);
+    world.post("/v1/pools/tank/spaces/old/delete", &json!({}));
+    let free = world.disk("d2");
+    let state = || {
+        let mut status = world.get("/v1/status");
+        status["uptime_s"] = json!(0);
+        (
+            status,
+            world.get("/v1/exports"),
+            world.get("/v1/attachments"),
+            world.get("/v1/jobs")["jobs"].clone(),
+            blocks(&world, "d2"),
+        )
+    };
+    let before = state();
+    let requests = requests(&free);
     for (path, body) in &requests {
         let answer = world.post(path, &dry(body.clone()));
         assert_eq!(answer["is_changed"], false, "{path}");
