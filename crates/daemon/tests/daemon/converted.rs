@@ -8,7 +8,7 @@ use crate::jobs::{change, ended, expect, full, idle, job, keep_busy, paused};
 const CONVERT: &str = "/v1/pools/tank/spaces/m/convert";
 const SPACE: &str = "/v1/pools/tank/spaces/m";
 /// Kills while a space goes back and forth between two layouts.
-const KILLS: u64 = 20;
+const KILLS: usize = 20;
 
 fn space(world: &World) -> Value {
     world.get(SPACE)["space"].clone()
@@ -56,9 +56,9 @@ fn a_mirror_becomes_parity_while_a_client_goes_on() {
         // What is there is written again, and read.
         let at = (round * 7 % 24) << 20;
         let part = pattern(9, 16 << 20);
-        let from = (at % (16 << 20)) as usize;
-        client.write(at, &part[from..from + (64 << 10)]);
-        assert!(client.read(at, 64 << 10) == part[from..from + (64 << 10)]);
+        let from = at % (16 << 20);
+        client.write(at as u64, &part[from..from + (64 << 10)]);
+        assert!(client.read(at as u64, 64 << 10) == part[from..from + (64 << 10)]);
         round += 1;
     }
     let done = ended(&world, &id);
@@ -96,16 +96,16 @@ fn a_conversion_that_is_killed_anywhere_goes_on() {
         let mut client = world.nbd();
         let part = pattern(9, 16 << 20);
         for write in 0..kill % 5 {
-            let from = (write * 3 + kill) as usize % 250 * (64 << 10);
+            let from = (write * 3 + kill) % 250 * (64 << 10);
             client.write(from as u64, &part[from..from + (64 << 10)]);
         }
         // As long as it takes to ask so often.
         (0..kill * 7 % 40).for_each(|_| drop(world.get("/v1/jobs")));
-        caught += u64::from(job(&world, &id)["state"] == "running");
+        caught += usize::from(job(&world, &id)["state"] == "running");
         world.kill();
         world.start();
         // All of it in the end; reading it each time would be most of the test.
-        let at = kill as usize % 6 * (16 << 20);
+        let at = kill % 6 * (16 << 20);
         assert!(
             world.nbd().read(at as u64, 16 << 20) == pattern(9, 16 << 20),
             "part {at} behind kill {kill}"
