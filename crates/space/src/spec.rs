@@ -430,7 +430,7 @@ mod tests {
             rate_max: Some(Bytes::kib(7)),
             rate_min: Some(Bytes::kib(6)),
         };
-        let bytes = spec.encode(Standing::Whole);
+        let bytes = spec.encode(Standing::Whole, Layouts::default());
         assert_eq!(bytes[40..56], [1, 2, 3, 4, 5, 0, 0, 0, 7, 0, 0, 0, 6, 0, 0, 0]);
         assert_eq!(SpaceSpec::parse(&bytes).unwrap().0.limits, spec.limits);
         let mut crossed = bytes.clone();

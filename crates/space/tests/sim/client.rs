@@ -367,7 +367,7 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
         model.leaving = true;
     }
     let number = space.id().0;
-    let is_trashed = number % 3 > 0 && trash(life, space).await?;
+    let is_trashed = !number.is_multiple_of(3) && trash(life, space).await?;
     if is_trashed && number % 3 == 1 {
         let restored = life.spaces.restore(space, None).await;
         restored.map_err(|error| format!("restoring {}: {}", space.name(), in_one_line(&error)))?;
