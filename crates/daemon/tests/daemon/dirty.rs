@@ -187,7 +187,7 @@ fn of_too_many_disks_that_are_lost_for_good_what_they_alone_had_is_named_until_i
         assert!(!dirty.unreadable().is_empty(), "two of four columns are gone");
     }
     dirty.world.post("/v1/pools/tank/spaces/p/unserve", &json!({}));
-    dirty.world.post("/v1/pools/tank/spaces/p/delete", &json!({"destroy": "tank/p"}));
+    dirty.world.post("/v1/pools/tank/spaces/p/delete", &json!({"purge": true, "destroy": "tank/p"}));
     eventually("the old disks are left behind", || {
         let disks = disks_of(&dirty.world);
         let is_here = |disk: &Value| disk["state"] == "present";

@@ -352,7 +352,8 @@ fn a_simple_space_keeps_no_mirror_from_being_repaired() {
     assert_eq!((&again["state"], &again["id"]), (&json!("waiting"), &job["id"]), "it is one job, {again}");
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     let job = eventually("the replacement goes on", || {
-        Some(world.last_job()).filter(|job| job["state"] == "done" && job["kind"] == "replace")
+        let job = world.get(&format!("/v1/jobs/{}", job["id"]))["job"].clone();
+        Some(job).filter(|job| job["state"] == "done")
     });
     assert!(job["result"].as_str().unwrap().contains("has taken the place of"), "{job}");
     assert_eq!(world.get("/v1/status")["health"], "healthy");
@@ -551,7 +552,9 @@ fn only_the_right_name_destroys_and_then_the_disks_are_free() {
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
     for wrong in [json!({}), json!({"destroy": "tan"}), json!({"destroy": ""})] {
         assert_eq!(world.refused("/v1/pools/tank/destroy", &wrong)["code"], "needs_confirmation");
-        assert_eq!(world.refused("/v1/pools/tank/spaces/m/delete", &wrong)["code"], "needs_confirmation");
+        let mut purge = wrong;
+        purge["purge"] = json!(true);
+        assert_eq!(world.refused("/v1/pools/tank/spaces/m/delete", &purge)["code"], "needs_confirmation");
     }
     world.post("/v1/pools/tank/spaces/m/delete", &json!({"purge": true, "destroy": "tank/m"}));
     assert_eq!(world.get("/v1/spaces")["spaces"], json!([]));

@@ -31,6 +31,7 @@ pub async fn tend_conversions(life: &Rc<Life>) -> Result<(), String> {
             Some(_) => space.spec().layout(),
             None => drawn(life, &space, &mut draws),
         };
+        survive_less(life, &space, to);
         if let Err(error) = life.spaces.begin_conversion(&space, to).await {
             if matches!(error, SpaceError::NoRoomToConvert { .. }) {
                 life.note(|tally| tally.saw(Rare::ConversionRefused));
@@ -41,6 +42,15 @@ pub async fn tend_conversions(life: &Rc<Life>) -> Result<(), String> {
         convert(life, &space).await;
     }
     Ok(())
+}
+
+/// From here on a space may survive the loss of fewer disks than the one that was made, and nobody may expect more.
+fn survive_less(life: &Life, space: &Space, to: Layout) {
+    let mut oracle = life.oracle.borrow_mut();
+    let name = space.name();
+    for model in oracle.models.values_mut().filter(|model| model.name == name.as_str()) {
+        model.copies = model.copies.min(to.resiliency.redundancy() + 1);
+    }
 }
 
 /// Goes on with a conversion; whether it has come to its end.
