@@ -428,8 +428,8 @@ impl Spaces {
         space.check_stays()?;
         let ended = Layouts { before: None, ..layouts };
         change.put(keys::space(space.id()), space.spec().encode(Standing::Whole, ended));
-        // They were of rows that are none any more; those of the others are laid as these.
-        let heirs = space.heirs.space();
+        // Heirs of rows that are none any more. Where it was turned round, rows that never moved may have theirs still.
+        let heirs = space.heirs.space().filter(|heirs| heirs.layouts.get().now != layouts.now);
         if let Some(heirs) = &heirs {
             change.delete(keys::space(heirs.id()));
             change.delete(keys::row_count(heirs.id()));
