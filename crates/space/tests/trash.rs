@@ -1,5 +1,10 @@
 //! The trash: moved into it, restored, purged; at every crash (docs/design/0018).
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    clippy::await_holding_refcell_ref
+)] // a model is lent for reading while nobody else has it
 
 mod harness;
 
