@@ -276,6 +276,19 @@ pub enum Rare {
 }
 
 impl Rare {
+    /// Whether only seeds that convert spaces come through it.
+    pub fn is_of_conversions(self) -> bool {
+        matches!(
+            self,
+            Self::ConversionResumed
+                | Self::ConversionTurned
+                | Self::ConversionRefused
+                | Self::ConversionWaited
+                | Self::ConversionCut
+                | Self::LeftInConversion
+        )
+    }
+
     pub const ALL: [Self; 60] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
