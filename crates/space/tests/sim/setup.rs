@@ -148,7 +148,7 @@ impl Setup {
     }
 }
 
-/// Whether spaces are converted in some seeds: only where `DOLMEN_SIM_CONVERSIONS` asks for it, as long as seed 282 fails with it
+/// Whether spaces are converted in some seeds: only where `DOLMEN_SIM_CONVERSIONS` asks for it, as long as seeds 282 and 485 fail with it
 /// (docs/known_faults.md).
 pub fn has_conversions() -> bool {
     std::env::var_os("DOLMEN_SIM_CONVERSIONS").is_some()
