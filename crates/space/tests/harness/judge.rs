@@ -158,9 +158,8 @@ pub async fn examine(
         return spaces.close().await.map_err(|error| format!("does not close when confirmed: {error}"));
     }
     let first = judge_contents(&case, &spaces).await?;
-    if case.thorough && !confirmed && !case.is_beyond_redundancy() {
-        end_conversions(&case, &spaces).await?;
-        judge_again(&case, &spaces, &first).await.map_err(|why| format!("converted: {why}"))?;
+    if case.thorough && !confirmed {
+        convert_all(&case, &spaces, &first).await?;
     }
     let moved = !case.expected.joins.is_empty() || !case.expected.replacements.is_empty();
     if (moved || case.thorough) && case.gone.is_empty() {
@@ -225,6 +224,15 @@ async fn lose_one(
     let whole: Contents = whole.map(|(place, bytes)| (*place, bytes.clone())).collect();
     judge_again(case, &spaces, &whole).await.map_err(|why| format!("without one disk: {why}"))?;
     spaces.close().await.map_err(|error| format!("does not close without one disk: {error}"))
+}
+
+/// Brings conversions to their end, and judges again.
+async fn convert_all(case: &Case, spaces: &Spaces, first: &Contents) -> Result<(), String> {
+    if case.is_beyond_redundancy() {
+        return Ok(());
+    }
+    end_conversions(case, spaces).await?;
+    judge_again(case, spaces, first).await.map_err(|why| format!("converted: {why}"))
 }
 
 /// Goes on with conversions that were cut: with all disks here, they come to their end.

@@ -276,7 +276,7 @@ pub enum Rare {
 }
 
 impl Rare {
-    /// Whether only seeds that convert spaces come through it.
+    /// Whether only seeds that convert spaces come through it, or nobody has seen yet how often lives do.
     pub fn is_of_conversions(self) -> bool {
         matches!(
             self,
@@ -286,6 +286,8 @@ impl Rare {
                 | Self::ConversionWaited
                 | Self::ConversionCut
                 | Self::LeftInConversion
+                | Self::Restored
+                | Self::PurgedBehind
         )
     }
 
