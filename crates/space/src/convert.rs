@@ -337,7 +337,8 @@ impl Spaces {
             return Ok(Begun::Gone);
         };
         let (before, to) = (space.layout_of(row.layout()), space.layout_of(now));
-        if is_like(before, to) {
+        // An heir has the number of its row for as long as there is one: such a row moves, and with it what its heir holds.
+        if is_like(before, to) && row.heir().is_none() {
             let mut offers = self.pool().offers(Purpose::Move);
             let record = row.record();
             give_back(&mut offers, &record);
@@ -430,6 +431,11 @@ impl Spaces {
         change.put(keys::space(space.id()), space.spec().encode(Standing::Whole, ended));
         // Heirs of rows that are none any more. Where it was turned round, rows that never moved may have theirs still.
         let heirs = space.heirs.space().filter(|heirs| heirs.layouts.get().now != layouts.now);
+        if let Some(heirs) = &heirs
+            && !self.pool().scan(keys::rows(heirs.id(), 0..u64::MAX), 1).await?.is_empty()
+        {
+            return Ok(false);
+        }
         if let Some(heirs) = &heirs {
             change.delete(keys::space(heirs.id()));
             change.delete(keys::row_count(heirs.id()));
@@ -569,7 +575,7 @@ impl Space {
         for some in rows.chunks(TOLD_TOGETHER) {
             let mut change = self.shared.pool.change(Purpose::Release).await;
             let mut told = Vec::with_capacity(some.len());
-            for row in some.iter().filter(|row| !row.gone.get()) {
+            for row in some.iter().filter(|row| !row.gone.get() && row.heir().is_none()) {
                 let record = RowRecord { layout: self.layouts.get().now, ..row.record() };
                 change.put(keys::row(self.id(), row.index), record.encode());
                 told.push((row, record));

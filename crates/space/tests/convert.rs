@@ -328,6 +328,54 @@ fn rows_become_as_wide_as_the_pool() {
         .unwrap();
 }
 
+/// Scenario: a stream has left heirs of rows behind, which hold newer content than the rows. The space is laid anew as it is, where
+/// nothing has to move; in another run it is on its way to something else, and turned round before a row has moved. What the heirs
+/// hold stays, also behind an opening, and all room has an owner.
+#[test]
+fn what_heirs_of_rows_hold_is_kept_where_rows_need_not_move() {
+    for is_turned in [false, true] {
+        let bench = Bench::new(43, 7, Bytes::mib(160));
+        let request = 64 * BLOCK;
+        let newer = ROW.0 / 2 / request * request;
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, PARITY, SIZE).await?;
+                for at in (0..2 * ROW.0).step_by(request as usize) {
+                    lab.write(&space, at, request as usize, 1).await?;
+                }
+                spaces.flush().await?;
+                spaces.destage().await?;
+                spaces.pool().checkpoint().await?;
+                let stream = (0..newer).step_by(request as usize);
+                let stream = stream.map(|at| lab.write(&space, at, request as usize, 2));
+                join_all(stream).await.into_iter().collect::<Outcome>()?;
+                spaces.flush().await?;
+                let counters = spaces.counters();
+                assert_eq!((counters.heirs_made, counters.heirs_taken_over), (1, 0));
+                if is_turned {
+                    spaces.begin_conversion(&space, MIRROR).await?;
+                }
+                spaces.begin_conversion(&space, PARITY).await?;
+                assert!(spaces.convert(&space, &Progress::default()).await?);
+                lab.expect(&space, 0, newer as usize, 2).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("turned {is_turned}: {error}"));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, newer as usize, 2).await?;
+                lab.expect(&space, newer, (2 * ROW.0 - newer) as usize, 1).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("turned {is_turned}, opened anew: {error}"));
+    }
+}
+
 /// Scenario: a pool is so full that a mirror has no room to become one of three copies, but has to become parity.
 #[test]
 fn a_conversion_without_room_is_refused_and_one_that_frees_room_works() {
