@@ -44,7 +44,8 @@ impl Space {
         request.ended(discarded)
     }
 
-    async fn discard_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
+    /// Forgets whole blocks of a range, for whoever has checked it and is no client.
+    pub(crate) async fn discard_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let start = at.next_multiple_of(BLOCK_BYTES);
         let end = (at + length) / BLOCK_BYTES * BLOCK_BYTES;
         let mut from = start;

@@ -15,7 +15,7 @@
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
 //! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and `rebalance` to emptier ones
-//! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, while clients go on (`moving`,
+//! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, by `draft`, while clients go on (`moving`,
 //! docs/design/0020); `verify` looks at all of it, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and
 //! purges them (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map
 //! (docs/design/0019).
@@ -39,6 +39,7 @@ mod convert;
 mod copies;
 mod destage;
 mod discard;
+mod draft;
 mod drain;
 mod error;
 mod fill;
@@ -68,6 +69,7 @@ mod pace;
 mod pages;
 mod progress;
 mod promise;
+mod provision;
 mod reach;
 mod read;
 mod rebalance;
