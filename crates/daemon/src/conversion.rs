@@ -20,9 +20,6 @@ use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::view::resiliency_of;
 use crate::words::counted;
 
-/// Said until no seed of the simulator fails with conversions (docs/known_faults.md).
-const UNPROVEN: &str = "conversions are not proven yet: have a backup; in the simulator, beside disks that fail and power cuts, one has brought older content back";
-
 /// What a space is to be.
 struct Wish {
     layout: Layout,
@@ -70,7 +67,6 @@ impl Engine {
         let job = self.start_conversion(&pool, &space, wish.provisioning, None).await;
         let mut change = made(plan, format!("{name} becomes {words}, job {}", job.id));
         change.job = Some(job);
-        change.warnings.push(UNPROVEN.to_owned());
         change.space = Some(self.view_space(&pool, &space).await?);
         Ok(change)
     }

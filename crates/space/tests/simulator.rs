@@ -79,9 +79,7 @@ fn expect_everything(faults: FaultCounters, tally: Tally) {
     let unseen: Vec<_> = kinds.filter(|kind| faults.of(*kind) == 0).collect();
     assert!(unseen.is_empty(), "faults that were never injected: {unseen:?}");
     assert_eq!(faults.of(CANNOT_HAPPEN), 0, "it can happen, and belongs among the others");
-    let is_asked_for = |state: &Rare| sim::setup::has_conversions() || !state.is_of_conversions();
-    let unseen: Vec<_> =
-        Rare::ALL.into_iter().filter(is_asked_for).filter(|state| tally.of(*state) == 0).collect();
+    let unseen: Vec<_> = Rare::ALL.into_iter().filter(|state| tally.of(*state) == 0).collect();
     assert!(unseen.is_empty(), "states that no life came through: {unseen:?}");
 }
 

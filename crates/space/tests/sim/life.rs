@@ -276,21 +276,6 @@ pub enum Rare {
 }
 
 impl Rare {
-    /// Whether only seeds that convert spaces come through it, or nobody has seen yet how often lives do.
-    pub fn is_of_conversions(self) -> bool {
-        matches!(
-            self,
-            Self::ConversionResumed
-                | Self::ConversionTurned
-                | Self::ConversionRefused
-                | Self::ConversionWaited
-                | Self::ConversionCut
-                | Self::LeftInConversion
-                | Self::Restored
-                | Self::PurgedBehind
-        )
-    }
-
     pub const ALL: [Self; 60] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,

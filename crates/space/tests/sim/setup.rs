@@ -81,7 +81,7 @@ impl Setup {
             redundant,
             unrest,
             removes: stream(seed, 907).below(3) > 0,
-            converts: has_conversions() && stream(seed, 909).coin(),
+            converts: stream(seed, 909).coin(),
             pairs,
             tearing,
             clients: 2 + random.index(3),
@@ -146,12 +146,6 @@ impl Setup {
         let size = (1 << 20) + random.below(7 << 8) * 4096;
         if self.usual { USUAL_SPACES * size } else { size }
     }
-}
-
-/// Whether spaces are converted in some seeds: only where `DOLMEN_SIM_CONVERSIONS` asks for it, as long as seeds 282 and 485 fail with it
-/// (docs/known_faults.md).
-pub fn has_conversions() -> bool {
-    std::env::var_os("DOLMEN_SIM_CONVERSIONS").is_some()
 }
 
 /// Whether a seed has spaces with parity, as every second one has, and what draws them.
