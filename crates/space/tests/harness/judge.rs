@@ -56,7 +56,8 @@ pub struct Case {
     pub lost_later: usize,
     /// Whether blocks may be torn.
     pub torn: bool,
-    /// Whether a header may be: that of an heir which took its row's place is written over what stood there, before a flush.
+    /// Whether a header may be: that of an heir or a draft which took its row's place is written over what stood there, before
+    /// a flush.
     pub torn_headers: bool,
     /// Whether everything is tried: writes, closing, and opening again.
     pub thorough: bool,
