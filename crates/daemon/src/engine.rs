@@ -29,6 +29,7 @@ use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
 use crate::findings::RoomKnown;
+use crate::slow::Paces;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
 use crate::job_turn::JobTurn;
@@ -59,6 +60,7 @@ pub(crate) struct OpenPool {
     pub(crate) history: History,
     pub(crate) absences: Absences,
     pub(crate) room_known: RoomKnown,
+    pub(crate) paces: Paces,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -68,8 +70,19 @@ impl OpenPool {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
-        let room_known = RoomKnown::default();
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, room_known, plights })
+        let (room_known, paces) = (RoomKnown::default(), Paces::default());
+        Rc::new(Self {
+            spaces,
+            mode,
+            turn,
+            job_turn,
+            is_closing,
+            history,
+            absences,
+            room_known,
+            paces,
+            plights,
+        })
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::{BlockDevice, DeviceError, Durability, Geometry, discard, flush, read, write};
+use dolmen_block_io::{
+    BlockDevice, DeviceError, Durability, Geometry, Meter, discard, flush, read_within, write,
+};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
@@ -25,6 +28,8 @@ pub enum DiskState {
 pub struct DiskCounters {
     /// Reads that failed.
     pub read_errors: u64,
+    /// Reads that were not answered in time, and asked of somebody else.
+    pub late_reads: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
     /// Of them, writes for which the file, or the thin device, found no room below.
@@ -38,6 +43,15 @@ pub struct DiskCounters {
 struct Seat {
     device: Rc<dyn BlockDevice>,
     extent: Extent,
+    /// How long its commands take, where that is measured.
+    meter: Option<Rc<Meter>>,
+}
+
+impl Seat {
+    fn new(device: Rc<dyn BlockDevice>, extent: Extent) -> Self {
+        let meter = device.meter();
+        Self { device, extent, meter }
+    }
 }
 
 /// A member of an open pool.
@@ -63,6 +77,8 @@ pub struct Disk {
     flushed: Cell<u64>,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
+    /// Whether it is asked only where nobody else has what it has.
+    shunned: Cell<bool>,
     /// Where labels had stood when it was taken in, and something else was written over them.
     lost_labels: RefCell<BTreeSet<u64>>,
 }
@@ -77,13 +93,14 @@ impl Disk {
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
-            seat: RefCell::new(seat.map(|(device, extent)| Seat { device, extent })),
+            seat: RefCell::new(seat.map(|(device, extent)| Seat::new(device, extent))),
             token: Cell::new(token),
             activity: Cell::new(1),
             seating: Cell::new(1),
             flushed: Cell::new(0),
             under_way: Cell::new(0),
             counters: Cell::default(),
+            shunned: Cell::default(),
             lost_labels: RefCell::default(),
         })
     }
@@ -227,7 +244,7 @@ impl Disk {
         *self.last_name.borrow_mut() = device.name();
         *self.unfit.borrow_mut() = None;
         self.failed.set(false);
-        *self.seat.borrow_mut() = Some(Seat { device, extent });
+        *self.seat.borrow_mut() = Some(Seat::new(device, extent));
         self.seating.set(self.seating.get() + 1);
         self.activity.set(self.activity.get() + 1);
     }
@@ -248,6 +265,23 @@ impl Disk {
     #[must_use]
     pub fn load(&self) -> u32 {
         self.under_way.get()
+    }
+
+    /// How long a read of it takes these days, whatever it reads; zero where nobody measures or knows.
+    #[must_use]
+    pub fn read_pace(&self) -> Duration {
+        self.seat.borrow().as_ref().and_then(|seat| Some(seat.meter.as_ref()?.read_pace())).unwrap_or_default()
+    }
+
+    /// Whether reads ask it only where nobody else has what it has.
+    #[must_use]
+    pub fn is_shunned(&self) -> bool {
+        self.shunned.get()
+    }
+
+    /// Has reads ask others, as far as they can. Whoever knows that a disk is failing says so.
+    pub fn set_shunned(&self, is_shunned: bool) {
+        self.shunned.set(is_shunned);
     }
 
     /// Whether a completed write may rest in the device's cache.
@@ -279,9 +313,22 @@ impl Disk {
         at: u64,
         into: Buffer,
     ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
+        self.read_within(at, into, None)
+    }
+
+    /// As [`read`](Self::read). One that takes longer than `within` is answered with [`DeviceError::TimedOut`] and another
+    /// buffer, for somebody else to fill; that is no error of the disk.
+    pub fn read_within(
+        self: &Rc<Self>,
+        at: u64,
+        into: Buffer,
+        within: Option<Duration>,
+    ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
         let guard = self.begin(false);
         let started = match self.seated() {
-            Some((device, start)) => Ok(read(device.as_ref(), self.token.get(), start + at, into)),
+            Some((device, start)) => {
+                Ok(read_within(device.as_ref(), self.token.get(), (start + at, within), into))
+            }
             None => Err(into),
         };
         async move {
@@ -289,8 +336,12 @@ impl Disk {
                 Ok(reading) => reading.await,
                 Err(buffer) => (buffer, Err(DeviceError::Gone)),
             };
-            if result.is_err() {
-                guard.disk.note(|counters| counters.read_errors += 1);
+            match result {
+                Ok(()) => {}
+                Err(DeviceError::TimedOut) if within.is_some() => {
+                    guard.disk.note(|counters| counters.late_reads += 1);
+                }
+                Err(_) => guard.disk.note(|counters| counters.read_errors += 1),
             }
             (buffer, result)
         }
