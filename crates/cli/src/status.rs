@@ -232,10 +232,8 @@ fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
         (disk.late_reads, "late"),
     ];
     let slower = disk.times_slower.map(|times| format!("{times} times slower"));
-    let counted = kinds
-        .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, kind)| format!("{number} {kind}"));
+    let counted =
+        kinds.iter().filter(|(number, _)| *number > 0).map(|(number, kind)| format!("{number} {kind}"));
     let told: Vec<String> = counted.chain(slower).collect();
     Cell::toned(told.join(", "), Tone::Caution)
 }

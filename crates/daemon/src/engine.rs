@@ -29,7 +29,6 @@ use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
 use crate::findings::RoomKnown;
-use crate::slow::Paces;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
 use crate::job_turn::JobTurn;
@@ -40,6 +39,7 @@ use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::plight::Plight;
 use crate::scribe::Scribe;
+use crate::slow::Paces;
 use crate::trash_age::TrashAges;
 use crate::ways::Ways;
 

@@ -357,10 +357,10 @@ impl OpenPool {
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
             given_up: self.absences.is_given_up(disk.id()),
             lost_labels: disk.lost_labels(),
-            slow: self.paces.slow(disk.id()).map(|slow| RecordedSlow {
-                took_us: slow.took_us,
-                others_us: slow.others_us,
-            }),
+            slow: self
+                .paces
+                .slow(disk.id())
+                .map(|slow| RecordedSlow { took_us: slow.took_us, others_us: slow.others_us }),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {

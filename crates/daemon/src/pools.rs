@@ -442,7 +442,9 @@ impl Engine {
         let marked = without_labels(&pool);
         told.extend(marked.iter().map(|disk| lost_labels_text(disk)));
         let slow = slow_disks(&pool);
-        told.extend(slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())));
+        told.extend(
+            slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())),
+        );
         let is_nothing = unseen.is_empty() && taken.is_empty() && marked.is_empty() && slow.is_empty();
         let mut steps: Vec<String> = told.iter().map(|told| format!("warn no more of {told}")).collect();
         if !lost.is_empty() {

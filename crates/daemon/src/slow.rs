@@ -113,8 +113,7 @@ impl Paces {
         let here = disks.iter().filter_map(|disk| Some((disk.id(), asked(disk)?)));
         let newest = Look { at: now, disks: here.collect() };
         if let Some(oldest) = looks.front() {
-            let lately: Vec<Lately> =
-                disks.iter().filter_map(|disk| lately(disk, oldest, &newest)).collect();
+            let lately: Vec<Lately> = disks.iter().filter_map(|disk| lately(disk, oldest, &newest)).collect();
             judge(&mut self.slow.borrow_mut(), &lately);
         }
         looks.push_back(newest);
@@ -145,7 +144,11 @@ fn lately(disk: &Disk, oldest: &Look, newest: &Look) -> Option<Lately> {
     let (before, now) = (oldest.disks.get(&disk.id())?, newest.disks.get(&disk.id())?);
     let is_rotational = disk.geometry()?.rotational;
     let mean = |kind: usize| now.sums.get(kind)?.since(*before.sums.get(kind)?).mean_us();
-    (before.since == now.since).then(|| Lately { disk: disk.id(), is_rotational, means_us: [mean(0), mean(1)] })
+    (before.since == now.since).then(|| Lately {
+        disk: disk.id(),
+        is_rotational,
+        means_us: [mean(0), mean(1)],
+    })
 }
 
 /// Says of each disk whether it is slow beside the others of its sort.
@@ -153,7 +156,8 @@ fn judge(slow: &mut BTreeMap<DiskId, Slow>, lately: &[Lately]) {
     for one in lately {
         let found = (0..2).filter_map(|kind| {
             let took_us = one.means_us.get(kind).copied().flatten()?;
-            let is_peer = |other: &&Lately| other.disk != one.disk && other.is_rotational == one.is_rotational;
+            let is_peer =
+                |other: &&Lately| other.disk != one.disk && other.is_rotational == one.is_rotational;
             let peers = lately.iter().filter(is_peer);
             let others_us = median(peers.filter_map(|other| *other.means_us.get(kind)?).collect())?;
             Some(Slow { took_us, others_us: others_us.max(1) })
@@ -213,6 +217,8 @@ mod tests {
         Lately { disk: DiskId([number; 16]), is_rotational, means_us }
     }
 
+    const NONE: [u8; 0] = [];
+
     fn judged(lately: &[Lately], before: &[u8]) -> Vec<u8> {
         let known = Slow { took_us: 1, others_us: 1 };
         let mut slow: BTreeMap<_, _> = before.iter().map(|number| (DiskId([*number; 16]), known)).collect();
@@ -224,10 +230,10 @@ mod tests {
     fn a_disk_is_slow_beside_others_of_its_sort() {
         let hard = |number, us| of(number, true, [Some(us), None]);
         assert_eq!(judged(&[hard(1, 8_000), hard(2, 400_000), hard(3, 9_000)], &[]), [2]);
-        assert_eq!(judged(&[hard(1, 8_000), hard(2, 60_000)], &[]), [], "seven times is not slow");
-        assert_eq!(judged(&[of(1, false, [Some(100), None]), hard(2, 8_000)], &[]), [], "of another sort");
-        assert_eq!(judged(&[of(1, false, [Some(20), None]), of(2, false, [Some(1_500), None])], &[]), []);
-        assert_eq!(judged(&[hard(2, 400_000)], &[]), [], "alone it has nothing to be held against");
+        assert_eq!(judged(&[hard(1, 8_000), hard(2, 60_000)], &[]), NONE, "seven times is not slow");
+        assert_eq!(judged(&[of(1, false, [Some(100), None]), hard(2, 8_000)], &[]), NONE, "of another sort");
+        assert_eq!(judged(&[of(1, false, [Some(20), None]), of(2, false, [Some(1_500), None])], &[]), NONE);
+        assert_eq!(judged(&[hard(2, 400_000)], &[]), NONE, "alone it has nothing to be held against");
     }
 
     /// Writes tell as much as reads; where two are slow of three, the median is one of them, and nobody is called slow.
@@ -235,7 +241,8 @@ mod tests {
     fn writes_count_and_the_median_decides() {
         let both = |number, reads, writes| of(number, true, [Some(reads), Some(writes)]);
         assert_eq!(judged(&[both(1, 8_000, 9_000), both(2, 8_000, 90_000), both(3, 8_000, 9_000)], &[]), [2]);
-        let two = [both(1, 8_000, 8_000), both(2, 400_000, 8_000), both(3, 400_000, 8_000), both(4, 8_000, 8_000)];
+        let two =
+            [both(1, 8_000, 8_000), both(2, 400_000, 8_000), both(3, 400_000, 8_000), both(4, 8_000, 8_000)];
         assert_eq!(judged(&two, &[]), [2, 3]);
     }
 
@@ -252,6 +259,6 @@ mod tests {
         let other = of(1, true, [Some(8_000), None]);
         assert_eq!(judged(&[other, of(2, true, [None, None])], &[2]), [2], "nothing is known");
         assert_eq!(judged(&[other, of(2, true, [Some(40_000), None])], &[2]), [2], "five times is not well");
-        assert_eq!(judged(&[other, of(2, true, [Some(16_000), None])], &[2]), []);
+        assert_eq!(judged(&[other, of(2, true, [Some(16_000), None])], &[2]), NONE);
     }
 }

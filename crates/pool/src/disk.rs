@@ -270,7 +270,11 @@ impl Disk {
     /// How long a read of it takes these days, whatever it reads; zero where nobody measures or knows.
     #[must_use]
     pub fn read_pace(&self) -> Duration {
-        self.seat.borrow().as_ref().and_then(|seat| Some(seat.meter.as_ref()?.read_pace())).unwrap_or_default()
+        self.seat
+            .borrow()
+            .as_ref()
+            .and_then(|seat| Some(seat.meter.as_ref()?.read_pace()))
+            .unwrap_or_default()
     }
 
     /// Whether reads ask it only where nobody else has what it has.

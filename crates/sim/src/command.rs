@@ -157,15 +157,18 @@ impl SimDisk {
         (slot, number)
     }
 
-    /// A command completes, or is answered as timed out where that takes too long.
+    /// A command completes, or is answered as timed out: a read that takes longer than whoever asks waits, and one that hangs. A
+    /// disk that is only slow answers its writes, however late.
     fn plan_answer(&self, (slot, number): (usize, u64), after: Option<Duration>, within: Option<Duration>) {
         let disk = self.index.0;
-        let limit = within.into_iter().chain(self.profile.hang_limit).min();
-        let is_late = limit.is_some_and(|limit| after.is_none_or(|after| limit < after));
-        match (after, limit) {
-            (_, Some(limit)) if is_late => self.agenda.plan(limit, Deed::GiveUp { disk, slot, number }),
-            (Some(after), _) => self.agenda.plan(after, Deed::Complete { disk, slot, number }),
-            (None, _) => {}
+        let limit = match after {
+            Some(after) => within.filter(|within| *within < after),
+            None => within.into_iter().chain(self.profile.hang_limit).min(),
+        };
+        match (limit, after) {
+            (Some(limit), _) => self.agenda.plan(limit, Deed::GiveUp { disk, slot, number }),
+            (None, Some(after)) => self.agenda.plan(after, Deed::Complete { disk, slot, number }),
+            (None, None) => {}
         }
     }
 

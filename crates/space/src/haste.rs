@@ -25,9 +25,9 @@ const FAST: Duration = Duration::from_micros(200);
 /// A read may take as many times as long as reads of its disk do these days, before somebody else is asked.
 const PATIENCE_TIMES: u32 = 4;
 
-/// How long a read of a disk is waited for by those who can ask somebody else.
-pub(crate) fn patience(disk: &Disk) -> Duration {
-    READ_PATIENCE.max(disk.read_pace().saturating_mul(PATIENCE_TIMES))
+/// How long a read is waited for by those who can ask others, which take that long these days.
+pub(crate) fn patience(others: Duration) -> Duration {
+    READ_PATIENCE.max(others.saturating_mul(PATIENCE_TIMES))
 }
 
 impl Space {
@@ -63,23 +63,13 @@ impl Space {
 
     /// Whether what a disk has of a column comes sooner when it is computed from the others.
     pub(crate) fn is_better_computed(&self, row: &Row, column: usize, disk: &Disk) -> bool {
-        if !row.has_parity() {
-            return false;
-        }
         let pace = disk.read_pace();
         // Most reads end here.
-        if pace <= FAST * SLOWER_THAN_COMPUTED {
+        if !row.has_parity() || pace <= FAST * SLOWER_THAN_COMPUTED {
             return false;
         }
-        let mut others = (0..row.shape.columns()).filter(|other| *other != column);
-        let slowest = others.try_fold(FAST, |slowest, other| {
-            let paces = row.with_slabs(other, |slabs| {
-                let here = slabs.iter().filter_map(|slab| slab.readable(&self.shared.pool));
-                here.map(|disk| disk.read_pace()).min()
-            });
-            paces.map(|pace| slowest.max(pace))
-        });
-        slowest.is_some_and(|slowest| pace > slowest.saturating_mul(SLOWER_THAN_COMPUTED))
+        let others = self.shared.pace_without(row, column, disk);
+        others.is_some_and(|others| pace > others.max(FAST).saturating_mul(SLOWER_THAN_COMPUTED))
     }
 
     /// Reads a range of a column from where it was found. Where the disk takes too long, another copy is asked, once; the answer is
@@ -91,7 +81,7 @@ impl Space {
         (disk, at): (&Rc<Disk>, u64),
         into: Buffer,
     ) -> (Buffer, Result<(), DeviceError>) {
-        let within = self.shared.has_others(row, column, disk).then(|| patience(disk));
+        let within = self.shared.patience(row, column, disk);
         let (buffer, result) = disk.read_within(at, into, within).await;
         if within.is_none() || result != Err(DeviceError::TimedOut) {
             return (buffer, result);
@@ -106,10 +96,32 @@ impl Space {
 }
 
 impl Shared {
-    /// Whether what a disk has of a column is to be had without it.
-    fn has_others(&self, row: &Row, column: usize, disk: &Disk) -> bool {
-        let is_other = |slab: &Slab| slab.disk != disk.slot() && slab.readable(&self.pool).is_some();
-        row.has_parity() || row.with_slabs(column, |slabs| slabs.iter().any(is_other))
+    /// How long a read of a disk is waited for, where others have what it has.
+    fn patience(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+        let own = disk.read_pace();
+        if row.has_parity() && patience(own) == READ_PATIENCE {
+            // Nobody else has to be looked at, of all who would be asked.
+            return Some(READ_PATIENCE);
+        }
+        let others = self.pace_without(row, column, disk)?;
+        Some(patience(own.min(others)))
+    }
+
+    /// How long it takes these days to get what a disk has of a column without it: the fastest other copy, or with parity the
+    /// slowest other column.
+    fn pace_without(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+        let fastest = |column: usize| {
+            row.with_slabs(column, |slabs| {
+                let others = slabs.iter().filter(|slab| slab.disk != disk.slot());
+                let here = others.filter_map(|slab| slab.readable(&self.pool));
+                here.map(|disk| disk.read_pace()).min()
+            })
+        };
+        if !row.has_parity() {
+            return fastest(column);
+        }
+        let mut others = (0..row.shape.columns()).filter(|other| *other != column);
+        others.try_fold(Duration::ZERO, |slowest, other| fastest(other).map(|pace| slowest.max(pace)))
     }
 }
 

@@ -349,10 +349,12 @@ impl Shared {
         let name = self.page_name(row, column, index);
         let mut reads = Vec::new();
         let mut holders = Vec::new();
-        row.for_each_table(column, |slab, place| holders.push((slab.clone(), place)));
-        for (slab, place) in holders {
-            let Some(disk) = slab.present(&self.pool) else { continue };
-            let within = (wait == Wait::Short).then(|| patience(&disk));
+        row.for_each_table(column, |slab, place| {
+            holders.extend(slab.present(&self.pool).map(|disk| (disk, slab.clone(), place)));
+        });
+        let fastest = holders.iter().map(|(disk, ..)| disk.read_pace()).min().unwrap_or_default();
+        let within = (wait == Wait::Short).then(|| patience(fastest));
+        for (disk, slab, place) in holders {
             let mut slots = Vec::with_capacity(2);
             for generation in 0..2 {
                 let at = row.page_at(place, index, generation);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_block_io::{Clock, Durability, Moment};
+use dolmen_block_io::{Durability, Moment};
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
@@ -169,7 +169,9 @@ impl Case {
         });
         run.unwrap();
         let parts: [Seen; 3] = found.get();
-        let of = |part: Seen| format!("{:6} reads, longest {:6.1} ms", part.reads, part.longest.as_secs_f64() * 1e3);
+        let of = |part: Seen| {
+            format!("{:6} reads, longest {:6.1} ms", part.reads, part.longest.as_secs_f64() * 1e3)
+        };
         let (kind, clients) = (self.resiliency.to_string(), self.clients);
         let [before, turning, behind] = parts.map(of);
         println!(

@@ -152,7 +152,9 @@ impl Store {
             let within = (in_time > 0 && !order.is_empty()).then_some(READ_PATIENCE);
             in_time = in_time.saturating_sub(1);
             match port.read_pages(&replica, std::slice::from_ref(expect), within).await.pop() {
-                Some(Err(Fault { answer: Answer::Device(DeviceError::TimedOut), .. })) if within.is_some() => {
+                Some(Err(Fault { answer: Answer::Device(DeviceError::TimedOut), .. }))
+                    if within.is_some() =>
+                {
                     order.push_back(replica);
                 }
                 Some(Ok(page)) => {
