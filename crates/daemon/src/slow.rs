@@ -16,8 +16,10 @@ use crate::engine::OpenPool;
 /// How often it is looked, and how far back.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LOOKS: usize = 7;
-/// Of fewer requests nothing is said.
+/// Of fewer requests nothing is said, unless a few took so long together: a disk that is slow is asked little.
 const REQUESTS_MIN: u64 = 20;
+const FEW_REQUESTS_MIN: u64 = 3;
+const FEW_REQUESTS_US: u64 = 250_000;
 /// A disk that takes so many times as long as the others is slow; one that takes less than so many times as long is well again.
 const SLOW_TIMES: u64 = 8;
 const WELL_TIMES: u64 = 3;
@@ -54,7 +56,9 @@ impl Sum {
 
     /// How long one took on average, where there were enough of them.
     fn mean_us(self) -> Option<u64> {
-        (self.count >= REQUESTS_MIN).then(|| self.us / self.count)
+        let are_enough =
+            self.count >= REQUESTS_MIN || (self.count >= FEW_REQUESTS_MIN && self.us >= FEW_REQUESTS_US);
+        are_enough.then(|| self.us / self.count)
     }
 }
 

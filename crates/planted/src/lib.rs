@@ -121,6 +121,10 @@ pub enum Bug {
     DraftMissesWrites,
     /// What nobody can read becomes whatever was read, in the draft of its row.
     DraftOfDamage,
+    /// A copy on a disk that has become slow is asked like any other.
+    SlowIsAsked,
+    /// A read waits for a disk that does not answer although another has what it wants.
+    HungIsWaitedFor,
     /// What a disk that leaves has is given up before what takes its place is trusted.
     GivenUpUntrusted,
     /// What a disk that leaves has is given up although it may be the last good copy.
@@ -131,7 +135,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 62] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -189,6 +193,8 @@ impl Bug {
         Self::DraftWhileCached,
         Self::DraftMissesWrites,
         Self::DraftOfDamage,
+        Self::SlowIsAsked,
+        Self::HungIsWaitedFor,
         Self::GivenUpUntrusted,
         Self::LastCopyGivenUp,
         Self::StruckWhileNamed,
@@ -255,6 +261,8 @@ impl Bug {
             Self::DraftWhileCached => "draft-while-cached",
             Self::DraftMissesWrites => "draft-misses-writes",
             Self::DraftOfDamage => "draft-of-damage",
+            Self::SlowIsAsked => "slow-is-asked",
+            Self::HungIsWaitedFor => "hung-is-waited-for",
             Self::GivenUpUntrusted => "given-up-untrusted",
             Self::LastCopyGivenUp => "last-copy-given-up",
             Self::StruckWhileNamed => "struck-while-named",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dolmen_block_io::{DeviceError, READ_PATIENCE};
 use dolmen_buffer::Buffer;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskSlot};
 use smallvec::SmallVec;
@@ -98,6 +99,9 @@ impl Space {
 impl Shared {
     /// How long a read of a disk is waited for, where others have what it has.
     fn patience(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+        if is_planted(Bug::HungIsWaitedFor) {
+            return None;
+        }
         let own = disk.read_pace();
         if row.has_parity() && patience(own) == READ_PATIENCE {
             // Nobody else has to be looked at, of all who would be asked.
@@ -133,7 +137,8 @@ fn least_busy<'a, 'b>(readable: &'a [(Rc<Disk>, &'b Slab)]) -> Option<(&'a Rc<Di
     let is_one_well = readable.iter().any(|(disk, _)| !disk.is_shunned());
     let asked = || readable.iter().filter(move |(disk, _)| !(is_one_well && disk.is_shunned()));
     let fastest = asked().map(|(disk, _)| disk.read_pace()).min()?;
-    let bound = fastest.max(FAST).saturating_mul(SLOWER);
+    let bound =
+        if is_planted(Bug::SlowIsAsked) { Duration::MAX } else { fastest.max(FAST).saturating_mul(SLOWER) };
     let fast = asked().filter(|(disk, _)| disk.read_pace() <= bound);
     fast.min_by_key(|(disk, _)| disk.load()).map(|(disk, slab)| (disk, *slab))
 }
