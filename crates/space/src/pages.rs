@@ -317,7 +317,8 @@ impl Shared {
         page
     }
 
-    /// As [`find_page`](Self::find_page), without those copies that take long, if one of the others can be believed.
+    /// As [`find_page`](Self::find_page), without those copies that take long, if one of the others can be believed. Slabs that
+    /// hold everything have the page by themselves; one that is being filled is given it by whoever loads it, and waited for.
     async fn find_page_soon(
         &self,
         row: &Rc<Row>,
@@ -325,6 +326,10 @@ impl Shared {
         index: usize,
         believed: impl Fn(&FoundPage) -> bool,
     ) -> Vec<FoundPage> {
+        let is_filling = row.has_table_on(column, |slab| slab.stale.is_some());
+        if is_filling {
+            return self.find_page(row, column, index, Wait::Long).await.0;
+        }
         let (found, is_late) = self.find_page(row, column, index, Wait::Short).await;
         if is_late && !found.iter().any(believed) {
             return self.find_page(row, column, index, Wait::Long).await.0;
@@ -598,13 +603,15 @@ impl Shared {
         for (row, column) in &written.kept_back {
             homeless.add(row, *column);
         }
+        let is_held = |row: &Row, column: usize| Self::is_table_held_by(row, column, &stayed);
+        for (row, column, _) in written.given.iter().filter(|(row, column, _)| !is_held(row, *column)) {
+            homeless.add(row, *column);
+        }
         for (row, column, page) in &written.given {
-            if Self::is_table_held_by(row, *column, &stayed) {
-                page.note_durable();
-            } else {
-                page.note_unwritten();
-                homeless.add(row, *column);
-            }
+            // Of a row none of whose tables are believed yet, those that are written count when all are. A recovery begins with
+            // blank ones, and whatever the log says of their generations has to be of these.
+            let is_believed = row.is_formatted() || !homeless.has(row);
+            if is_held(row, *column) && is_believed { page.note_durable() } else { page.note_unwritten() }
         }
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
