@@ -77,7 +77,7 @@ struct Case {
 }
 
 const HARD: Duration = Duration::from_millis(8);
-const SOLID: Duration = Duration::from_micros(500);
+const SOLID: Duration = Duration::from_millis(1);
 const MIRROR: Case =
     Case { name: "hard", service: HARD, resiliency: Resiliency::Mirror { copies: 2 }, disks: 2, clients: 1 };
 const PARITY: Case = Case { resiliency: Resiliency::Parity { parity: 1 }, disks: 5, ..MIRROR };
