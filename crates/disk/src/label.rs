@@ -251,16 +251,34 @@ impl Label {
         if missing != 0 {
             return Err(LabelError::Features { missing });
         }
-        Self::from_raw(raw, whole.get(HEADER_BYTES..).unwrap_or_default(), at)
+        let label = Self::from_raw(raw, whole.get(HEADER_BYTES..).unwrap_or_default(), at)?;
+        label.check_spare(raw, whole, at)?;
+        Ok(label)
+    }
+
+    /// Whether all that no field of it says is zero: behind names, voters, spans and members, and whatever is reserved. A version
+    /// that needs it says so by a feature.
+    fn check_spare(&self, raw: &RawLabel, whole: &[u8], at: u64) -> Result<(), LabelError> {
+        let mut again = self.encode(at);
+        // Features that may be ignored are those that this build does not know.
+        if let Ok((own, _)) = RawLabel::mut_from_prefix(&mut again) {
+            (own.features_compat, own.checksum) = (raw.features_compat, raw.checksum);
+        }
+        let differs = again.iter().zip(whole).position(|(expected, found)| expected != found);
+        match differs.and_then(|place| whole.get(place)) {
+            Some(byte) => Err(LabelError::Value { at, field: "reserved bytes", found: u64::from(*byte) }),
+            None if again.len() != whole.len() => {
+                let found = u64::from(raw.pending_member_count.get());
+                Err(LabelError::Value { at, field: "members of a pending epoch that is none", found })
+            }
+            None => Ok(()),
+        }
     }
 
     fn from_raw(raw: &RawLabel, tables: &[u8], at: u64) -> Result<Self, LabelError> {
         let value = |field, found: u64| LabelError::Value { at, field, found };
         if raw.version.get() == 0 {
             return Err(value("version", 0));
-        }
-        if raw.reserved.iter().chain(&raw.reserved_tail).any(|byte| *byte != 0) {
-            return Err(value("reserved bytes", 1));
         }
         let text: Vec<u8> = raw.pool_name.iter().copied().take_while(|byte| *byte != 0).collect();
         let pool_name = String::from_utf8(text).ok().and_then(|text| text.parse().ok());
@@ -528,6 +546,25 @@ mod tests {
             Label::parse(&bytes, 131072),
             Err(LabelError::Misplaced { at: 131072, found: 65536 })
         ));
+    }
+
+    /// Scenario: something stands, sealed, where no field is: behind the name, the voters, the members, or in what is reserved.
+    #[test]
+    fn what_no_field_says_is_zero() {
+        let sound = sample(1, false).encode(65536);
+        let (name_end, voter, span, member, padding) =
+            (88 + 63, 248 + 56 + 2 * 16, 248 + 200 + 24, 4096 + 42, 4096 + 64);
+        for place in [name_end, voter, span, 248 + 608, 888 + 9, 240, 2000, member, padding, 8191] {
+            let mut bytes = sound.clone();
+            bytes[place] = 7;
+            bytes[4088..4096].fill(0);
+            let checksum = crc64(&bytes);
+            bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            assert!(
+                matches!(Label::parse(&bytes, 65536), Err(LabelError::Value { .. })),
+                "byte {place} is believed"
+            );
+        }
     }
 
     proptest! {
