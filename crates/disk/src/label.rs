@@ -5,7 +5,7 @@ use dolmen_epoch::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, 
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, HostId, Lsn, Name, PoolId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::extent::{Extent, ExtentError};
+use crate::extent::{Extent, ExtentError, LOG_BYTES_MAX, LOG_BYTES_MIN, MEBIBYTE};
 use crate::format::{
     EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
     FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember,
@@ -289,6 +289,13 @@ impl Label {
             data_end: raw.data_end.get(),
         };
         extent.check()?;
+        let (log, pages) = (raw.log_length.get(), raw.pages_length.get());
+        if !log.is_multiple_of(MEBIBYTE) || !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&log) {
+            return Err(value("log length", log));
+        }
+        if !pages.is_multiple_of(MEBIBYTE) || pages == 0 || pages > extent.capacity.0 {
+            return Err(value("pages length", pages));
+        }
         let base_count = usize::from(raw.base_member_count.get());
         let base_bytes = base_count * MEMBER_BYTES;
         let members = |bytes: Option<&[u8]>| parse_members(bytes.unwrap_or_default(), at);
@@ -312,8 +319,8 @@ impl Label {
             disk: DiskId(raw.disk),
             sequence: raw.sequence.get(),
             extent,
-            log: Bytes(raw.log_length.get()),
-            pages: Bytes(raw.pages_length.get()),
+            log: Bytes(log),
+            pages: Bytes(pages),
             features: raw.features_incompat.get(),
             heartbeat: raw.heartbeat.get(),
             base,
@@ -565,6 +572,19 @@ mod tests {
                 "byte {place} is believed"
             );
         }
+    }
+
+    /// Scenario: a sealed label tells of a log or of pages that nobody makes; whoever reads them would take memory for them.
+    #[test]
+    fn areas_that_nobody_makes_are_refused() {
+        let mut label = sample(1, false);
+        for (log, pages) in [(0, 4), (1, 4), (65, 4), (1 << 30, 4), (4, 0), (4, 1025)] {
+            (label.log, label.pages) = (Bytes::mib(log), Bytes::mib(pages));
+            let parsed = Label::parse(&label.encode(65536), 65536);
+            assert!(matches!(parsed, Err(LabelError::Value { .. })), "{log} and {pages} MiB: {parsed:?}");
+        }
+        (label.log, label.pages) = (Bytes(u64::MAX), Bytes(u64::MAX));
+        assert!(Label::parse(&label.encode(65536), 65536).is_err());
     }
 
     proptest! {
