@@ -298,9 +298,19 @@ impl Space {
     }
 
     fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
-        RowRecord::parse(value, Bytes(self.row_bytes)).map_err(|_| {
+        let record = RowRecord::parse(value, Bytes(self.row_bytes)).ok();
+        record.filter(|record| self.is_on_disks(record)).ok_or_else(|| {
             let what = format!("an impossible row {index} of space {}", self.name());
             dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
+        })
+    }
+
+    /// Whether the slabs of a row end where their disks do, as far as these are here.
+    fn is_on_disks(&self, record: &RowRecord) -> bool {
+        record.columns.iter().flatten().all(|slab| {
+            let extent = self.shared.pool.disk(slab.disk).and_then(|disk| disk.extent());
+            let grains = extent.map_or(u64::MAX, |extent| extent.grain_count());
+            slab.runs.iter().all(|run| run.first.saturating_add(run.count) <= grains)
         })
     }
 
