@@ -9,6 +9,7 @@ use std::rc::Rc;
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Geometry, discard, flush, read, write};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
 
 /// Whether a member can be used now.
@@ -273,6 +274,9 @@ impl Disk {
     fn seated_for(&self, at: u64, length: u64) -> Result<(Rc<dyn BlockDevice>, u64), DeviceError> {
         let device = self.seated().ok_or(DeviceError::Gone)?;
         let extent = self.extent().ok_or(DeviceError::Gone)?;
+        if is_planted(Bug::SlabBehindItsDisk) {
+            return Ok((device, extent.data_start + at));
+        }
         let start = extent.data_start.checked_add(at).ok_or(DeviceError::OutOfRange)?;
         let end = start.checked_add(length).ok_or(DeviceError::OutOfRange)?;
         if end > extent.data_end { Err(DeviceError::OutOfRange) } else { Ok((device, start)) }

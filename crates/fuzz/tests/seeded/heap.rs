@@ -23,9 +23,16 @@ fn note(difference: isize) {
     MOST.set(MOST.get().max(held));
 }
 
-/// Whether a thread may have so many bytes more.
+/// Whether a thread may have so many bytes more. Where it may not, the process is about to end, and this tells who wanted them.
 fn has_room(bytes: usize) -> bool {
-    HELD.get().saturating_add_unsigned(bytes) < HELD_MAX
+    let has_room = HELD.get().saturating_add_unsigned(bytes) < HELD_MAX;
+    if !has_room {
+        // To tell it takes memory.
+        HELD.set(isize::MIN / 2);
+        eprintln!("{bytes} bytes more are wanted by {}", std::backtrace::Backtrace::force_capture());
+        HELD.set(HELD_MAX);
+    }
+    has_room
 }
 
 // SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract, or is answered that there is no

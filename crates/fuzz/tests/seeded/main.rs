@@ -7,6 +7,7 @@
     unsafe_code,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::print_stderr,
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::disallowed_types
