@@ -131,11 +131,17 @@ pub enum Bug {
     LastCopyGivenUp,
     /// A disk is struck although something lies on it.
     StruckWhileNamed,
+    /// Whatever stands in a label where no field is, is passed over.
+    LabelSpareBelieved,
+    /// A batch of the log counts although it is more than a lap ahead of the tail.
+    BatchBeyondLap,
+    /// Where the slabs of a row end is the map's word alone.
+    SlabBehindItsDisk,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 65] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -198,6 +204,9 @@ impl Bug {
         Self::GivenUpUntrusted,
         Self::LastCopyGivenUp,
         Self::StruckWhileNamed,
+        Self::LabelSpareBelieved,
+        Self::BatchBeyondLap,
+        Self::SlabBehindItsDisk,
     ];
 
     /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
@@ -266,6 +275,9 @@ impl Bug {
             Self::GivenUpUntrusted => "given-up-untrusted",
             Self::LastCopyGivenUp => "last-copy-given-up",
             Self::StruckWhileNamed => "struck-while-named",
+            Self::LabelSpareBelieved => "label-spare-believed",
+            Self::BatchBeyondLap => "batch-beyond-lap",
+            Self::SlabBehindItsDisk => "slab-behind-its-disk",
         }
     }
 }

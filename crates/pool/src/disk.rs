@@ -12,6 +12,7 @@ use dolmen_block_io::{
 };
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
 
 /// Whether a member can be used now.
@@ -302,13 +303,21 @@ impl Disk {
         UnderWay { disk: Rc::clone(self), wrote }
     }
 
-    fn seated(&self) -> Option<(Rc<dyn BlockDevice>, u64)> {
+    fn seated(&self) -> Option<Rc<dyn BlockDevice>> {
         let present = !self.member.get().is_away();
-        self.seat
-            .borrow()
-            .as_ref()
-            .filter(|_| present)
-            .map(|seat| (Rc::clone(&seat.device), seat.extent.data_start))
+        self.seat.borrow().as_ref().filter(|_| present).map(|seat| Rc::clone(&seat.device))
+    }
+
+    /// The device, and where on it the bytes from `at` on of the data area are. Behind that area there are labels.
+    fn seated_for(&self, at: u64, length: u64) -> Result<(Rc<dyn BlockDevice>, u64), DeviceError> {
+        let device = self.seated().ok_or(DeviceError::Gone)?;
+        let extent = self.extent().ok_or(DeviceError::Gone)?;
+        if is_planted(Bug::SlabBehindItsDisk) {
+            return Ok((device, extent.data_start + at));
+        }
+        let start = extent.data_start.checked_add(at).ok_or(DeviceError::OutOfRange)?;
+        let end = start.checked_add(length).ok_or(DeviceError::OutOfRange)?;
+        if end > extent.data_end { Err(DeviceError::OutOfRange) } else { Ok((device, start)) }
     }
 
     /// Reads from byte `at` of the data area. Submitted at the call.
@@ -329,16 +338,16 @@ impl Disk {
         within: Option<Duration>,
     ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
         let guard = self.begin(false);
-        let started = match self.seated() {
-            Some((device, start)) => {
-                Ok(read_within(device.as_ref(), self.token.get(), (start + at, within), into))
+        let started = match self.seated_for(at, into.len() as u64) {
+            Ok((device, start)) => {
+                Ok(read_within(device.as_ref(), self.token.get(), (start, within), into))
             }
-            None => Err(into),
+            Err(error) => Err((into, error)),
         };
         async move {
             let (buffer, result) = match started {
                 Ok(reading) => reading.await,
-                Err(buffer) => (buffer, Err(DeviceError::Gone)),
+                Err((buffer, error)) => (buffer, Err(error)),
             };
             match result {
                 Ok(()) => {}
@@ -360,12 +369,12 @@ impl Disk {
     ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
         let guard = self.begin(true);
         let started = self
-            .seated()
-            .map(|(device, start)| write(device.as_ref(), self.token.get(), start + at, from, durability));
+            .seated_for(at, from.len() as u64)
+            .map(|(device, start)| write(device.as_ref(), self.token.get(), start, from, durability));
         async move {
             let result = match started {
-                Some(writing) => writing.await,
-                None => Err(DeviceError::Gone),
+                Ok(writing) => writing.await,
+                Err(error) => Err(error),
             };
             if let Err(error) = result {
                 guard.disk.note(|counters| {
@@ -383,9 +392,10 @@ impl Disk {
         let guard = self.begin(true);
         let able = |device: &Rc<dyn BlockDevice>| device.geometry().discard_grain_bytes.is_some();
         let started = self
-            .seated()
+            .seated_for(at, length)
+            .ok()
             .filter(|(device, _)| able(device))
-            .map(|(device, start)| discard(device.as_ref(), self.token.get(), start + at, length));
+            .map(|(device, start)| discard(device.as_ref(), self.token.get(), start, length));
         async move {
             if let Some(started) = started {
                 let _ = started.await;
@@ -400,8 +410,7 @@ impl Disk {
         let disk = Rc::clone(self);
         let covered = disk.activity.get();
         let needed = disk.needs_flush();
-        let started =
-            self.seated().map(|(device, _)| needed.then(|| flush(device.as_ref(), self.token.get())));
+        let started = self.seated().map(|device| needed.then(|| flush(device.as_ref(), self.token.get())));
         async move {
             let result = match started {
                 None => Err(DeviceError::Gone),
