@@ -3,6 +3,8 @@
 //! The name of what is lost has to be typed: at a terminal, or as `--destroy=NAME`. Nothing else counts, `--yes` least of
 //! all, and without a terminal there is nobody to ask. All of it is decided before a request for a change leaves.
 
+use dolmen_planted::{Bug, is_planted};
+
 use crate::out::Out;
 
 /// What would be lost.
@@ -112,6 +114,6 @@ pub(crate) fn ask(out: &mut Out<'_>, danger: &Danger<'_>) -> Result<(), Refusal>
 
 impl Danger<'_> {
     fn is_named(&self, found: &str) -> bool {
-        found == self.name || self.alias == Some(found)
+        found == self.name || self.alias == Some(found) || is_planted(Bug::AnyNameDestroys)
     }
 }

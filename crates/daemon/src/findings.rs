@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Finding, FindingCode, Health, Object};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::{Bytes, SpaceId};
@@ -384,7 +385,8 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
     let disks = open.spaces.pool().disks();
     let object = |disk: &Disk| Object::disk(name.as_str(), disk.slot().0);
     let mut findings = Vec::new();
-    for disk in disks.iter().filter(|disk| !is_here(disk)) {
+    let is_told = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !is_planted(Bug::AbsentUntold));
+    for disk in disks.iter().filter(|disk| is_told(disk)) {
         let text = format!("{} of pool {name} is absent", disk.name());
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
     }

@@ -420,12 +420,12 @@ mod tests {
         let sound = text(9, all());
         for (number, jobs, expected, count) in [
             (None, None, 0, 0),
-            (Some("9\n"), Some(sound.as_str()), 9, 4),
+            (Some("9\n"), Some(sound.as_str()), 9, 5),
             // Killed between the number and the record.
-            (Some("10\n"), Some(sound.as_str()), 10, 4),
+            (Some("10\n"), Some(sound.as_str()), 10, 5),
             (Some("10\n"), Some(&sound[..99]), 10, 0),
             (Some("10\n"), None, 10, 0),
-            (Some("\0\0"), Some(sound.as_str()), 9, 4),
+            (Some("\0\0"), Some(sound.as_str()), 9, 5),
             (Some(""), Some("{}"), NOW, 0),
             (None, Some("{\"version\":9}"), NOW, 0),
         ] {

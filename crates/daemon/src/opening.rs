@@ -294,6 +294,8 @@ impl Engine {
         if let Err(error) = self.try_remember(pool).await {
             tracing::warn!(pool = pool.name(), %error, "the pool is open but not on record; import it by hand after a restart");
         }
+        // It has the path of each disk: one that is away at the next start is called by it, and looked for there.
+        self.keep_history(pool).await;
     }
 
     pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {

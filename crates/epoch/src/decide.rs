@@ -164,6 +164,7 @@ pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> D
     if is_planted(Bug::StaleDiskWins) {
         in_force = bases().min_by_key(|record| record.id()).unwrap_or(in_force);
     }
+    let arbiter = if is_planted(Bug::ArbiterNotAsked) { Some(in_force.id()) } else { arbiter };
     // Of sides that went on apart, each host is told of its own, which may have reached its disks as pending only.
     let is_own_side = |record: &EpochRecord| {
         Some(record.id()) == arbiter && !record.continues(in_force) && !in_force.continues(record)
@@ -318,7 +319,9 @@ impl<'a> Judge<'a> {
             (Owner::Host(_), Some(arbiter)) if arbiter != epoch => {
                 Some(ReadOnlyReason::ArbiterElsewhere { epoch, arbiter })
             }
-            (Owner::Host(_), Some(_)) => None,
+            (Owner::Host(_), Some(_)) => {
+                is_planted(Bug::AllOrNothing).then_some(ReadOnlyReason::ArbiterSilent { epoch, absent })
+            }
         }
     }
 

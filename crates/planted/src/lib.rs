@@ -1,4 +1,5 @@
-//! Planted bugs: each breaks one rule of the engine on purpose, and the tests have to find it (`scripts/bugs.sh`).
+//! Planted bugs: each breaks one rule of the engine on purpose, and the tests have to find it (`scripts/bugs.sh`,
+//! `scripts/accidents.sh`).
 //!
 //! Invariant: without the feature `switch`, [`is_planted`] is a constant `false`, and no build that ships asks for that
 //! feature; so what a bug would do is never compiled into it. With the feature, one build of the tests holds all bugs, and
@@ -137,11 +138,29 @@ pub enum Bug {
     BatchBeyondLap,
     /// Where the slabs of a row end is the map's word alone.
     SlabBehindItsDisk,
+    /// A write that finds no room for its row is acknowledged.
+    NoRoomAcknowledged,
+    /// A pool that is full takes no change that gives room back.
+    ReleaseNeedsRoom,
+    /// A host opens its own pool only with all of its disks.
+    AllOrNothing,
+    /// An opening does not ask the host's record how far the pool had come.
+    ArbiterNotAsked,
+    /// A disk that was absent already when its pool was opened is told of to nobody.
+    AbsentUntold,
+    /// A resync copies what a disk has, whether it has missed it or not.
+    ResyncCopiesAll,
+    /// A write cache has one copy, whatever its spaces survive.
+    CacheOfOneCopy,
+    /// Something is destroyed whatever name was typed.
+    AnyNameDestroys,
+    /// A disk is emptied only while it is here itself.
+    DrainNeedsItsDisk,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 74] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -207,10 +226,20 @@ impl Bug {
         Self::LabelSpareBelieved,
         Self::BatchBeyondLap,
         Self::SlabBehindItsDisk,
+        Self::NoRoomAcknowledged,
+        Self::ReleaseNeedsRoom,
+        Self::AllOrNothing,
+        Self::ArbiterNotAsked,
+        Self::AbsentUntold,
+        Self::ResyncCopiesAll,
+        Self::CacheOfOneCopy,
+        Self::AnyNameDestroys,
+        Self::DrainNeedsItsDisk,
     ];
 
-    /// What `DOLMEN_BUG` and `scripts/bugs.txt` call it.
+    /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
     #[must_use]
+    #[allow(clippy::too_many_lines, reason = "a line for each bug")]
     pub const fn name(self) -> &'static str {
         match self {
             Self::MarkBeforeFlush => "mark-before-flush",
@@ -278,6 +307,15 @@ impl Bug {
             Self::LabelSpareBelieved => "label-spare-believed",
             Self::BatchBeyondLap => "batch-beyond-lap",
             Self::SlabBehindItsDisk => "slab-behind-its-disk",
+            Self::NoRoomAcknowledged => "no-room-acknowledged",
+            Self::ReleaseNeedsRoom => "release-needs-room",
+            Self::AllOrNothing => "all-or-nothing",
+            Self::ArbiterNotAsked => "arbiter-not-asked",
+            Self::AbsentUntold => "absent-untold",
+            Self::ResyncCopiesAll => "resync-copies-all",
+            Self::CacheOfOneCopy => "cache-of-one-copy",
+            Self::AnyNameDestroys => "any-name-destroys",
+            Self::DrainNeedsItsDisk => "drain-needs-its-disk",
         }
     }
 }
@@ -312,17 +350,25 @@ mod tests {
 
     use super::*;
 
+    fn lines_of(table: &str) -> Vec<Vec<&str>> {
+        let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines.map(|line| line.split('|').map(str::trim).collect()).collect()
+    }
+
     /// Scenario: a bug is planted that nobody looks for, a line names one that is not there, or two lines are alike. A bug may have
     /// several lines, where it has to be found in more than one kind of space.
     #[test]
-    fn every_bug_has_its_lines_in_the_table() {
-        let table = include_str!("../../../scripts/bugs.txt");
-        let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        let lines: Vec<Vec<&str>> = lines.map(|line| line.split('|').map(str::trim).collect()).collect();
-        let named: BTreeSet<&str> = lines.iter().filter_map(|fields| fields.get(1).copied()).collect();
+    fn every_bug_has_its_lines_in_a_table() {
+        let lines = lines_of(include_str!("../../../scripts/bugs.txt"));
+        let accidents = lines_of(include_str!("../../../scripts/accidents.txt"));
+        let named = lines.iter().filter_map(|fields| fields.get(1).copied());
+        let named: BTreeSet<&str> =
+            named.chain(accidents.iter().filter_map(|fields| fields.get(2).copied())).collect();
         let known: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         assert_eq!(named, known);
         let runs: BTreeSet<_> = lines.iter().map(|fields| fields.get(1..4)).collect();
         assert_eq!(runs.len(), lines.len(), "a bug is looked for twice by one test with the same settings");
+        let runs: BTreeSet<_> = accidents.iter().map(|fields| fields.get(1..3)).collect();
+        assert_eq!(runs.len(), accidents.len(), "a bug is looked for twice by one accident");
     }
 }

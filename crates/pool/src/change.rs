@@ -125,7 +125,8 @@ impl Change<'_> {
     /// When the pool cannot be written, or the change is too large; then nothing has changed.
     pub async fn commit(mut self) -> Result<(), PoolError> {
         let log = Rc::clone(self.pool.writable_log()?);
-        if !self.pool.has_map_room(self.purpose) {
+        let is_trapped = is_planted(Bug::ReleaseNeedsRoom) && !self.given.is_empty() && self.pool.is_short();
+        if !self.pool.has_map_room(self.purpose) || is_trapped {
             return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
         }
         // Edits of free grains come last, when it is certain that the record will be written.

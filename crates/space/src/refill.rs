@@ -556,7 +556,8 @@ impl Refill<'_> {
         let since = self.slab.stale.unwrap_or_default();
         let skipped =
             is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
-        Ok(matches!(page.state(entry), BlockState::Valid(_)) && stamp.is_since(since, now) && !skipped)
+        let is_since = stamp.is_since(since, now) || is_planted(Bug::ResyncCopiesAll);
+        Ok(matches!(page.state(entry), BlockState::Valid(_)) && is_since && !skipped)
     }
 
     /// Copies blocks that follow each other, under their lock, in one piece if they verify so; block by block where that fails.

@@ -103,6 +103,9 @@ impl Spaces {
             space.claims_end().await;
         }
         self.finish_lines().await?;
+        if is_planted(Bug::DrainNeedsItsDisk) && !disk.is_present() {
+            return Ok(false);
+        }
         let from = disk.slot();
         let mut left = BTreeSet::new();
         let mut result = Resynced::default();

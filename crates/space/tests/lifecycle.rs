@@ -343,6 +343,26 @@ fn a_healed_copy_stands_by_itself() {
     bench.stands_alone(0, &[(0, 1 << 20, 1)]).unwrap();
 }
 
+/// A bit of each block turns on one disk, and a scrub mends that: when it has ended, no cut of the power takes that back.
+#[test]
+fn what_a_scrub_has_mended_is_flushed_when_it_ends() {
+    let bench = Bench::new(22, 2, Bytes::mib(96));
+    let disk = Rc::clone(&bench.disks[0]);
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
+            lab.write(&space, 0, 1 << 20, 1).await?;
+            spaces.flush().await?;
+            harness::places_of(&disk, 0..256, 1).iter().for_each(|at| disk.rot(at + 77, 3));
+            check(&spaces).await?;
+            assert_eq!(spaces.counters().healed_blocks, 256);
+            assert_eq!(disk.pending_writes().len(), 0, "writes that a cut of the power may take");
+            Ok(())
+        })
+        .unwrap();
+}
+
 /// How fast a disk is of which one read takes long: the one that comes after so many others, counted from when it is told.
 struct OneSlowRead(Cell<Option<usize>>);
 

@@ -98,14 +98,19 @@ impl World {
         self.begin(command);
     }
 
-    /// Starts a daemon by a command, and waits until it answers.
-    pub(crate) fn begin(&mut self, mut command: Command) {
-        assert!(self.daemon.is_none());
-        self.daemon = Some(command.spawn().unwrap());
+    /// Starts a daemon by a command, and waits until it answers and has nothing to do.
+    pub(crate) fn begin(&mut self, command: Command) {
+        self.begin_at_once(command);
         eventually("the daemon answers", || {
             let (status, body) = self.try_ask("GET", "/v1/status", b"")?;
             (status == 200 && body["doing"] == json!([])).then_some(())
         });
+    }
+
+    /// Starts a daemon by a command, and waits for nothing.
+    pub(crate) fn begin_at_once(&mut self, mut command: Command) {
+        assert!(self.daemon.is_none());
+        self.daemon = Some(command.spawn().unwrap());
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -259,6 +264,18 @@ impl<S: Read + Write> Nbd<S> {
     }
 
     fn ask(&mut self, kind: u16, at: u64, length: usize, payload: &[u8], into: &mut [u8]) -> u32 {
+        self.asked(kind, at, length, payload, into).unwrap()
+    }
+
+    /// One request, with what becomes of it where the connection ends.
+    pub(crate) fn asked(
+        &mut self,
+        kind: u16,
+        at: u64,
+        length: usize,
+        payload: &[u8],
+        into: &mut [u8],
+    ) -> std::io::Result<u32> {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend(0u16.to_be_bytes());
         request.extend(kind.to_be_bytes());
@@ -266,14 +283,14 @@ impl<S: Read + Write> Nbd<S> {
         request.extend(at.to_be_bytes());
         request.extend(u32::try_from(length).unwrap().to_be_bytes());
         request.extend(payload);
-        self.stream.write_all(&request).unwrap();
+        self.stream.write_all(&request)?;
         let mut reply = [0; 16];
-        self.stream.read_exact(&mut reply).unwrap();
+        self.stream.read_exact(&mut reply)?;
         let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
         if error == 0 {
-            self.stream.read_exact(into).unwrap();
+            self.stream.read_exact(into)?;
         }
-        error
+        Ok(error)
     }
 
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) {
@@ -301,7 +318,12 @@ impl<S: Read + Write> Nbd<S> {
     }
 
     pub(crate) fn trim(&mut self, at: u64, length: usize) {
-        assert_eq!(self.ask(4, at, length, &[], &mut []), 0);
+        assert_eq!(self.try_trim(at, length), 0);
+    }
+
+    /// As [`trim`](Self::trim), with the error that it may meet.
+    pub(crate) fn try_trim(&mut self, at: u64, length: usize) -> u32 {
+        self.ask(4, at, length, &[], &mut [])
     }
 }
 
