@@ -339,9 +339,7 @@ impl Disk {
     ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
         let guard = self.begin(false);
         let started = match self.seated_for(at, into.len() as u64) {
-            Ok((device, start)) => {
-                Ok(read_within(device.as_ref(), self.token.get(), (start, within), into))
-            }
+            Ok((device, start)) => Ok(read_within(device.as_ref(), self.token.get(), (start, within), into)),
             Err(error) => Err((into, error)),
         };
         async move {

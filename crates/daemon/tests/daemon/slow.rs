@@ -79,6 +79,7 @@ fn warning(world: &World) -> Option<String> {
 /// is named, with what to do; `disk list` says how slow it is; reads are as fast as the other disks. A daemon that takes the place of
 /// the one that was killed knows it, and an acknowledgement ends the warning.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
 fn a_disk_that_is_slow_is_named_avoided_and_known_to_the_next_daemon() {
     let world = World::new(0);
     let disks: Vec<Loop> = ["a", "b", "c"].iter().filter_map(|name| Loop::new(&world, name)).collect();
