@@ -10,6 +10,8 @@ use dolmen_store::Key;
 use dolmen_units::{Bytes, EpochId, PoolId};
 
 use crate::content::Tag;
+use crate::image::forge::{Structure, structures_of};
+use crate::image::judge::has_twins;
 use crate::lab::{Bench, Failure, Lab, Once};
 
 /// Blocks of each space: four rows.
@@ -25,6 +27,8 @@ pub(crate) struct Base {
     pub(crate) images: Vec<Image>,
     /// What its host has on record.
     pub(crate) named: Option<(PoolId, EpochId)>,
+    /// What stands on its disks.
+    pub(crate) structures: Vec<Structure>,
     /// What stands on its map.
     pub(crate) entries: Vec<(Key, Vec<u8>)>,
 }
@@ -121,10 +125,12 @@ fn make(end: End) -> Base {
         let spaces = bench.open(OpenMode::Read).await.expect("a base is a pool");
         let verified = spaces.verify(&Progress::default()).await.expect("a base can be read");
         assert!(verified.lost.is_empty(), "{verified:?}");
+        assert!(!has_twins(&spaces).await, "nothing would be demanded of what is written");
         let pool = spaces.pool().id();
         bench.arbiter.named(pool).await.ok().flatten().map(|epoch| (pool, epoch))
     });
-    Base { images: lab.images(), named: found, entries }
+    let images = lab.images();
+    Base { structures: structures_of(&images), images, named: found, entries }
 }
 
 /// All bases.

@@ -80,7 +80,7 @@ impl Kind {
 
 /// Copies of one structure: disk, and address on it.
 #[derive(Debug, Clone)]
-struct Structure {
+pub(crate) struct Structure {
     kind: Kind,
     length: usize,
     copies: Vec<(usize, u64)>,
@@ -93,26 +93,31 @@ pub(crate) struct Forge {
     entries: Vec<(Key, Vec<u8>)>,
 }
 
+/// All structures on disks.
+pub(crate) fn structures_of(images: &[Image]) -> Vec<Structure> {
+    let mut found: BTreeMap<(Kind, [u64; 4]), Structure> = BTreeMap::new();
+    for (disk, image) in images.iter().enumerate() {
+        let mut block = [0; BLOCK];
+        for at in (0..DISK.0).step_by(BLOCK) {
+            image.read(at, &mut block);
+            let Some((kind, _)) = KINDS.iter().find(|(_, magic)| block.starts_with(magic)) else {
+                continue;
+            };
+            let structure = found.entry((*kind, kind.name(&block))).or_insert_with(|| Structure {
+                kind: *kind,
+                length: kind.length(&block),
+                copies: Vec::new(),
+            });
+            structure.copies.push((disk, at));
+        }
+    }
+    found.into_values().collect()
+}
+
 impl Forge {
     /// What is on a base.
     pub(crate) fn new(base: &Base) -> Self {
-        let mut found: BTreeMap<(Kind, [u64; 4]), Structure> = BTreeMap::new();
-        for (disk, image) in base.images.iter().enumerate() {
-            let mut block = [0; BLOCK];
-            for at in (0..DISK.0).step_by(BLOCK) {
-                image.read(at, &mut block);
-                let Some((kind, _)) = KINDS.iter().find(|(_, magic)| block.starts_with(magic)) else {
-                    continue;
-                };
-                let structure = found.entry((*kind, kind.name(&block))).or_insert_with(|| Structure {
-                    kind: *kind,
-                    length: kind.length(&block),
-                    copies: Vec::new(),
-                });
-                structure.copies.push((disk, at));
-            }
-        }
-        let (images, structures) = (base.images.clone(), found.into_values().collect());
+        let (images, structures) = (base.images.clone(), base.structures.clone());
         Self { images, structures, entries: base.entries.clone() }
     }
 

@@ -8,7 +8,8 @@
 //!   stands in a table, and nobody forges content that fits one by chance. A forged map may say that it is another block's, and a
 //!   forged table that there was none. The one exception is a block that was taken as found, and is listed.
 //! - *What is written from then on is right.* What the forged pool acknowledges and flushes is read back, or is an error, then and
-//!   when the pool is opened again, also where the forged map gives the same grains to two rows.
+//!   when the pool is opened again, also where the forged map gives the same grains to two rows. Not where it has two rows with
+//!   one id: ids are what tells tables and records of one row from those of another.
 //! - Whatever reads images beside the engine (`check`, `rescue`) comes to its end as well.
 //!
 //! That a forged image is noticed is not demanded, nor that what was on it before is still there.
