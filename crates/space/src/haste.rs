@@ -103,9 +103,11 @@ impl Shared {
             return None;
         }
         let own = disk.read_pace();
-        if row.has_parity() && patience(own) == READ_PATIENCE {
-            // Nobody else has to be looked at, of all who would be asked.
-            return Some(READ_PATIENCE);
+        // Most reads end here: nobody else has to be looked at.
+        if patience(own) == READ_PATIENCE {
+            let is_other = |slab: &Slab| slab.disk != disk.slot() && slab.readable(&self.pool).is_some();
+            let has_others = row.has_parity() || row.with_slabs(column, |slabs| slabs.iter().any(is_other));
+            return has_others.then_some(READ_PATIENCE);
         }
         let others = self.pace_without(row, column, disk)?;
         Some(patience(own.min(others)))
@@ -135,10 +137,10 @@ fn least_busy<'a, 'b>(readable: &'a [(Rc<Disk>, &'b Slab)]) -> Option<(&'a Rc<Di
         return Some((disk, slab));
     }
     let is_one_well = readable.iter().any(|(disk, _)| !disk.is_shunned());
-    let asked = || readable.iter().filter(move |(disk, _)| !(is_one_well && disk.is_shunned()));
-    let fastest = asked().map(|(disk, _)| disk.read_pace()).min()?;
-    let bound =
-        if is_planted(Bug::SlowIsAsked) { Duration::MAX } else { fastest.max(FAST).saturating_mul(SLOWER) };
-    let fast = asked().filter(|(disk, _)| disk.read_pace() <= bound);
-    fast.min_by_key(|(disk, _)| disk.load()).map(|(disk, slab)| (disk, *slab))
+    let asked = readable.iter().filter(|(disk, _)| !(is_one_well && disk.is_shunned()));
+    let paced: SmallVec<[_; 4]> = asked.map(|(disk, slab)| (disk.read_pace(), disk, *slab)).collect();
+    let fastest = paced.iter().map(|(pace, ..)| *pace).min()?.max(FAST);
+    let bound = if is_planted(Bug::SlowIsAsked) { Duration::MAX } else { fastest.saturating_mul(SLOWER) };
+    let fast = paced.into_iter().filter(|(pace, ..)| *pace <= bound);
+    fast.min_by_key(|(_, disk, _)| disk.load()).map(|(_, disk, slab)| (disk, slab))
 }

@@ -351,7 +351,7 @@ impl Tally {
 
     pub fn add(&mut self, other: &Self) {
         self.rare.0.iter_mut().zip(other.rare.0).for_each(|(mine, more)| *mine += more);
-        let fields: [(&mut u64, u64); 19] = [
+        let fields: [(&mut u64, u64); 20] = [
             (&mut self.operations, other.operations),
             (&mut self.lives, other.lives),
             (&mut self.kills, other.kills),
@@ -362,6 +362,7 @@ impl Tally {
             (&mut self.rejoins, other.rejoins),
             (&mut self.replacements, other.replacements),
             (&mut self.removals, other.removals),
+            (&mut self.conversions, other.conversions),
             (&mut self.resizes, other.resizes),
             (&mut self.decided, other.decided),
             (&mut self.rewritten, other.rewritten),

@@ -1,0 +1,128 @@
+#!/bin/sh
+# results.sh [--seeds N] [--to FILE]
+#
+# Makes the table of results anew (docs/results.md): accidents with and without their remedies, whole lives in the simulator with
+# what was lost in them, what the tests of speed print in virtual time, and how much disks that come back are written. Takes
+# about half an hour on two cores with 1,000 seeds; what each part prints stands in the logs, whole.
+#
+#   --seeds N    lives in the simulator, from seed 1 on (default: 1000)
+#   --to FILE    where the table goes (default: docs/results.md)
+#
+# DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+. "$root/scripts/lib.sh"
+seeds=1000
+to=docs/results.md
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help)
+        sed -n '2,/^root=/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    --seeds)
+        is_number "${2-}" || die 2 "--seeds takes a number from 1 on, not '${2-}'"
+        seeds=$2
+        shift 2
+        ;;
+    --to)
+        [ -n "${2-}" ] || die 2 '--to takes a file'
+        to=$2
+        shift 2
+        ;;
+    *) die 2 "no option $1; see $0 --help" ;;
+    esac
+done
+
+take_state
+need_rust
+fetch_crates
+failed=0
+
+# part TITLE LOG COMMAND...: runs a part; it failed where the command did.
+part() {
+    part_log=$logs/$2.log
+    say "$1"
+    shift 2
+    attend -- "$@" >"$part_log" 2>&1 || {
+        say "  failed; all that it said is in $part_log"
+        failed=$((failed + 1))
+    }
+}
+
+# table TEST: runs a test of crate space that prints its figures, with the engine built as for users.
+table() {
+    part "space: $1" "results-$1" cargo test --release --locked --package dolmen-space --test "$1" -- --nocapture --test-threads 1
+}
+
+# figures TEST PATTERN: the lines of its log that are figures, as they were printed.
+figures() {
+    printf '```text\n'
+    grep -E "$2" "$logs/results-$1.log" | sed 's/^test .* \.\.\. //'
+    printf '```\n\n'
+}
+
+# count NAME: a number of the simulator's tally.
+count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulator.log" | head -n 1; }
+
+# block FIRST LAST: the lines of the simulator's log from one pattern to another, without those two.
+block() { sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$state/simulator/logs/simulator.log"; }
+
+note nested "$state/simulator"
+note nested "$state/accidents"
+part 'accidents' accidents env DOLMEN_STATE="$state/accidents" sh scripts/accidents.sh
+part "simulator: $seeds lives" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
+for test in slow repair_speed repair_pace figures; do
+    table "$test"
+done
+
+operations=$(count operations)
+{
+    cat <<END
+# Results
+
+Made by \`scripts/results.sh --seeds $seeds\` on $(date -u +%Y-%m-%d), of commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), with $(nproc) processors.
+
+## Accidents
+Each is a test against the daemon, and fails without the rule that makes it impossible ([accidents](accidents.md)).
+
+\`\`\`text
+$(grep -E '^  accident |passed, ' "$logs/accidents.log")
+\`\`\`
+
+## Whole lives in the simulator
+$seeds lives from seed 1 on, each of several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte.
+
+| operations of clients | daemons | kills | power cuts | replacements | removals | conversions | blocks compared |
+|--:|--:|--:|--:|--:|--:|--:|--:|
+| $operations | $(count lives) | $(count kills) | $(count power_cuts) | $(count replacements) | $(count removals) | $(count conversions) | $(count blocks_checked) |
+
+Lives that lost something acknowledged, or ended with a pool that was not sound: $(grep -c '^seed [0-9]* failed' "$state/simulator/logs/simulator.log"). With none in $operations operations, fewer than one in $((operations / 3)) lose something, with a confidence of 95 % (the rule of three).
+
+Faults, each counted where it took effect:
+
+\`\`\`text
+$(block '^seeds ' '^Tally')
+\`\`\`
+
+Rare states that were met:
+
+\`\`\`text
+$(block '^}' 'seeds in')
+\`\`\`
+
+## Slow and hung disks
+Modelled disks, in virtual time: five seconds before a disk turns, the five behind that, and five more ([0021](design/0021-slow-disks.md)).
+
+END
+    figures slow ' times slower: '
+    printf '## Repair\nAt what rate redundancy is restored on modelled disks that nobody else wants, beside what one of them takes.\n\n'
+    figures repair_speed ' of what one takes'
+    printf 'What clients get meanwhile, with and without a limit of their latency, exact in virtual time.\n\n'
+    figures repair_pace ' requests, median '
+    printf '## What a write costs\nCommands to disks for each request of a client, and bytes for each byte.\n\n'
+    figures figures '^(space|simple|span|mirror|parity|dual|strict|sustained)'
+} >"$to.new" && mv "$to.new" "$to"
+say "$to"
+[ "$failed" -eq 0 ] || die 1 "$failed parts failed"
