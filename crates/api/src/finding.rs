@@ -54,6 +54,11 @@ codes! {
             "What could not be read was read from another copy and written anew."
             "`dolmen scrub POOL` to see whether all is sound; replace the disk if it happens again; `dolmen pool acknowledge POOL` ends the warning until there are more."
         }
+        DiskSlow = "disk_slow" {
+            "A disk takes many times as long as the others of its sort in the pool: it is failing, or something beside the pool keeps it busy."
+            "Reads ask it only for what no other disk has or can compute. Writes still wait for it."
+            "Find out what keeps it busy; or `dolmen disk replace POOL DISK NEW`, or `dolmen pool remove POOL DISK`. The warning ends when it is well again, or with `dolmen pool acknowledge POOL`."
+        }
         DiskCrowded = "disk_crowded" {
             "Writes to a disk failed because what it lies on, a file system or a thin pool, is full. The disk itself is sound."
             "What could not be written there is on the other copies; the disk may leave the pool."

@@ -72,6 +72,7 @@ mod finding;
 mod job;
 mod plan;
 mod pool;
+mod request;
 mod room;
 mod space;
 mod status;
@@ -94,6 +95,7 @@ pub use pool::{
     DrainWriteCache, ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools, ReplaceDisk,
     ResizeWriteCache, SetRepairAfter, WriteCache,
 };
+pub use request::{RequestError, read_request};
 pub use room::{Df, DiskRoom, Fits};
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,

@@ -65,6 +65,16 @@ pub struct Disk {
     pub write_errors: u64,
     /// Blocks that did not match their checksum.
     pub checksum_errors: u64,
+    /// Reads that were not answered in time, and were asked of other disks.
+    #[serde(default)]
+    pub late_reads: u64,
+    /// How many times as long it takes as the other disks of its sort, if that is many.
+    #[serde(default)]
+    pub times_slower: Option<u64>,
+    /// How well it is, from 0 to 100, by what is known of it here: errors that nobody has acknowledged, how fast it is beside the
+    /// others, and what it lies on. Of one that is absent nothing is known.
+    #[serde(default)]
+    pub score: Option<u8>,
 }
 
 /// What has become of what a disk lies on, while its pool is open.

@@ -182,9 +182,9 @@ mod tests {
         for at in places {
             let payload = arena.try_take(4096).unwrap().freeze();
             let action = Action::Write { at, from: payload, durability: Durability::Durable };
-            drop(watched.submit(Command { token: Epoch(1), action }));
+            drop(watched.submit(Command { token: Epoch(1), within: None, action }));
         }
-        drop(watched.submit(Command { token: Epoch(1), action: Action::Flush }));
+        drop(watched.submit(Command { token: Epoch(1), within: None, action: Action::Flush }));
         let asked = watched.asked();
         let writes = [asked.labels, asked.map, asked.log, asked.slabs].map(|area| area.writes);
         assert_eq!(writes, [2, 2, 1, 1]);

@@ -3,12 +3,16 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_units::{Bytes, Epoch};
 
 use crate::completion::{Payload, Submission};
 use crate::meter::Meter;
+
+/// How long whoever can ask somebody else waits for a read (docs/design/0021).
+pub const READ_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How a disk wants to be addressed, and what it promises when power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +144,9 @@ pub enum Action {
 pub struct Command {
     /// A device that has been fenced at a later epoch answers [`DeviceError::Fenced`].
     pub token: Epoch,
+    /// How long a read may take before it is answered with [`DeviceError::TimedOut`] and another buffer, if the device has no
+    /// shorter limit of its own. Commands that change something have the device's limit alone.
+    pub within: Option<Duration>,
     /// What to do.
     pub action: Action,
 }
@@ -261,7 +268,17 @@ pub fn read(
     at: u64,
     into: Buffer,
 ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
-    let submission = device.submit(Command { token, action: Action::Read { at, into } });
+    read_within(device, token, (at, None), into)
+}
+
+/// As [`read`], but does not wait for longer than that, if there is a limit.
+pub fn read_within(
+    device: &dyn BlockDevice,
+    token: Epoch,
+    (at, within): (u64, Option<Duration>),
+    into: Buffer,
+) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
+    let submission = device.submit(Command { token, within, action: Action::Read { at, into } });
     async move {
         let outcome = submission.await;
         match outcome.payload {
@@ -279,7 +296,7 @@ pub fn write(
     from: Shared,
     durability: Durability,
 ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
-    finish(device.submit(Command { token, action: Action::Write { at, from, durability } }))
+    finish(device.submit(Command { token, within: None, action: Action::Write { at, from, durability } }))
 }
 
 /// Makes completed writes durable. Submitted at the call.
@@ -287,7 +304,7 @@ pub fn flush(
     device: &dyn BlockDevice,
     token: Epoch,
 ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
-    finish(device.submit(Command { token, action: Action::Flush }))
+    finish(device.submit(Command { token, within: None, action: Action::Flush }))
 }
 
 /// Forgets a range. Submitted at the call.
@@ -297,7 +314,7 @@ pub fn discard(
     at: u64,
     length: u64,
 ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
-    finish(device.submit(Command { token, action: Action::Discard { at, length } }))
+    finish(device.submit(Command { token, within: None, action: Action::Discard { at, length } }))
 }
 
 /// Makes a range read as zeros. Submitted at the call.
@@ -307,7 +324,7 @@ pub fn write_zeroes(
     at: u64,
     length: u64,
 ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
-    finish(device.submit(Command { token, action: Action::WriteZeroes { at, length } }))
+    finish(device.submit(Command { token, within: None, action: Action::WriteZeroes { at, length } }))
 }
 
 async fn finish(submission: Submission) -> Result<(), DeviceError> {

@@ -21,8 +21,8 @@ pub mod sync;
 pub use clock::{Clock, Moment, sleep, within};
 pub use completion::{CompletionKey, Completions, Outcome, Payload, Submission};
 pub use device::{
-    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, Zoning, discard, flush,
-    read, write, write_zeroes,
+    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, READ_PATIENCE, Zoning,
+    discard, flush, read, read_within, write, write_zeroes,
 };
 pub use executor::{Executor, Spawner};
 pub use memory::{MemoryClock, MemoryDevice};

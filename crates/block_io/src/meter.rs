@@ -16,6 +16,9 @@ use dolmen_latency::{Distribution, Histogram};
 use crate::clock::{Clock, Moment};
 use crate::device::Action;
 
+/// How long it takes until half of what is known of a disk's pace is forgotten.
+const PACE_HALF: Duration = Duration::from_secs(4);
+
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoKind {
@@ -101,6 +104,29 @@ pub struct Totals {
     pub busy: Duration,
 }
 
+/// How long reads took of late, and when one ended last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    ns: u64,
+    at: Moment,
+}
+
+impl Pace {
+    /// A new read counts for an eighth.
+    fn after(self, took: Duration, now: Moment) -> Self {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let ns = self.at(now);
+        let ns = if took > ns { ns + (took - ns).div_ceil(8) } else { ns - (ns - took) / 8 };
+        Self { ns, at: now }
+    }
+
+    /// What is not looked at is forgotten by halves, so that it is looked at again.
+    fn at(self, now: Moment) -> u64 {
+        let halves = now.since(self.at).as_nanos() / PACE_HALF.as_nanos();
+        u32::try_from(halves).ok().and_then(|halves| self.ns.checked_shr(halves)).unwrap_or(0)
+    }
+}
+
 /// A request that has begun.
 #[derive(Debug, Clone, Copy)]
 pub struct Started {
@@ -129,6 +155,7 @@ pub struct Meter {
     changed: Cell<Moment>,
     queue_ns: Cell<u64>,
     busy_ns: Cell<u64>,
+    pace: Cell<Pace>,
 }
 
 impl Meter {
@@ -146,6 +173,7 @@ impl Meter {
             changed: Cell::new(since),
             queue_ns: Cell::new(0),
             busy_ns: Cell::new(0),
+            pace: Cell::default(),
         })
     }
 
@@ -160,6 +188,9 @@ impl Meter {
     pub fn end(&self, started: Started, is_good: bool) -> Moment {
         let now = self.clock.now();
         self.change(now, self.under_way.get().saturating_sub(1));
+        if started.kind == IoKind::Read {
+            self.note_pace(now, now.since(started.began), is_good);
+        }
         if !is_good {
             self.errors.set(self.errors.get() + 1);
             return now;
@@ -170,6 +201,21 @@ impl Meter {
         line.bytes.set(line.bytes.get().saturating_add(started.bytes));
         line.latency.note(now.since(started.began));
         now
+    }
+
+    /// A read that fails at once is no sign of speed.
+    fn note_pace(&self, now: Moment, took: Duration, is_good: bool) {
+        let pace = self.pace.get();
+        if is_good || took > Duration::from_nanos(pace.ns) {
+            self.pace.set(pace.after(took, now));
+        }
+    }
+
+    /// How long a read takes these days: the average, in which each read counts for an eighth of those before it. It halves with
+    /// every four seconds in which none ends.
+    #[must_use]
+    pub fn read_pace(&self) -> Duration {
+        Duration::from_nanos(self.pace.get().at(self.clock.now()))
     }
 
     fn line(&self, kind: IoKind) -> &Line {
@@ -247,6 +293,30 @@ mod tests {
     fn pass(clock: &MemoryClock, time: Duration) {
         drop(clock.wake_at(clock.now() + time));
         assert!(clock.jump(), "there is an alarm");
+    }
+
+    /// One slow read among fast ones is seen at once, is made up for by fast ones, and is forgotten where nobody reads.
+    #[test]
+    fn the_pace_follows_what_reads_take_and_is_forgotten() {
+        let clock = MemoryClock::new();
+        let meter = Meter::new(Rc::<MemoryClock>::clone(&clock));
+        let read = |took: Duration, is_good: bool| {
+            let started = meter.begin(IoKind::Read, 4096);
+            pass(&clock, took);
+            meter.end(started, is_good);
+            meter.read_pace()
+        };
+        let fast = |reads: u32| (0..reads).fold(Duration::ZERO, |_, _| read(MILLI, true));
+        fast(100);
+        assert!((MILLI * 9 / 10..=MILLI).contains(&meter.read_pace()), "{:?}", meter.read_pace());
+        let slow = read(50 * MILLI, true);
+        assert!((7 * MILLI..8 * MILLI).contains(&slow), "{slow:?}");
+        assert_eq!(read(MILLI / 1000, false), slow, "what fails at once is not fast");
+        assert!(read(500 * MILLI, false) > 60 * MILLI, "what does not come is slow");
+        fast(100);
+        assert!(meter.read_pace() < 2 * MILLI, "{:?}", meter.read_pace());
+        pass(&clock, Duration::from_secs(80));
+        assert_eq!(meter.read_pace(), Duration::ZERO);
     }
 
     /// Two requests that overlap for a part of the time: the queue is the area below them, busy is where there is one.

@@ -148,9 +148,11 @@ impl BlockDevice for LinuxDevice {
     fn submit(&self, command: Command) -> Submission {
         IoCounters::note(self.file.counters(), &command.action);
         let verdict = self.verdict(&command);
+        let limit = self.limit.get();
+        let limit = command.within.map_or(limit, |within| within.min(limit));
         let work = self.work(command.action);
         match verdict {
-            Ok(()) => self.file.reactor().command(&self.file, work, self.limit.get()),
+            Ok(()) => self.file.reactor().command(&self.file, work, limit),
             Err(error) => {
                 let mut counters = self.file.counters().get();
                 counters.errors += 1;
@@ -257,7 +259,7 @@ mod tests {
         let arena = runtime.seams().data;
         let (disk, mut writer) = hanging_disk(&runtime.handle(), COMMAND_LIMIT);
         let action = Action::Read { at: 0, into: arena.try_take(4096).unwrap() };
-        drop(disk.submit(Command { token: Epoch(1), action }));
+        drop(disk.submit(Command { token: Epoch(1), within: None, action }));
         let seams = runtime.seams();
         runtime.run(async move { sleep(seams.clock.as_ref(), Duration::from_millis(5)).await });
         drop((disk, runtime));
@@ -284,7 +286,7 @@ mod tests {
         let seams = runtime.seams();
         runtime.run(async move {
             let action = Action::Read { at: 0, into: seams.data.try_take(512).unwrap() };
-            drop(disk.submit(Command { token: Epoch(1), action }));
+            drop(disk.submit(Command { token: Epoch(1), within: None, action }));
             drop(disk);
             sleep(seams.clock.as_ref(), Duration::from_millis(5)).await;
             assert!(flock(&theirs, FlockOperation::NonBlockingLockExclusive).is_err());
@@ -303,7 +305,7 @@ mod tests {
         let arena = runtime.seams().data;
         drop(runtime);
         let action = Action::Read { at: 0, into: arena.try_take(4096).unwrap() };
-        let submission = disk.submit(Command { token: Epoch(1), action });
+        let submission = disk.submit(Command { token: Epoch(1), within: None, action });
         let outcome = dolmen_block_io::Executor::new().block_on(submission).unwrap();
         assert_eq!(outcome.result, Err(DeviceError::Gone));
         assert!(matches!(outcome.payload, Payload::Buffer(_)));

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::{
     Action, BlockDevice, Command, Completions, DeviceError, Geometry, IoCounters, Outcome, Payload, Spawner,
@@ -65,10 +66,10 @@ impl Overlay {
         self.below.geometry().check_action(&command.action)
     }
 
-    fn read(&self, action: Action) -> Submission {
+    fn read(&self, action: Action, within: Option<Duration>) -> Submission {
         let Action::Read { at, .. } = action else { unreachable!("only reads reach the disk below") };
         let (key, submission) = self.completions.begin();
-        let below = self.below.submit(Command { token: Epoch(u64::MAX), action });
+        let below = self.below.submit(Command { token: Epoch(u64::MAX), within, action });
         let (pages, completions) = (Rc::clone(&self.pages), Rc::clone(&self.completions));
         // A task of its own, because a command takes effect whether or not its submission is polled.
         self.spawner.spawn(
@@ -101,8 +102,9 @@ impl BlockDevice for Overlay {
     fn submit(&self, command: Command) -> Submission {
         IoCounters::note(&self.counters, &command.action);
         let verdict = self.verdict(&command);
+        let within = command.within;
         let (result, payload) = match (command.action, verdict) {
-            (action @ Action::Read { .. }, Ok(())) => return self.read(action),
+            (action @ Action::Read { .. }, Ok(())) => return self.read(action, within),
             (Action::Read { into, .. }, refused) => (refused, Payload::Buffer(into)),
             (Action::Write { at, from, .. }, verdict) => {
                 (verdict.and_then(|()| self.pages.borrow_mut().put(at, &from)), Payload::Shared(from))

@@ -168,7 +168,8 @@ fn disks_cell(pool: &Pool) -> Cell {
 /// Disks that are away, being emptied, or make mistakes.
 fn sick_disks(pools: &[Pool]) -> Vec<(&Pool, &dolmen_api::Disk)> {
     let all = pools.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk)));
-    all.filter(|(_, disk)| disk.state != DiskState::Present || errors(disk) > 0).collect()
+    let is_sick = |disk: &dolmen_api::Disk| errors(disk) > 0 || disk.times_slower.is_some();
+    all.filter(|(_, disk)| disk.state != DiskState::Present || is_sick(disk)).collect()
 }
 
 fn errors(disk: &dolmen_api::Disk) -> u64 {
@@ -184,6 +185,7 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
         ("SIZE", Align::Right),
         ("FREE", Align::Right),
         ("ID", Align::Left),
+        ("SCORE", Align::Right),
         ("ERRORS", Align::Left),
         // The longest goes last: where a line is too long for the terminal, the others stand below each other all the same.
         ("PATH", Align::Left),
@@ -196,6 +198,7 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
             Bytes(disk.size_bytes).to_string().into(),
             Bytes(disk.free_bytes).to_string().into(),
             disk.id.chars().take(8).collect::<String>().into(),
+            score_cell(disk),
             errors_cell(disk),
             disk_place(disk).into(),
         ]);
@@ -215,14 +218,23 @@ fn disk_place(disk: &dolmen_api::Disk) -> String {
     }
 }
 
+/// Of disks that are well nothing is said.
+fn score_cell(disk: &dolmen_api::Disk) -> Cell {
+    let told = disk.score.filter(|score| *score < 100).map(|score| score.to_string());
+    Cell::toned(told.unwrap_or_default(), Tone::Caution)
+}
+
 fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
-    let kinds =
-        [(disk.read_errors, "read"), (disk.write_errors, "write"), (disk.checksum_errors, "checksum")];
-    let told: Vec<String> = kinds
-        .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, kind)| format!("{number} {kind}"))
-        .collect();
+    let kinds = [
+        (disk.read_errors, "read"),
+        (disk.write_errors, "write"),
+        (disk.checksum_errors, "checksum"),
+        (disk.late_reads, "late"),
+    ];
+    let slower = disk.times_slower.map(|times| format!("{times} times slower"));
+    let counted =
+        kinds.iter().filter(|(number, _)| *number > 0).map(|(number, kind)| format!("{number} {kind}"));
+    let told: Vec<String> = counted.chain(slower).collect();
     Cell::toned(told.join(", "), Tone::Caution)
 }
 

@@ -18,9 +18,10 @@ use dolmen_api::{
     Exports, Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, PurgeTrash,
     REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
     SetJob, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why,
+    read_request,
 };
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, Semaphore};
 use utoipa::OpenApi;
@@ -76,18 +77,12 @@ fn out<T>(answer: Answer<T>) -> Out<T> {
     answer.map(Json).map_err(Failure)
 }
 
-/// The document in a body; an empty body stands for one without any field.
-fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    let text: &[u8] = if body.is_empty() { b"{}" } else { body };
-    let refuse = |why: String| {
-        let message = format!("the request cannot be read: {why}; nothing was changed");
+/// The document in a body.
+fn parse<T: DeserializeOwned + Serialize>(body: &Bytes) -> Result<T, Failure> {
+    read_request(body).map_err(|error| {
+        let message = format!("the request cannot be read: {error}; nothing was changed");
         Failure(ErrorBody::new(ErrorCode::BadRequest, message))
-    };
-    // A list of values, which names no fields, would be taken for a document with as many.
-    if text.trim_ascii_start().starts_with(b"[") {
-        return Err(refuse("it is a list, and has to be an object with named fields".to_owned()));
-    }
-    serde_json::from_slice(text).map_err(|error| refuse(error.to_string()))
+    })
 }
 
 macro_rules! asked {

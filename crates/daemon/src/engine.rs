@@ -39,6 +39,7 @@ use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::plight::Plight;
 use crate::scribe::Scribe;
+use crate::slow::Paces;
 use crate::trash_age::TrashAges;
 use crate::ways::Ways;
 
@@ -59,6 +60,7 @@ pub(crate) struct OpenPool {
     pub(crate) history: History,
     pub(crate) absences: Absences,
     pub(crate) room_known: RoomKnown,
+    pub(crate) paces: Paces,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -68,8 +70,19 @@ impl OpenPool {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
-        let room_known = RoomKnown::default();
-        Rc::new(Self { spaces, mode, turn, job_turn, is_closing, history, absences, room_known, plights })
+        let (room_known, paces) = (RoomKnown::default(), Paces::default());
+        Rc::new(Self {
+            spaces,
+            mode,
+            turn,
+            job_turn,
+            is_closing,
+            history,
+            absences,
+            room_known,
+            paces,
+            plights,
+        })
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -11,10 +11,13 @@ use dolmen_space::{IncidentKind, Space};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::engine::OpenPool;
+use crate::slow::Slow;
 use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
+/// So many errors of reading make a disk one that is asked only where nobody else has what it has.
+const SICK_ERRORS: u64 = 10;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 
@@ -204,20 +207,39 @@ pub(crate) fn short_of_room(open: &OpenPool, space: &Space) -> Option<Finding> {
 
 /// Disks that are here with errors that nobody has acknowledged, and those errors.
 pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
-    let acknowledged = open.history.acknowledged.borrow();
     let unseen = |disk: Rc<Disk>| {
+        let errors = open.unseen_errors_of(&disk);
+        (errors != DiskCounters::default()).then_some((disk, errors))
+    };
+    let disks = open.spaces.pool().disks();
+    disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
+}
+
+impl OpenPool {
+    /// Whether a disk had so many errors that nobody has acknowledged that others are asked in its place.
+    pub(crate) fn is_sick(&self, disk: &Disk) -> bool {
+        let errors = self.unseen_errors_of(disk);
+        errors.read_errors.saturating_add(errors.checksum_errors) >= SICK_ERRORS
+    }
+
+    /// How many errors a disk had that nobody has acknowledged. That there is no room below is none of its own.
+    pub(crate) fn errors_of(&self, disk: &Disk) -> u64 {
+        let errors = self.unseen_errors_of(disk);
+        let of_writes = errors.write_errors.saturating_sub(errors.crowded_writes);
+        errors.read_errors.saturating_add(errors.checksum_errors).saturating_add(of_writes)
+    }
+
+    fn unseen_errors_of(&self, disk: &Disk) -> DiskCounters {
+        let acknowledged = self.history.acknowledged.borrow();
         let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
-        let errors = DiskCounters {
+        DiskCounters {
             read_errors: all.read_errors.saturating_sub(seen.read_errors),
             write_errors: all.write_errors.saturating_sub(seen.write_errors),
             crowded_writes: all.crowded_writes.saturating_sub(seen.crowded_writes),
             checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
             ..DiskCounters::default()
-        };
-        (errors != DiskCounters::default()).then_some((disk, errors))
-    };
-    let disks = open.spaces.pool().disks();
-    disks.into_iter().filter(|disk| disk.is_present()).filter_map(unseen).collect()
+        }
+    }
 }
 
 /// The errors of a disk in words.
@@ -383,6 +405,16 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         let object = object(&disk);
         findings.push(Finding { code, health: Health::Warning, object, text, amount });
     }
+    for (disk, slow) in slow_disks(open) {
+        let times = slow.times();
+        let text = format!(
+            "{} is {times} times as slow as the other disks of pool {name}: {:.1} ms instead of {:.1} ms on average",
+            disk.name(),
+            milliseconds(slow.took_us),
+            milliseconds(slow.others_us)
+        );
+        findings.push(found(FindingCode::DiskSlow, Health::Warning, object(&disk), text));
+    }
     for disk in without_labels(open) {
         let text = format!(
             "{} when it was taken in: something else was written over that, and perhaps over what else is on the disk",
@@ -391,6 +423,18 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskLabelsLost, Health::Warning, object(&disk), text));
     }
     findings
+}
+
+#[allow(clippy::cast_precision_loss)] // for people
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1e3
+}
+
+/// Disks that are here, and much slower than the others.
+pub(crate) fn slow_disks(open: &OpenPool) -> Vec<(Rc<Disk>, Slow)> {
+    let disks = open.spaces.pool().disks();
+    let here = disks.into_iter().filter(|disk| disk.is_present());
+    here.filter_map(|disk| open.paces.slow(disk.id()).map(|slow| (disk, slow))).collect()
 }
 
 /// Disks that are here, and were taken in when one of their labels was gone.

@@ -14,10 +14,11 @@ use crate::caller::Answer;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::findings::{
-    found, is_only_crowded, short_of_room, to_attach_absent, unseen_errors, waiting_removals,
+    found, is_only_crowded, short_of_room, slow_disks, to_attach_absent, unseen_errors, waiting_removals,
     waiting_replacements, without_labels,
 };
 use crate::jobs::Entry;
+use crate::slow::Slow;
 use crate::words::counted;
 
 pub(crate) fn doing(job: &Job) -> String {
@@ -90,6 +91,20 @@ fn for_disks_with_errors(open: &OpenPool) -> Vec<Advice> {
         todo.push(Advice { about: sick.iter().map(|(disk, _)| about(disk)).collect(), text });
     }
     todo
+}
+
+/// What to do about disks that are much slower than the others.
+fn for_slow_disks(open: &OpenPool) -> Vec<Advice> {
+    let name = open.name();
+    let advice = |(disk, _): (Rc<Disk>, Slow)| {
+        let slot = disk.slot().0;
+        let text = format!(
+            "find out what keeps {} busy beside the pool; if nothing does, `dolmen disk replace {name} {slot} NEW` or `dolmen pool remove              {name} {slot}`",
+            disk.name()
+        );
+        Advice::for_disk(open, FindingCode::DiskSlow, &disk, text)
+    };
+    slow_disks(open).into_iter().map(advice).collect()
 }
 
 /// What to do about disks that were taken in without one of their labels.
@@ -203,6 +218,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     }
     todo.extend(open.plight_advice());
     todo.extend(for_disks_with_errors(open));
+    todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));
     todo.extend(for_room(open));
     todo.extend(for_damage(open));

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{Engine, OpenPool};
 use crate::files::{FILE_BYTES_MAX, read_if_any, remove_durably, write_durably};
 use crate::scribe::Scribe;
+use crate::slow::Slow;
 
 /// The version of the files.
 const VERSION: u32 = 1;
@@ -30,7 +31,7 @@ const RANGES_MAX: usize = 1000;
 /// Bytes that are read at once to see whether a range is still lost.
 const LOOK_BYTES: u64 = 16 * BLOCK_BYTES;
 /// What an entry takes in a file, at most: each byte of a path may need six.
-const DISK_TEXT_MAX: usize = 640 + 6 * PATH_BYTES_MAX;
+const DISK_TEXT_MAX: usize = 800 + 6 * PATH_BYTES_MAX;
 const RANGE_TEXT_MAX: usize = 256;
 /// Labels of a disk.
 const LABELS: usize = 4;
@@ -48,6 +49,7 @@ struct Errors {
     reads: u64,
     writes: u64,
     crowded_writes: u64,
+    late_reads: u64,
     checksums: u64,
     healed_blocks: u64,
 }
@@ -58,6 +60,7 @@ impl From<DiskCounters> for Errors {
             reads: counters.read_errors,
             writes: counters.write_errors,
             crowded_writes: counters.crowded_writes,
+            late_reads: counters.late_reads,
             checksums: counters.checksum_errors,
             healed_blocks: counters.healed_blocks,
         }
@@ -70,6 +73,7 @@ impl Errors {
             read_errors: self.reads,
             write_errors: self.writes,
             crowded_writes: self.crowded_writes,
+            late_reads: self.late_reads,
             checksum_errors: self.checksums,
             healed_blocks: self.healed_blocks,
         }
@@ -91,6 +95,15 @@ struct RecordedDisk {
     /// Where labels had stood when it was taken in, unless somebody has acknowledged that.
     #[serde(default)]
     lost_labels: Vec<u64>,
+    /// How slow it was beside the others, unless it is well again.
+    #[serde(default)]
+    slow: Option<RecordedSlow>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedSlow {
+    took_us: u64,
+    others_us: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -344,6 +357,10 @@ impl OpenPool {
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
             given_up: self.absences.is_given_up(disk.id()),
             lost_labels: disk.lost_labels(),
+            slow: self
+                .paces
+                .slow(disk.id())
+                .map(|slow| RecordedSlow { took_us: slow.took_us, others_us: slow.others_us }),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {
@@ -366,10 +383,14 @@ impl OpenPool {
                 counters.read_errors = counters.read_errors.saturating_add(earlier.read_errors);
                 counters.write_errors = counters.write_errors.saturating_add(earlier.write_errors);
                 counters.crowded_writes = counters.crowded_writes.saturating_add(earlier.crowded_writes);
+                counters.late_reads = counters.late_reads.saturating_add(earlier.late_reads);
                 counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
                 counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
             });
             disk.note_lost_labels(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
+            if let Some(RecordedSlow { took_us, others_us }) = known.slow {
+                self.paces.note(disk.id(), Slow { took_us, others_us: others_us.max(1) });
+            }
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
         }

@@ -73,6 +73,7 @@ mod removal;
 mod resync;
 mod scribe;
 mod shutdown;
+mod slow;
 mod spaces;
 mod trash;
 mod trash_age;

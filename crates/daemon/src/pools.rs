@@ -19,7 +19,9 @@ use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::findings::{absent_names, errors_text, lost_labels_text, unseen_errors, without_labels};
+use crate::findings::{
+    absent_names, errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels,
+};
 use crate::history::is_unreadable;
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
@@ -439,7 +441,11 @@ impl Engine {
         told.extend(taken_text(&pool, &taken));
         let marked = without_labels(&pool);
         told.extend(marked.iter().map(|disk| lost_labels_text(disk)));
-        let is_nothing = unseen.is_empty() && taken.is_empty() && marked.is_empty();
+        let slow = slow_disks(&pool);
+        told.extend(
+            slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())),
+        );
+        let is_nothing = unseen.is_empty() && taken.is_empty() && marked.is_empty() && slow.is_empty();
         let mut steps: Vec<String> = told.iter().map(|told| format!("warn no more of {told}")).collect();
         if !lost.is_empty() {
             let places = counted(lost.len(), "place", "places");
@@ -464,6 +470,7 @@ impl Engine {
         pool.history.acknowledged.borrow_mut().extend(seen);
         pool.acknowledge_taken(&taken);
         marked.iter().for_each(|disk| disk.forget_lost_labels());
+        pool.paces.forget();
         tracing::info!(pool = name, told, "errors and damage were acknowledged");
         let stay = if unseen.is_empty() { "" } else { "; errors of disks stay in `dolmen disk list`" };
         let mut message = format!("of pool {name} are acknowledged: {told}{stay}");

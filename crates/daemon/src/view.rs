@@ -19,6 +19,7 @@ use crate::limits::view_limits;
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
 use crate::plight::Plight;
+use crate::slow::Slow;
 use crate::write_cache::view_write_cache;
 
 fn integrity_of(integrity: Integrity) -> dolmen_api::Integrity {
@@ -78,6 +79,9 @@ impl Engine {
                 read_errors: counters.read_errors,
                 write_errors: counters.write_errors,
                 checksum_errors: counters.checksum_errors,
+                late_reads: counters.late_reads,
+                times_slower: open.paces.slow(disk.id()).map(Slow::times),
+                score: here.then(|| open.score(disk)),
             }
         };
         pool.disks().iter().map(view).collect()

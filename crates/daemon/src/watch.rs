@@ -33,6 +33,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
             return;
         }
         engine.look_for_absent(&pool).await;
+        pool.tend_paces(clock.now());
         engine.keep_history(&pool).await;
         engine.tend_trash(&pool).await;
         let seats = pool.spaces.pool().seats();

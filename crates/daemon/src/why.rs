@@ -65,6 +65,7 @@ impl<'a> Scene<'a> {
             | FindingCode::DiskCutShort
             | FindingCode::DiskUnplugged
             | FindingCode::DiskErrors
+            | FindingCode::DiskSlow
             | FindingCode::DiskCrowded
             | FindingCode::DiskLabelsLost
             | FindingCode::MetadataOnFewDisks

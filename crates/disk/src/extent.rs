@@ -4,12 +4,16 @@ use dolmen_units::{Bytes, GRAIN_BYTES};
 
 /// The smallest device that can be a member.
 pub const DISK_BYTES_MIN: Bytes = Bytes::mib(64);
+/// The log of a pool has at least this: below, batches do not fit.
+pub const LOG_BYTES_MIN: u64 = 2 * MEBIBYTE;
+/// The log of a pool has at most this: above, recovery would read for longer than it should.
+pub const LOG_BYTES_MAX: u64 = 64 * MEBIBYTE;
 /// Where the metadata area begins.
 pub const METADATA_AT: u64 = 1 << 20;
 /// What is left unused in front of the back labels, so that a device may lose a few megabytes at its end.
 pub const TAIL_BYTES: u64 = 8 << 20;
 
-const MEBIBYTE: u64 = 1 << 20;
+pub(crate) const MEBIBYTE: u64 = 1 << 20;
 const METADATA_BYTES_MIN: u64 = 8 << 20;
 /// One thousandth of the device holds metadata.
 const METADATA_SHARE: u64 = 1000;

@@ -2,10 +2,11 @@
 
 use dolmen_checksum::crc64;
 use dolmen_epoch::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, VOTERS_MAX};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, HostId, Lsn, Name, PoolId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::extent::{Extent, ExtentError};
+use crate::extent::{Extent, ExtentError, LOG_BYTES_MAX, LOG_BYTES_MIN, MEBIBYTE};
 use crate::format::{
     EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
     FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember,
@@ -251,16 +252,36 @@ impl Label {
         if missing != 0 {
             return Err(LabelError::Features { missing });
         }
-        Self::from_raw(raw, whole.get(HEADER_BYTES..).unwrap_or_default(), at)
+        let label = Self::from_raw(raw, whole.get(HEADER_BYTES..).unwrap_or_default(), at)?;
+        if !is_planted(Bug::LabelSpareBelieved) {
+            label.check_spare(raw, whole, at)?;
+        }
+        Ok(label)
+    }
+
+    /// Whether all that no field of it says is zero: behind names, voters, spans and members, and whatever is reserved. A version
+    /// that needs it says so by a feature.
+    fn check_spare(&self, raw: &RawLabel, whole: &[u8], at: u64) -> Result<(), LabelError> {
+        let mut again = self.encode(at);
+        // Features that may be ignored are those that this build does not know.
+        if let Ok((own, _)) = RawLabel::mut_from_prefix(&mut again) {
+            (own.features_compat, own.checksum) = (raw.features_compat, raw.checksum);
+        }
+        let differs = again.iter().zip(whole).position(|(expected, found)| expected != found);
+        match differs.and_then(|place| whole.get(place)) {
+            Some(byte) => Err(LabelError::Value { at, field: "reserved bytes", found: u64::from(*byte) }),
+            None if again.len() != whole.len() => {
+                let found = u64::from(raw.pending_member_count.get());
+                Err(LabelError::Value { at, field: "members of a pending epoch that is none", found })
+            }
+            None => Ok(()),
+        }
     }
 
     fn from_raw(raw: &RawLabel, tables: &[u8], at: u64) -> Result<Self, LabelError> {
         let value = |field, found: u64| LabelError::Value { at, field, found };
         if raw.version.get() == 0 {
             return Err(value("version", 0));
-        }
-        if raw.reserved.iter().chain(&raw.reserved_tail).any(|byte| *byte != 0) {
-            return Err(value("reserved bytes", 1));
         }
         let text: Vec<u8> = raw.pool_name.iter().copied().take_while(|byte| *byte != 0).collect();
         let pool_name = String::from_utf8(text).ok().and_then(|text| text.parse().ok());
@@ -271,6 +292,13 @@ impl Label {
             data_end: raw.data_end.get(),
         };
         extent.check()?;
+        let (log, pages) = (raw.log_length.get(), raw.pages_length.get());
+        if !log.is_multiple_of(MEBIBYTE) || !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&log) {
+            return Err(value("log length", log));
+        }
+        if !pages.is_multiple_of(MEBIBYTE) || pages == 0 || pages > extent.capacity.0 {
+            return Err(value("pages length", pages));
+        }
         let base_count = usize::from(raw.base_member_count.get());
         let base_bytes = base_count * MEMBER_BYTES;
         let members = |bytes: Option<&[u8]>| parse_members(bytes.unwrap_or_default(), at);
@@ -294,8 +322,8 @@ impl Label {
             disk: DiskId(raw.disk),
             sequence: raw.sequence.get(),
             extent,
-            log: Bytes(raw.log_length.get()),
-            pages: Bytes(raw.pages_length.get()),
+            log: Bytes(log),
+            pages: Bytes(pages),
             features: raw.features_incompat.get(),
             heartbeat: raw.heartbeat.get(),
             base,
@@ -528,6 +556,38 @@ mod tests {
             Label::parse(&bytes, 131072),
             Err(LabelError::Misplaced { at: 131072, found: 65536 })
         ));
+    }
+
+    /// Scenario: something stands, sealed, where no field is: behind the name, the voters, the members, or in what is reserved.
+    #[test]
+    fn what_no_field_says_is_zero() {
+        let sound = sample(1, false).encode(65536);
+        let (name_end, voter, span, member, padding) =
+            (88 + 63, 248 + 56 + 2 * 16, 248 + 200 + 24, 4096 + 42, 4096 + 64);
+        for place in [name_end, voter, span, 248 + 608, 888 + 9, 240, 2000, member, padding, 8191] {
+            let mut bytes = sound.clone();
+            bytes[place] = 7;
+            bytes[4088..4096].fill(0);
+            let checksum = crc64(&bytes);
+            bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            assert!(
+                matches!(Label::parse(&bytes, 65536), Err(LabelError::Value { .. })),
+                "byte {place} is believed"
+            );
+        }
+    }
+
+    /// Scenario: a sealed label tells of a log or of pages that nobody makes; whoever reads them would take memory for them.
+    #[test]
+    fn areas_that_nobody_makes_are_refused() {
+        let mut label = sample(1, false);
+        for (log, pages) in [(0, 4), (1, 4), (65, 4), (1 << 30, 4), (4, 0), (4, 1025)] {
+            (label.log, label.pages) = (Bytes::mib(log), Bytes::mib(pages));
+            let parsed = Label::parse(&label.encode(65536), 65536);
+            assert!(matches!(parsed, Err(LabelError::Value { .. })), "{log} and {pages} MiB: {parsed:?}");
+        }
+        (label.log, label.pages) = (Bytes(u64::MAX), Bytes(u64::MAX));
+        assert!(Label::parse(&label.encode(65536), 65536).is_err());
     }
 
     proptest! {

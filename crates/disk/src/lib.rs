@@ -16,7 +16,9 @@ mod format;
 mod label;
 mod label_io;
 
-pub use extent::{DISK_BYTES_MIN, Extent, ExtentError, METADATA_AT, TAIL_BYTES};
+pub use extent::{
+    DISK_BYTES_MIN, Extent, ExtentError, LOG_BYTES_MAX, LOG_BYTES_MIN, METADATA_AT, TAIL_BYTES,
+};
 pub use foreign::{Foreign, signature_of};
 pub use format::{
     FEATURE_HEIRS, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_TRASH, FEATURES_COMPAT, FEATURES_INCOMPAT,

@@ -65,7 +65,7 @@ fn begin(core: &Core) {
     let length = crate::format::size(batch.live.length);
     for copy in &state.copies {
         let action = Action::Write { at, from: batch.bytes.slice(0..length), durability };
-        let submission = copy.device.submit(Command { token: state.token, action });
+        let submission = copy.device.submit(Command { token: state.token, within: None, action });
         state.flights.push(Flight { copy: copy.clone(), state: FlightState::Waiting(submission) });
     }
     let UnderWay { .. } = state.under_way.insert(batch);

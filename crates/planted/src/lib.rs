@@ -122,12 +122,22 @@ pub enum Bug {
     DraftMissesWrites,
     /// What nobody can read becomes whatever was read, in the draft of its row.
     DraftOfDamage,
+    /// A copy on a disk that has become slow is asked like any other.
+    SlowIsAsked,
+    /// A read waits for a disk that does not answer although another has what it wants.
+    HungIsWaitedFor,
     /// What a disk that leaves has is given up before what takes its place is trusted.
     GivenUpUntrusted,
     /// What a disk that leaves has is given up although it may be the last good copy.
     LastCopyGivenUp,
     /// A disk is struck although something lies on it.
     StruckWhileNamed,
+    /// Whatever stands in a label where no field is, is passed over.
+    LabelSpareBelieved,
+    /// A batch of the log counts although it is more than a lap ahead of the tail.
+    BatchBeyondLap,
+    /// Where the slabs of a row end is the map's word alone.
+    SlabBehindItsDisk,
     /// A write that finds no room for its row is acknowledged.
     NoRoomAcknowledged,
     /// A pool that is full takes no change that gives room back.
@@ -150,7 +160,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 69] = [
+    pub const ALL: [Self; 74] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -208,9 +218,14 @@ impl Bug {
         Self::DraftWhileCached,
         Self::DraftMissesWrites,
         Self::DraftOfDamage,
+        Self::SlowIsAsked,
+        Self::HungIsWaitedFor,
         Self::GivenUpUntrusted,
         Self::LastCopyGivenUp,
         Self::StruckWhileNamed,
+        Self::LabelSpareBelieved,
+        Self::BatchBeyondLap,
+        Self::SlabBehindItsDisk,
         Self::NoRoomAcknowledged,
         Self::ReleaseNeedsRoom,
         Self::AllOrNothing,
@@ -284,9 +299,14 @@ impl Bug {
             Self::DraftWhileCached => "draft-while-cached",
             Self::DraftMissesWrites => "draft-misses-writes",
             Self::DraftOfDamage => "draft-of-damage",
+            Self::SlowIsAsked => "slow-is-asked",
+            Self::HungIsWaitedFor => "hung-is-waited-for",
             Self::GivenUpUntrusted => "given-up-untrusted",
             Self::LastCopyGivenUp => "last-copy-given-up",
             Self::StruckWhileNamed => "struck-while-named",
+            Self::LabelSpareBelieved => "label-spare-believed",
+            Self::BatchBeyondLap => "batch-beyond-lap",
+            Self::SlabBehindItsDisk => "slab-behind-its-disk",
             Self::NoRoomAcknowledged => "no-room-acknowledged",
             Self::ReleaseNeedsRoom => "release-needs-room",
             Self::AllOrNothing => "all-or-nothing",

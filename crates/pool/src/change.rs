@@ -138,7 +138,7 @@ impl Change<'_> {
         }
         self.done = true;
         let frees = is_planted(Bug::FreeBeforeCommit) && !self.given.is_empty();
-        give(self.pool, self.given.drain(..));
+        give(self.pool, self.given.drain(..))?;
         let mut edits: Vec<Edit> = std::mem::take(&mut self.edits).into_iter().collect();
         for (slot, map) in self.pool.free.borrow_mut().iter_mut() {
             edits.extend(map.edits(*slot));
@@ -196,7 +196,8 @@ impl Drop for Applying<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         if !self.done {
-            give(self.pool, self.taken.drain(..));
+            // What was taken was free: it can be given back, unless the pool stops.
+            let _ = give(self.pool, self.taken.drain(..));
         }
     }
 }
@@ -250,14 +251,25 @@ impl Pool {
     }
 }
 
-pub(crate) fn give(pool: &Pool, runs: impl Iterator<Item = (DiskSlot, Run)>) {
+/// Gives grains back in memory.
+///
+/// # Errors
+/// [`PoolError::Corrupt`] where the map calls them free already, or has none such; the pool has stopped then, because nobody
+/// knows whose they are.
+pub(crate) fn give(pool: &Pool, runs: impl Iterator<Item = (DiskSlot, Run)>) -> Result<(), PoolError> {
+    let mut wrong = None;
     let mut free = pool.free.borrow_mut();
     for (slot, run) in runs {
         // Grains of a disk that was forgotten belong to nobody.
-        if let Some(map) = free.get_mut(&slot) {
-            map.give(run);
+        if free.get_mut(&slot).is_some_and(|map| map.give(run).is_err()) {
+            wrong.get_or_insert((slot, run));
         }
     }
+    drop(free);
+    let Some((slot, Run { first, count })) = wrong else { return Ok(()) };
+    let what = format!("a row with {count} grains from {first} on of {slot}, which are not all its own");
+    pool.latch(format!("its metadata has {what}"));
+    Err(PoolError::Corrupt { name: pool.name.clone(), what })
 }
 
 pub(crate) fn apply_edits(pool: &Pool, edits: Vec<Edit>) {

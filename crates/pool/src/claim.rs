@@ -225,7 +225,7 @@ impl Change<'_> {
     fn untake_all(&mut self, claims: &[Claim]) {
         for claim in claims {
             self.taken.retain(|(slot, run)| *slot != claim.slot || !claim.runs.contains(run));
-            give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));
+            let _ = give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));
         }
     }
 }

@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, Zoning, flush, write};
 use dolmen_disk::{
-    Contents, Extent, Generation, Label, METADATA_AT, Member, MemberState, look, wipe, write_label,
+    Contents, Extent, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member, MemberState,
+    look, wipe, write_label,
 };
 use dolmen_epoch::{EpochRecord, Owner};
 use dolmen_journal::Ring;
@@ -30,10 +31,6 @@ use crate::pool::Pool;
 const MEBIBYTE: u64 = 1 << 20;
 /// Length of the checkpoint slots between the beginning of the metadata area and the log.
 pub const CHECKPOINT_BYTES: u64 = 64 * 1024;
-/// The log takes a quarter of the smallest voter's metadata area, within these bounds: below, batches do not fit; above,
-/// recovery would read for longer than it should.
-const LOG_BYTES_MIN: u64 = 2 * MEBIBYTE;
-const LOG_BYTES_MAX: u64 = 64 * MEBIBYTE;
 
 /// For so many bytes of disks, a voter has a byte of metadata: 8 MiB for a TiB.
 const METADATA_WANTED_SHARE: u64 = 128 * 1024;
@@ -243,6 +240,7 @@ fn choose_voters(devices: &[Rc<dyn BlockDevice>], members: &[Member], extents: &
 /// Lengths of log and pages for the smallest metadata area of any voter.
 #[must_use]
 pub fn metadata_lengths(smallest: Bytes) -> (Bytes, Bytes) {
+    // A quarter of the smallest voter's metadata area, within bounds.
     let log = Bytes(smallest.0 / 4).align_down(MEBIBYTE).0.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
     let pages = Bytes(smallest.0 - CHECKPOINT_BYTES - log).align_down(MEBIBYTE);
     (Bytes(log), pages)

@@ -5,10 +5,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::{BlockDevice, DeviceError, Durability, Geometry, discard, flush, read, write};
+use dolmen_block_io::{
+    BlockDevice, DeviceError, Durability, Geometry, Meter, discard, flush, read_within, write,
+};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
 
 /// Whether a member can be used now.
@@ -25,6 +29,8 @@ pub enum DiskState {
 pub struct DiskCounters {
     /// Reads that failed.
     pub read_errors: u64,
+    /// Reads that were not answered in time, and asked of somebody else.
+    pub late_reads: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
     /// Of them, writes for which the file, or the thin device, found no room below.
@@ -38,6 +44,15 @@ pub struct DiskCounters {
 struct Seat {
     device: Rc<dyn BlockDevice>,
     extent: Extent,
+    /// How long its commands take, where that is measured.
+    meter: Option<Rc<Meter>>,
+}
+
+impl Seat {
+    fn new(device: Rc<dyn BlockDevice>, extent: Extent) -> Self {
+        let meter = device.meter();
+        Self { device, extent, meter }
+    }
 }
 
 /// A member of an open pool.
@@ -63,6 +78,8 @@ pub struct Disk {
     flushed: Cell<u64>,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
+    /// Whether it is asked only where nobody else has what it has.
+    shunned: Cell<bool>,
     /// Where labels had stood when it was taken in, and something else was written over them.
     lost_labels: RefCell<BTreeSet<u64>>,
 }
@@ -77,13 +94,14 @@ impl Disk {
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
-            seat: RefCell::new(seat.map(|(device, extent)| Seat { device, extent })),
+            seat: RefCell::new(seat.map(|(device, extent)| Seat::new(device, extent))),
             token: Cell::new(token),
             activity: Cell::new(1),
             seating: Cell::new(1),
             flushed: Cell::new(0),
             under_way: Cell::new(0),
             counters: Cell::default(),
+            shunned: Cell::default(),
             lost_labels: RefCell::default(),
         })
     }
@@ -227,7 +245,7 @@ impl Disk {
         *self.last_name.borrow_mut() = device.name();
         *self.unfit.borrow_mut() = None;
         self.failed.set(false);
-        *self.seat.borrow_mut() = Some(Seat { device, extent });
+        *self.seat.borrow_mut() = Some(Seat::new(device, extent));
         self.seating.set(self.seating.get() + 1);
         self.activity.set(self.activity.get() + 1);
     }
@@ -250,6 +268,27 @@ impl Disk {
         self.under_way.get()
     }
 
+    /// How long a read of it takes these days, whatever it reads; zero where nobody measures or knows.
+    #[must_use]
+    pub fn read_pace(&self) -> Duration {
+        self.seat
+            .borrow()
+            .as_ref()
+            .and_then(|seat| Some(seat.meter.as_ref()?.read_pace()))
+            .unwrap_or_default()
+    }
+
+    /// Whether reads ask it only where nobody else has what it has.
+    #[must_use]
+    pub fn is_shunned(&self) -> bool {
+        self.shunned.get()
+    }
+
+    /// Has reads ask others, as far as they can. Whoever knows that a disk is failing says so.
+    pub fn set_shunned(&self, is_shunned: bool) {
+        self.shunned.set(is_shunned);
+    }
+
     /// Whether a completed write may rest in the device's cache.
     #[must_use]
     pub fn needs_flush(&self) -> bool {
@@ -264,13 +303,21 @@ impl Disk {
         UnderWay { disk: Rc::clone(self), wrote }
     }
 
-    fn seated(&self) -> Option<(Rc<dyn BlockDevice>, u64)> {
+    fn seated(&self) -> Option<Rc<dyn BlockDevice>> {
         let present = !self.member.get().is_away();
-        self.seat
-            .borrow()
-            .as_ref()
-            .filter(|_| present)
-            .map(|seat| (Rc::clone(&seat.device), seat.extent.data_start))
+        self.seat.borrow().as_ref().filter(|_| present).map(|seat| Rc::clone(&seat.device))
+    }
+
+    /// The device, and where on it the bytes from `at` on of the data area are. Behind that area there are labels.
+    fn seated_for(&self, at: u64, length: u64) -> Result<(Rc<dyn BlockDevice>, u64), DeviceError> {
+        let device = self.seated().ok_or(DeviceError::Gone)?;
+        let extent = self.extent().ok_or(DeviceError::Gone)?;
+        if is_planted(Bug::SlabBehindItsDisk) {
+            return Ok((device, extent.data_start + at));
+        }
+        let start = extent.data_start.checked_add(at).ok_or(DeviceError::OutOfRange)?;
+        let end = start.checked_add(length).ok_or(DeviceError::OutOfRange)?;
+        if end > extent.data_end { Err(DeviceError::OutOfRange) } else { Ok((device, start)) }
     }
 
     /// Reads from byte `at` of the data area. Submitted at the call.
@@ -279,18 +326,33 @@ impl Disk {
         at: u64,
         into: Buffer,
     ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
+        self.read_within(at, into, None)
+    }
+
+    /// As [`read`](Self::read). One that takes longer than `within` is answered with [`DeviceError::TimedOut`] and another
+    /// buffer, for somebody else to fill; that is no error of the disk.
+    pub fn read_within(
+        self: &Rc<Self>,
+        at: u64,
+        into: Buffer,
+        within: Option<Duration>,
+    ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
         let guard = self.begin(false);
-        let started = match self.seated() {
-            Some((device, start)) => Ok(read(device.as_ref(), self.token.get(), start + at, into)),
-            None => Err(into),
+        let started = match self.seated_for(at, into.len() as u64) {
+            Ok((device, start)) => Ok(read_within(device.as_ref(), self.token.get(), (start, within), into)),
+            Err(error) => Err((into, error)),
         };
         async move {
             let (buffer, result) = match started {
                 Ok(reading) => reading.await,
-                Err(buffer) => (buffer, Err(DeviceError::Gone)),
+                Err((buffer, error)) => (buffer, Err(error)),
             };
-            if result.is_err() {
-                guard.disk.note(|counters| counters.read_errors += 1);
+            match result {
+                Ok(()) => {}
+                Err(DeviceError::TimedOut) if within.is_some() => {
+                    guard.disk.note(|counters| counters.late_reads += 1);
+                }
+                Err(_) => guard.disk.note(|counters| counters.read_errors += 1),
             }
             (buffer, result)
         }
@@ -305,12 +367,12 @@ impl Disk {
     ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
         let guard = self.begin(true);
         let started = self
-            .seated()
-            .map(|(device, start)| write(device.as_ref(), self.token.get(), start + at, from, durability));
+            .seated_for(at, from.len() as u64)
+            .map(|(device, start)| write(device.as_ref(), self.token.get(), start, from, durability));
         async move {
             let result = match started {
-                Some(writing) => writing.await,
-                None => Err(DeviceError::Gone),
+                Ok(writing) => writing.await,
+                Err(error) => Err(error),
             };
             if let Err(error) = result {
                 guard.disk.note(|counters| {
@@ -328,9 +390,10 @@ impl Disk {
         let guard = self.begin(true);
         let able = |device: &Rc<dyn BlockDevice>| device.geometry().discard_grain_bytes.is_some();
         let started = self
-            .seated()
+            .seated_for(at, length)
+            .ok()
             .filter(|(device, _)| able(device))
-            .map(|(device, start)| discard(device.as_ref(), self.token.get(), start + at, length));
+            .map(|(device, start)| discard(device.as_ref(), self.token.get(), start, length));
         async move {
             if let Some(started) = started {
                 let _ = started.await;
@@ -345,8 +408,7 @@ impl Disk {
         let disk = Rc::clone(self);
         let covered = disk.activity.get();
         let needed = disk.needs_flush();
-        let started =
-            self.seated().map(|(device, _)| needed.then(|| flush(device.as_ref(), self.token.get())));
+        let started = self.seated().map(|device| needed.then(|| flush(device.as_ref(), self.token.get())));
         async move {
             let result = match started {
                 None => Err(DeviceError::Gone),

@@ -23,9 +23,15 @@ pub struct Run {
 /// A change of the metadata map: a key, and its new value or `None` for none.
 pub(crate) type Edit = (Key, Option<Vec<u8>>);
 
+/// A run that cannot be given back: some of it is free already, or is none of the disk's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotOwned;
+
 /// The free runs of one disk.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct FreeMap {
+    /// Grains of the disk.
+    grains: u64,
     runs: BTreeMap<u64, u64>,
     total: u64,
     /// First grains whose entry in the metadata may differ from `runs`.
@@ -35,7 +41,12 @@ pub(crate) struct FreeMap {
 impl FreeMap {
     /// One run of everything.
     pub(crate) fn whole(grains: u64) -> Self {
-        Self { runs: BTreeMap::from([(0, grains)]), total: grains, touched: BTreeSet::from([0]) }
+        Self { grains, runs: BTreeMap::from([(0, grains)]), total: grains, touched: BTreeSet::from([0]) }
+    }
+
+    /// Nothing is free yet of so many grains.
+    pub(crate) fn full(grains: u64) -> Self {
+        Self { grains, runs: BTreeMap::new(), total: 0, touched: BTreeSet::new() }
     }
 
     /// Adds a run as read from the metadata.
@@ -107,28 +118,29 @@ impl FreeMap {
 
     /// Gives a run back, joined with its neighbours.
     ///
-    /// # Panics
-    /// When any of it is free already: somebody's data would be handed out twice.
-    pub(crate) fn give(&mut self, run: Run) {
-        let mut merged = run;
-        if let Some((&first, &count)) = self.runs.range(..=run.first).next_back() {
-            assert!(first + count <= run.first, "grain {} is not free already", run.first);
-            if first + count == run.first {
-                merged = Run { first, count: count + run.count };
-            }
+    /// # Errors
+    /// [`NotOwned`], with nothing changed. Free maps and rows are read from disks, each for itself: that they fit each other is
+    /// known to nobody before a row is given up, and data would be handed out twice where they do not.
+    pub(crate) fn give(&mut self, run: Run) -> Result<(), NotOwned> {
+        let end = run.first.checked_add(run.count).filter(|end| *end <= self.grains).ok_or(NotOwned)?;
+        let before = self.runs.range(..end).next_back();
+        if before.is_some_and(|(first, count)| first + count > run.first) {
+            return Err(NotOwned);
         }
-        let end = run.first + run.count;
-        if let Some((&first, &count)) = self.runs.range(run.first..).next() {
-            assert!(first >= end, "grain {first} is not free already");
-            if first == end {
-                self.runs.remove(&first);
-                self.touched.insert(first);
-                merged.count += count;
-            }
+        let mut merged = run;
+        if let Some((&first, &count)) = self.runs.range(..=run.first).next_back()
+            && first + count == run.first
+        {
+            merged = Run { first, count: count + run.count };
+        }
+        if let Some(count) = self.runs.remove(&end) {
+            self.touched.insert(end);
+            merged.count += count;
         }
         self.runs.insert(merged.first, merged.count);
         self.touched.insert(merged.first);
         self.total += run.count;
+        Ok(())
     }
 
     /// What has to be written so that the metadata says what this map says, since the last call.
@@ -175,7 +187,13 @@ mod tests {
                         for grain in run.first..run.first + run.count {
                             owned[usize::try_from(grain).unwrap()] = false;
                         }
-                        map.give(run);
+                        map.give(run).unwrap();
+                        let mut same = map.clone();
+                        prop_assert_eq!(same.give(run), Err(NotOwned));
+                        prop_assert_eq!(same.give(Run { first: run.first + run.count - 1, count: 2 }), Err(NotOwned));
+                        prop_assert_eq!(same.give(Run { first: 400, count: 101 }), Err(NotOwned));
+                        prop_assert_eq!(same.give(Run { first: u64::MAX, count: 2 }), Err(NotOwned));
+                        prop_assert_eq!((&same.runs, same.total), (&map.runs, map.total));
                     }
                 } else if let Some(runs) = map.take(want + 1) {
                     prop_assert!(runs.len() <= RUNS_MAX);

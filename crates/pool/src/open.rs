@@ -733,7 +733,8 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
 }
 
 async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
-    let mut map = FreeMap::default();
+    let grains = disk.extent().map_or(u64::MAX, |extent| extent.grain_count());
+    let mut map = FreeMap::full(grains);
     let mut from = 0;
     loop {
         let found = pool.scan(keys::free_from(disk.slot(), from), SCAN_STEP).await?;
@@ -741,7 +742,8 @@ async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
         for (key, value) in found {
             let (_, first, _) = keys::parts(&key);
             let length = value.try_into().ok().map(u64::from_le_bytes).filter(|length| *length > 0);
-            let length = length.filter(|length| first >= from && first.checked_add(*length).is_some());
+            let is_there = |length: &u64| first.checked_add(*length).is_some_and(|end| end <= grains);
+            let length = length.filter(|length| first >= from && is_there(length));
             let Some(length) = length else {
                 let what = format!("an impossible free run at grain {first} of {}", disk.slot());
                 return Err(PoolError::Corrupt { name: pool.name.clone(), what });

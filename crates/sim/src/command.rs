@@ -45,7 +45,7 @@ impl SimDisk {
         if self.faults.strikes(FaultKind::Reset) {
             self.reset();
         }
-        let token = command.token;
+        let (token, within) = (command.token, command.within);
         let work = match self.verdict(port, &command) {
             Ok(()) => self.work(command.action),
             Err(error) => Work::Refused(refusal(command.action, error)),
@@ -53,7 +53,8 @@ impl SimDisk {
         let hung = self.faults.strikes(FaultKind::Hung);
         let flight = Flight { number: 0, port: Rc::clone(port), key, token, work, hung };
         let (slot, number) = self.take_off(flight);
-        self.plan_completion(request, (slot, number), hung);
+        let after = self.time_of(request, hung);
+        self.plan_answer((slot, number), after, within);
         submission
     }
 
@@ -156,14 +157,26 @@ impl SimDisk {
         (slot, number)
     }
 
-    fn plan_completion(&self, request: Request, (slot, number): (usize, u64), hung: bool) {
+    /// A command completes, or is answered as timed out: a read that takes longer than whoever asks waits, and one that hangs. A
+    /// disk that is only slow answers its writes, however late.
+    fn plan_answer(&self, (slot, number): (usize, u64), after: Option<Duration>, within: Option<Duration>) {
         let disk = self.index.0;
+        let limit = match after {
+            Some(after) => within.filter(|within| *within < after),
+            None => within.into_iter().chain(self.profile.hang_limit).min(),
+        };
+        match (limit, after) {
+            (Some(limit), _) => self.agenda.plan(limit, Deed::GiveUp { disk, slot, number }),
+            (None, Some(after)) => self.agenda.plan(after, Deed::Complete { disk, slot, number }),
+            (None, None) => {}
+        }
+    }
+
+    /// How long a command takes; `None` for ever.
+    fn time_of(&self, request: Request, hung: bool) -> Option<Duration> {
         if hung {
             self.note_fault(FaultKind::Hung, request.at);
-            if let Some(limit) = self.profile.hang_limit {
-                self.agenda.plan(limit, Deed::GiveUp { disk, slot, number });
-            }
-            return;
+            return None;
         }
         let mut after = self.profile.latency.latency(request, &mut self.speeds.borrow_mut());
         let flush_too = request.kind == CommandKind::DurableWrite && !self.profile.geometry.fua;
@@ -177,8 +190,7 @@ impl SimDisk {
             let factor = SLOW_FACTORS.0 + self.faults.below(SLOW_FACTORS.1 - SLOW_FACTORS.0 + 1);
             times = times.max(u32::try_from(factor).unwrap_or(1));
         }
-        let after = after.saturating_mul(times);
-        self.agenda.plan(after, Deed::Complete { disk, slot, number });
+        Some(after.saturating_mul(times))
     }
 
     /// How many times as long a command takes because the disk is slow for a while.

@@ -12,7 +12,7 @@ pub(crate) const BLOCK: usize = 4096;
 const _: () = assert!(BLOCK as u64 == BLOCK_BYTES, "a block is a block, in memory and on disks");
 
 /// Blocks of a row, at most: rows are at most 1 GiB.
-const BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
+pub(crate) const BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
 
 /// The shape of a row: its interleaves are dealt to the data columns in turn. Parity columns stand behind them, each as long
 /// as the longest data column.
@@ -97,6 +97,11 @@ impl Shape {
         let column =
             u32::try_from(column).ok().filter(|column| *column < self.data_columns).unwrap_or_default();
         (round * self.data_columns + column) * self.interleave_blocks + within
+    }
+
+    /// Blocks of a column, none of one that there is not.
+    pub(crate) fn blocks_of(&self, column: usize) -> u32 {
+        if column < self.columns() { self.column_blocks(column) } else { 0 }
     }
 
     /// Blocks of a column: data columns differ by one interleave at most.

@@ -52,6 +52,7 @@ mod forming;
 mod freed;
 mod gather;
 mod had;
+mod haste;
 mod header;
 mod heirs;
 mod homes;

@@ -79,14 +79,15 @@ impl Mentions {
         read.map_or(0, |read| u64::from(read.stretch.count))
     }
 
-    /// What these stretches, which are all of one row, say of each block.
-    pub(crate) fn claims(&self, of_row: Range<usize>) -> RowClaims {
+    /// What these stretches, which are all of one row, say of each block; `blocks` is how many a column of it has.
+    pub(crate) fn claims(&self, of_row: Range<usize>, blocks: impl Fn(usize) -> u32) -> RowClaims {
         let mut claims = RowClaims::new();
         for mention in self.list.get(of_row).unwrap_or_default() {
             let Some(block) = self.blocks.get(mention.record as usize) else { continue };
             let recorded = block.as_recorded();
             if let Some(read) = stretch_at(recorded.body, mention.at as usize) {
-                add_claims(recorded.settled, read, &mut claims);
+                let blocks = blocks(usize::from(read.stretch.column));
+                add_claims(recorded.settled, read, blocks, &mut claims);
             }
         }
         claims
@@ -144,7 +145,7 @@ mod tests {
             for block in &blocks {
                 for read in stretches(&block.body).flatten() {
                     let key = (read.stretch.space, read.stretch.row_index, read.stretch.row);
-                    add_claims(block.settled, read, expected.entry(key).or_default());
+                    add_claims(block.settled, read, u32::MAX, expected.entry(key).or_default());
                 }
             }
             let mentions = Mentions::of(blocks).unwrap();
@@ -153,7 +154,7 @@ mod tests {
             while let Some((_, last)) = mentions.rows_from(next).last().cloned() {
                 let together = mentions.rows_from(next);
                 prop_assert!(together.len() <= ROWS_TOGETHER);
-                found.extend(together.into_iter().map(|(row, of_row)| (row, mentions.claims(of_row))));
+                found.extend(together.into_iter().map(|(row, of_row)| (row, mentions.claims(of_row, |_| u32::MAX))));
                 next = last.end;
             }
             prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -173,7 +174,8 @@ mod tests {
         let (mut sizes, mut next) = (Vec::new(), 0);
         while let Some((_, last)) = mentions.rows_from(next).last().cloned() {
             let together = mentions.rows_from(next);
-            let states: usize = together.iter().map(|(_, of)| mentions.claims(of.clone()).len()).sum();
+            let states: usize =
+                together.iter().map(|(_, of)| mentions.claims(of.clone(), |_| u32::MAX).len()).sum();
             assert!(together.len() == 1 || states as u64 <= STATES_TOGETHER, "{states} states together");
             sizes.push(together.len());
             next = last.end;

@@ -13,6 +13,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 use crate::carry::Homeless;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::PAGE_BYTES;
+use crate::haste::patience;
 use crate::read::is_silence;
 use crate::record::BlockState;
 use crate::row::{Row, Slab, TablePlace};
@@ -110,6 +111,15 @@ pub(crate) enum Knowledge {
     AtLeast(u16),
 }
 
+/// How long disks are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// As long as whoever can ask another waits.
+    Short,
+    /// As long as it takes.
+    Long,
+}
+
 impl Shared {
     pub(crate) fn page_name(&self, row: &Row, column: usize, index: usize) -> PageName {
         PageName {
@@ -167,12 +177,16 @@ impl Shared {
     ) -> Result<Option<Rc<Page>>, SpaceError> {
         let seals = row.seals.get();
         let is_overtaken = || row.seals.get() != seals || row.page(column, index).is_some();
-        let mut found = self.find_page(row, column, index).await;
+        let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
+        // A recovery wants all that there is.
+        let mut found = match knowledge {
+            Knowledge::Quiet => self.find_page_soon(row, column, index, believed).await,
+            Knowledge::AtLeast(_) => self.find_page(row, column, index, Wait::Long).await.0,
+        };
         if is_overtaken() {
             return Ok(None);
         }
-        let believed = |copy: &&mut FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
-        let newest = found.iter_mut().filter(believed).max_by_key(|copy| copy.generation());
+        let newest = found.iter_mut().filter(|copy| believed(copy)).max_by_key(|copy| copy.generation());
         let Some((page, generation)) =
             newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true))
         else {
@@ -211,7 +225,7 @@ impl Shared {
         }
         let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
         let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
-        let found = self.find_page(row, column, index).await;
+        let (found, _) = self.find_page(row, column, index, Wait::Long).await;
         let mut answers = found.into_iter().filter(|copy| copy.slab.stale.is_none()).peekable();
         if answers.peek().is_none() {
             return PageOnDisk::Away;
@@ -242,7 +256,7 @@ impl Shared {
         if row.gone.get() || !row.is_formatted() {
             return Ok(());
         }
-        let found = self.find_page(row, column, index).await;
+        let (found, _) = self.find_page(row, column, index, Wait::Long).await;
         let is_good = |copy: &FoundPage| copy.whole && copy.generation() == Some(page.sealed_generation());
         let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
         if found.iter().filter(trusted).all(is_good) {
@@ -303,35 +317,67 @@ impl Shared {
         page
     }
 
-    /// Reads both slots of a page from every slab whose disk is here. Where none of them holds everything nothing could be told
-    /// from what they have, and nothing is read: who asks for blocks that are out of reach asks for each of them.
-    async fn find_page(&self, row: &Rc<Row>, column: usize, index: usize) -> Vec<FoundPage> {
+    /// As [`find_page`](Self::find_page), without those copies that take long, if one of the others can be believed. Slabs that
+    /// hold everything have the page by themselves; one that is being filled is given it by whoever loads it, and waited for.
+    async fn find_page_soon(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        believed: impl Fn(&FoundPage) -> bool,
+    ) -> Vec<FoundPage> {
+        let is_filling = row.has_table_on(column, |slab| slab.stale.is_some());
+        if is_filling {
+            return self.find_page(row, column, index, Wait::Long).await.0;
+        }
+        let (found, is_late) = self.find_page(row, column, index, Wait::Short).await;
+        if is_late && !found.iter().any(believed) {
+            return self.find_page(row, column, index, Wait::Long).await.0;
+        }
+        found
+    }
+
+    /// Reads both slots of a page from every slab whose disk is here; and whether one of them took too long. Where none of them
+    /// holds everything nothing could be told from what they have, and nothing is read: who asks for blocks that are out of reach
+    /// asks for each of them.
+    async fn find_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        wait: Wait,
+    ) -> (Vec<FoundPage>, bool) {
         if !row.has_table_on(column, |slab| slab.readable(&self.pool).is_some()) {
-            return Vec::new();
+            return (Vec::new(), false);
         }
         self.count(|counters| counters.page_reads += 1);
         let name = self.page_name(row, column, index);
         let mut reads = Vec::new();
         let mut holders = Vec::new();
-        row.for_each_table(column, |slab, place| holders.push((slab.clone(), place)));
-        for (slab, place) in holders {
-            let Some(disk) = slab.present(&self.pool) else { continue };
+        row.for_each_table(column, |slab, place| {
+            holders.extend(slab.present(&self.pool).map(|disk| (disk, slab.clone(), place)));
+        });
+        let fastest = holders.iter().map(|(disk, ..)| disk.read_pace()).min().unwrap_or_default();
+        let within = (wait == Wait::Short).then(|| patience(fastest));
+        for (disk, slab, place) in holders {
             let mut slots = Vec::with_capacity(2);
             for generation in 0..2 {
                 let at = row.page_at(place, index, generation);
                 for piece in slab.pieces(at, PAGE_BYTES) {
                     let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
-                    slots.push(disk.read(piece.at, buffer));
+                    slots.push(disk.read_within(piece.at, buffer, within));
                 }
             }
             reads.push((disk, slab, place, slots));
         }
         let mut found = Vec::with_capacity(reads.len());
+        let mut is_late = false;
         for (disk, slab, place, slots) in reads {
             let mut valid = Vec::with_capacity(2);
             let mut answers = true;
             for slot in slots {
                 let (bytes, result) = slot.await;
+                is_late |= wait == Wait::Short && result == Err(DeviceError::TimedOut);
                 answers &= !result.is_err_and(is_silence);
                 valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
             }
@@ -343,7 +389,7 @@ impl Shared {
             let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
             found.push(FoundPage { disk, slab, place, newest, whole });
         }
-        found
+        (found, is_late)
     }
 
     /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
@@ -557,13 +603,15 @@ impl Shared {
         for (row, column) in &written.kept_back {
             homeless.add(row, *column);
         }
+        let is_held = |row: &Row, column: usize| Self::is_table_held_by(row, column, &stayed);
+        for (row, column, _) in written.given.iter().filter(|(row, column, _)| !is_held(row, *column)) {
+            homeless.add(row, *column);
+        }
         for (row, column, page) in &written.given {
-            if Self::is_table_held_by(row, *column, &stayed) {
-                page.note_durable();
-            } else {
-                page.note_unwritten();
-                homeless.add(row, *column);
-            }
+            // Of a row none of whose tables are believed yet, those that are written count when all are. A recovery begins with
+            // blank ones, and whatever the log says of their generations has to be of these.
+            let is_believed = row.is_formatted() || !homeless.has(row);
+            if is_held(row, *column) && is_believed { page.note_durable() } else { page.note_unwritten() }
         }
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));

@@ -61,7 +61,7 @@ impl Segment {
 pub type Segments = SmallVec<[Segment; 4]>;
 
 /// Where something is on a disk: bytes of the data area, and lengths.
-type Places = SmallVec<[(u64, usize); 2]>;
+pub(crate) type Places = SmallVec<[(u64, usize); 2]>;
 
 /// Blocks of one column and one state that follow each other on a disk.
 struct Run {
@@ -285,7 +285,9 @@ impl Space {
             push(into, Segment::Zeros(length));
             return Ok(());
         }
-        let Some((disk, pieces)) = self.choose_copy(&run.row, run.column, run.range) else {
+        let chosen = self.choose_copy(&run.row, run.column, run.range);
+        let is_slow = |disk: &Rc<Disk>| self.is_better_computed(&run.row, run.column, disk);
+        let Some((disk, pieces)) = chosen.filter(|(disk, _)| !is_slow(disk)) else {
             if row.has_parity() || run.row.id != row.id {
                 return self.read_run_again(row, &run, memory, into).await;
             }
@@ -302,7 +304,9 @@ impl Space {
             if buffer.len() > length {
                 *memory = Some(buffer.split_off(length));
             }
-            let (mut buffer, result) = disk.read(at, buffer).await;
+            let piece = Range { first: run.range.first + done, count: blocks_in(length) };
+            let (mut buffer, result) =
+                self.read_soon(&run.row, (run.column, piece), (&disk, at), buffer).await;
             if result.is_err_and(is_silence) {
                 self.read_again(row, &run, done, &mut buffer).await?;
             } else {
@@ -314,7 +318,7 @@ impl Space {
                     }
                 }
             }
-            done += u32::try_from(length / BLOCK).unwrap_or(u32::MAX);
+            done += blocks_in(length);
             push(into, Segment::Data(buffer.freeze()));
         }
         Ok(())
@@ -376,24 +380,6 @@ impl Space {
             Err(SpaceError::Unreadable { .. }) => Ok(false),
             other => other,
         }
-    }
-
-    /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
-    /// each copy serves its part and a sequential reader stays on one disk for an interleave.
-    pub(crate) fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
-        row.with_slabs(column, |slabs| {
-            let turn = usize::try_from(row.index % 64).unwrap_or(0) + range.first as usize / 64;
-            let count = slabs.len().max(1);
-            let order = (0..count).map(|step| (turn + step) % count);
-            let readable = order.filter_map(|at| {
-                let slab = slabs.get(at)?;
-                Some((slab.readable(&self.shared.pool)?, slab))
-            });
-            let (disk, slab) = readable.min_by_key(|(disk, _)| disk.load())?;
-            let start = u64::from(range.first) * BLOCK_BYTES;
-            let pieces = slab.pieces(start, range.count as usize * BLOCK);
-            Some((disk, pieces.iter().map(|piece| (piece.at, piece.length)).collect()))
-        })
     }
 
     /// A block that was not what its table says: perhaps a write has just passed, perhaps a copy is bad. Looks again
@@ -651,6 +637,11 @@ pub(crate) fn matches_state(bytes: &[u8], state: BlockState) -> bool {
         BlockState::Valid(checksum) => crc32c(bytes) == checksum,
         BlockState::Damaged => false,
     }
+}
+
+/// How many blocks so many bytes are.
+fn blocks_in(bytes: usize) -> u32 {
+    u32::try_from(bytes / BLOCK).unwrap_or(u32::MAX)
 }
 
 /// Appends a segment, joining zeros with zeros.

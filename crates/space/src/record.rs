@@ -7,6 +7,7 @@ use crate::format::{
     RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawMapping, RawPlace, RawRedo, RawStretch,
     STATE_DAMAGED, STATE_NEVER, STATE_VALID,
 };
+use crate::layout::BLOCKS_MAX;
 
 /// Bits of an epoch that an entry keeps.
 const STAMP_BITS: u32 = 24;
@@ -395,7 +396,12 @@ pub(crate) fn entries(body: &[u8]) -> impl Iterator<Item = Option<Entry<'_>>> {
 fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
     let (raw, after) = RawStretch::read_from_prefix(rest).ok()?;
     let (first, count) = (raw.first.get(), raw.count.get());
-    if raw.intent > 15 || count == 0 || first.checked_add(count).is_none() {
+    // Whoever reads an entry goes through its blocks one by one: no row has more, so no entry may.
+    let end = match raw.state {
+        RECORD_REDO | RECORD_DONE => u64::from(first) + 1,
+        _ => u64::from(first) + u64::from(count),
+    };
+    if raw.intent > 15 || count == 0 || end > BLOCKS_MAX {
         return None;
     }
     let (entry, after) = match raw.state {
@@ -512,6 +518,29 @@ mod tests {
         assert_eq!((read[0].state(1), read[1].state(3)), (BlockState::Valid(2), BlockState::Never));
         assert_eq!((read[0].at, read[1].at), (0, 48));
         assert_eq!(stretch_at(&body, 48).unwrap().stretch, gone);
+    }
+
+    /// Scenario: an entry without checksums, so of any length, is about more blocks than any row has.
+    #[test]
+    fn an_entry_is_about_no_more_blocks_than_a_row_has() {
+        let blocks_max = u32::try_from(BLOCKS_MAX).unwrap();
+        let head = |state: u8, first: u32, count: u32| {
+            let mut body = vec![0; 40];
+            body[24..28].copy_from_slice(&first.to_le_bytes());
+            body[28..32].copy_from_slice(&count.to_le_bytes());
+            body[35] = state;
+            body.resize(if state == RECORD_DISCARDED { 64 } else { 40 }, 0);
+            body
+        };
+        for state in [STATE_NEVER, STATE_DAMAGED, RECORD_DISCARDED] {
+            assert!(entries(&head(state, 0, blocks_max)).all(|entry| entry.is_some()));
+            for (first, count) in
+                [(0, blocks_max + 1), (1, blocks_max), (blocks_max, 1), (u32::MAX, u32::MAX)]
+            {
+                assert!(entries(&head(state, first, count)).all(|entry| entry.is_none()), "{first}, {count}");
+            }
+        }
+        assert!(entries(&head(RECORD_DONE, blocks_max, 1)).all(|entry| entry.is_none()));
     }
 
     #[test]

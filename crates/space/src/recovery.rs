@@ -164,7 +164,8 @@ pub(crate) async fn recover(
     blocks: Vec<RecoveredBlock>,
 ) -> Result<Recovery, SpaceError> {
     let mut recovery = Recovery::default();
-    let cached = Cached::of(&blocks).map_err(|lsn| shared.malformed(lsn))?;
+    let blocks_of = |space: &SpaceId| spaces.get(space).map_or(0, |space| space.row_bytes() / BLOCK_BYTES);
+    let cached = Cached::of(&blocks, blocks_of).map_err(|lsn| shared.malformed(lsn))?;
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
     let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
     let cached = cached.load(shared, spaces).await?;
@@ -217,7 +218,7 @@ async fn decide_rows(
             // What is said of an heir is said of the space whose content it holds.
             let space = spaces.get(&row.owner()).unwrap_or(space);
             let mut part = Recovery { rows: 1, ..Recovery::default() };
-            let claims = mentions.claims(of_row);
+            let claims = mentions.claims(of_row, |column| row.shape.blocks_of(column));
             let left = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
             Ok::<_, SpaceError>(Some((row, left, part)))
         }));
@@ -276,18 +277,18 @@ pub(crate) fn collect(
         if !wanted(&key) {
             continue;
         }
-        add_claims(record.settled, read, by_row.entry(key).or_default());
+        add_claims(record.settled, read, u32::MAX, by_row.entry(key).or_default());
     }
     Ok(())
 }
 
-/// Adds what a stretch of a record says to what is claimed of its row. Of content that is said again the later stamp counts,
+/// Adds what a stretch of a record says to what is claimed of its row, whose column has so many blocks. Of content that is said again the later stamp counts,
 /// wherever it stands: of a line in flight a flush says under a newer epoch what a checkpoint or a resync, which looked before,
 /// says behind that under the older one. Believed, that would let the disk that left with the newer epoch do without the block.
-pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, row: &mut RowClaims) {
+pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, blocks: u32, row: &mut RowClaims) {
     let stretch = read.stretch;
     let settled = (is_settled || stretch.covered) && !stretch.undecided;
-    for number in 0..stretch.count {
+    for number in 0..stretch.count.min(blocks.saturating_sub(stretch.first)) {
         let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
         let state = read.state(number);
         let same = claims.iter().filter(|claim| claim.row == stretch.row && claim.state == state);
@@ -783,7 +784,7 @@ mod tests {
             };
             let mut body = stretch.head().to_vec();
             body.extend(checksum.to_le_bytes());
-            stretches(&body).flatten().for_each(|read| add_claims(*is_settled, read, &mut row));
+            stretches(&body).flatten().for_each(|read| add_claims(*is_settled, read, u32::MAX, &mut row));
         }
         let claims = row.into_values().flatten();
         claims.map(|claim| (claim.settled, claim.stamp, claim.state)).collect()

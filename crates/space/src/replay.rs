@@ -17,7 +17,7 @@ use crate::layout::{BLOCK, Shape};
 use crate::line::Found;
 use crate::locks::Range;
 use crate::mapping::{Content, UNDECIDED, Version};
-use crate::record::{BlockState, Entry, Place, RedoBlock, entries, push_redo};
+use crate::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
 use crate::recovery::RowKey;
 use crate::row::Row;
 use crate::shared::Shared;
@@ -63,16 +63,24 @@ pub(crate) struct Cached {
 }
 
 impl Cached {
-    /// Reads the records.
+    /// Reads the records; `blocks_of` is how many blocks a row of a space has.
     ///
     /// # Errors
     /// The number of one that makes no sense.
-    pub(crate) fn of(blocks: &[RecoveredBlock]) -> Result<Self, Lsn> {
+    pub(crate) fn of(blocks: &[RecoveredBlock], blocks_of: impl Fn(&SpaceId) -> u64) -> Result<Self, Lsn> {
         let mut cached = Self::default();
         for block in blocks {
             let record = block.as_recorded();
             for entry in entries(record.body) {
-                cached.add(entry.ok_or(record.lsn)?, record.lsn, record.settled);
+                let entry = entry.ok_or(record.lsn)?;
+                let is_in_row = |read: &ReadMapping<'_>| {
+                    let end = u64::from(read.mapping.first) + u64::from(read.mapping.count);
+                    end <= blocks_of(&read.mapping.space)
+                };
+                // What is said of blocks that no row of its space has is said of nothing.
+                if !matches!(&entry, Entry::Mapping(read) if !is_in_row(read)) {
+                    cached.add(entry, record.lsn, record.settled);
+                }
             }
         }
         Ok(cached)
@@ -562,7 +570,7 @@ mod tests {
             settled: true,
             body: body.clone(),
         };
-        let mut cached = Cached::of(&records.iter().map(record).collect::<Vec<_>>()).unwrap();
+        let mut cached = Cached::of(&records.iter().map(record).collect::<Vec<_>>(), |_| 1 << 10).unwrap();
         let mut of_row = cached.rows.remove(&(SPACE, 2, ROW)).unwrap();
         let shape = Shape::new(Bytes::mib(1), Bytes::kib(64), 2, 1).unwrap();
         let unfinished = of_row.end_what_is_in_place(&shape).len();

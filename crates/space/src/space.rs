@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::Meter;
 use dolmen_block_io::sync::Turn;
 use dolmen_placement::{Code, Request, SlabPlace, Width};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -298,9 +299,20 @@ impl Space {
     }
 
     fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
-        RowRecord::parse(value, Bytes(self.row_bytes)).map_err(|_| {
+        let record = RowRecord::parse(value, Bytes(self.row_bytes)).ok();
+        let may_be = |record: &RowRecord| self.is_on_disks(record) || is_planted(Bug::SlabBehindItsDisk);
+        record.filter(may_be).ok_or_else(|| {
             let what = format!("an impossible row {index} of space {}", self.name());
             dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
+        })
+    }
+
+    /// Whether the slabs of a row end where their disks do, as far as these are here.
+    fn is_on_disks(&self, record: &RowRecord) -> bool {
+        record.columns.iter().flatten().all(|slab| {
+            let extent = self.shared.pool.disk(slab.disk).and_then(|disk| disk.extent());
+            let grains = extent.map_or(u64::MAX, |extent| extent.grain_count());
+            slab.runs.iter().all(|run| run.first.saturating_add(run.count) <= grains)
         })
     }
 

@@ -292,7 +292,7 @@ fn a_torn_block_is_old_or_new_or_listed() {
             let gone = if random.coin() { draw_gone(life, random) } else { BTreeSet::new() };
             try_state(life, &state, tally, |case| {
                 case.gone.clone_from(&gone);
-                case.torn_headers = life.kind.resiliency.parity_columns() > 0;
+                case.torn_headers = life.plot == Plot::Converted || life.kind.resiliency.parity_columns() > 0;
             })?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, Purpose};
+use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 use harness::pace::{Dial, PowerCut, beside, pause, text};
@@ -175,4 +176,64 @@ fn a_checkpoint_does_not_speak_over_what_is_being_said_of_blocks_out_of_reach() 
         }
     }
     assert!(wrong.is_empty(), "checkpoint goes on after {wrong:#?}");
+}
+
+/// Scenario: a row has no tables yet and one of its two disks is away. What is written to the other column goes to its disk's pages,
+/// by one write-back after another, and nobody believes them, since the row has not all. The daemon is killed, and the next one, which
+/// has both disks, begins with blank pages and writes them; it is killed after so many commands, before the log is trimmed perhaps.
+/// What the log says of generations is not of more than the pages have.
+#[test]
+fn pages_of_a_row_that_has_not_all_of_them_have_no_generation_that_counts() {
+    const LAST: u8 = 6;
+    for commands in 1.. {
+        let bench = Rc::new(Bench::new(1600, 2, Bytes::mib(96)));
+        let outside = Rc::clone(&bench);
+        let row = Rc::new(Cell::new(0));
+        let tell = Rc::clone(&row);
+        let first = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let (space, row) = space_of_two_columns(&lab, &outside, &spaces).await?;
+            tell.set(row);
+            write_over(&lab, &space, row, 1..=1).await?;
+            spaces.flush().await?;
+            spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+            for fill in 2..=LAST {
+                write_over(&lab, &space, row, fill..=fill).await?;
+                spaces.pool().checkpoint().await?;
+            }
+            std::mem::forget((spaces, space));
+            Ok(())
+        });
+        first.unwrap();
+        bench.world.kill();
+        let lab = bench.lab();
+        let second = async move {
+            let spaces = lab.open().await.map_err(text)?;
+            spaces.pool().checkpoint().await.map_err(text)?;
+            std::mem::forget(spaces);
+            Ok::<(), String>(())
+        };
+        let has_ended = match bench.world.run_to(StopAt::Commands(commands), second).unwrap() {
+            Ran::Finished(result) => result.map(|()| true).unwrap(),
+            Ran::Stopped => false,
+        };
+        bench.world.kill();
+        let row = row.get();
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            for block in blocks(row) {
+                lab.expect(&space, block * 4096, 4096, LAST).await?;
+            }
+            drop(space);
+            if spaces.counters().lost_pages > 0 {
+                return Err("a page of a table is lost".into());
+            }
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("killed after {commands} commands: {error}"));
+        if has_ended {
+            break;
+        }
+    }
 }

@@ -62,7 +62,7 @@ impl Store {
         let expected: Vec<_> = group.iter().map(|step| step.expect).collect();
         let mut sound: Vec<Option<Page>> = group.iter().map(|_| None).collect();
         for replica in replicas {
-            let found = port.read_pages(replica, &expected).await;
+            let found = port.read_pages(replica, &expected, None).await;
             for ((found, step), sound) in found.into_iter().zip(group).zip(&mut sound) {
                 match found {
                     Ok(page) => *sound = Some(page),

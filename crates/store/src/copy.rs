@@ -109,7 +109,7 @@ impl Store {
                 return Err(self.unfit(twice, Defect::Place { found: twice, expected: twice }));
             }
             let expected: Vec<_> = group.iter().map(|step| step.expect).collect();
-            let found = port.read_pages(target, &expected).await;
+            let found = port.read_pages(target, &expected, None).await;
             let mut missing: Vec<Rc<Page>> = Vec::new();
             for (step, found) in group.iter().zip(found) {
                 if let Ok(page) = found {

@@ -1,10 +1,10 @@
 //! Look-ups: overlay, then tree. A page that one replica has lost is read from another and healed on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-use dolmen_block_io::DeviceError;
+use dolmen_block_io::{DeviceError, READ_PATIENCE};
 
 use crate::block::Root;
 use crate::error::{Answer, Defect, Fault, Step, StoreError};
@@ -138,15 +138,25 @@ impl Store {
         Ok(page)
     }
 
-    /// Reads a page from the first replica that has it, and heals those before.
+    /// Reads a page from the first replica that has it, and heals those before. Those that take long are waited for when the
+    /// others do not have it.
     pub(crate) async fn sound_page(&self, pin: &Pin, expect: &Expect) -> Result<Rc<Page>, StoreError> {
-        let order = self.set.borrow().for_reading(expect.at.page, pin.tree().sequence);
+        let mut order: VecDeque<_> =
+            self.set.borrow().for_reading(expect.at.page, pin.tree().sequence).into();
+        let mut in_time = order.len();
         let port = self.port();
         let mut faults: Vec<Fault> = Vec::new();
         let mut bad: Vec<Replica> = Vec::new();
-        for replica in order {
+        while let Some(replica) = order.pop_front() {
             self.count(|counters| counters.page_reads += 1);
-            match port.read_pages(&replica, std::slice::from_ref(expect)).await.pop() {
+            let within = (in_time > 0 && !order.is_empty()).then_some(READ_PATIENCE);
+            in_time = in_time.saturating_sub(1);
+            match port.read_pages(&replica, std::slice::from_ref(expect), within).await.pop() {
+                Some(Err(Fault { answer: Answer::Device(DeviceError::TimedOut), .. }))
+                    if within.is_some() =>
+                {
+                    order.push_back(replica);
+                }
                 Some(Ok(page)) => {
                     let page = Rc::new(page);
                     bad.into_iter().for_each(|replica| self.heal(pin, replica, &page));

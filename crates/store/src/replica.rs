@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::{BlockDevice, DeviceError, Durability, flush, read, write};
+use dolmen_block_io::{BlockDevice, DeviceError, Durability, flush, read, read_within, write};
 use dolmen_buffer::{Arena, Buffer, Shared};
 use dolmen_units::{DiskId, Epoch, PoolId};
 use zerocopy::IntoBytes;
@@ -157,8 +158,13 @@ impl Port {
         Checkpoint::parse(&bytes, &place).map_err(|defect| fault(Answer::Defect(defect)))
     }
 
-    /// Reads pages of one disk, all at a time.
-    pub(crate) async fn read_pages(&self, replica: &Replica, pages: &[Expect]) -> Vec<Result<Page, Fault>> {
+    /// Reads pages of one disk, all at a time, and waits for each no longer than `within`, if that is limited.
+    pub(crate) async fn read_pages(
+        &self,
+        replica: &Replica,
+        pages: &[Expect],
+        within: Option<Duration>,
+    ) -> Vec<Result<Page, Fault>> {
         assert!(pages.len() <= GROUP_PAGES_MAX, "a group is bounded");
         let mut waiting = Vec::with_capacity(pages.len());
         if !pages.is_empty() {
@@ -167,7 +173,8 @@ impl Port {
                 let Some(mut into) = rest.take() else { break };
                 rest = (into.len() > PAGE_BYTES).then(|| into.split_off(PAGE_BYTES));
                 let at = self.area.page_at(expect.at.page);
-                waiting.push((expect, read(replica.device.as_ref(), self.token, at, into)));
+                let reading = read_within(replica.device.as_ref(), self.token, (at, within), into);
+                waiting.push((expect, reading));
             }
         }
         let mut results = Vec::with_capacity(waiting.len());

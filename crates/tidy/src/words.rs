@@ -44,7 +44,7 @@ const SYNONYMS: [Synonym; 11] = [
         word: "chunk",
         instead: "interleave or slab",
         place: Place::Prose,
-        except: &["crates/nbd/", "docs/design/"],
+        except: &["crates/nbd/", "crates/fuzz/src/nbd/", "docs/design/"],
     },
     everywhere("resilver", "repair or resync"),
     everywhere("resilvering", "repair or resync"),

@@ -56,7 +56,8 @@ pub struct Case {
     pub lost_later: usize,
     /// Whether blocks may be torn.
     pub torn: bool,
-    /// Whether a header may be: that of an heir which took its row's place is written over what stood there, before a flush.
+    /// Whether a header may be: that of an heir or a draft which took its row's place is written over what stood there, before
+    /// a flush.
     pub torn_headers: bool,
     /// Whether everything is tried: writes, closing, and opening again.
     pub thorough: bool,
@@ -444,9 +445,11 @@ fn judge_block(
         fills.iter().any(|fill| bytes[range.clone()] == content(block, *fill)[range.clone()])
     };
     let mixed = (0..8).all(by_sector);
-    // The one exception of P2, which strict spaces do not have: an overwrite was under way, no copy verifies, and recovery says so.
+    // The one exception of P2, which strict spaces do not have, once all of their rows are strict: an overwrite was under way, no
+    // copy verifies, and recovery says so.
+    let was_relaxed = space.layout_before().is_some_and(|before| before.integrity == Integrity::Relaxed);
     if listed
-        && space.spec().integrity == Integrity::Relaxed
+        && (space.spec().integrity == Integrity::Relaxed || was_relaxed)
         && (mixed || case.may_be_lost(space.name().as_str(), block))
         && fills.len() > 1
         && (case.torn || case.flipped.is_some())

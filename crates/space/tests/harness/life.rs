@@ -43,6 +43,7 @@ const DELETED_ROWS: u64 = 60;
 pub struct Life {
     pub tape: Rc<Tape>,
     pub kind: Kind,
+    pub plot: Plot,
     pub pool: PoolId,
     pub world: Rc<World>,
     /// Disks that the pool began with.
@@ -152,7 +153,7 @@ impl Life {
         tape.record(&world);
         let pool = Rc::clone(&liver.arbiter);
         world.run(liver.live(plot)).unwrap().unwrap();
-        Self { tape, kind, pool: pool.pool.get(), world, disks: disks_of(kind.resiliency) }
+        Self { tape, kind, plot, pool: pool.pool.get(), world, disks: disks_of(kind.resiliency) }
     }
 
     /// The names of steps under way at a cut.

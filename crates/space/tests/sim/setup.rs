@@ -81,7 +81,7 @@ impl Setup {
             redundant,
             unrest,
             removes: stream(seed, 907).below(3) > 0,
-            converts: stream(seed, 909).coin(),
+            converts: stream(seed, 909).below(4) == 0,
             pairs,
             tearing,
             clients: 2 + random.index(3),

@@ -1,0 +1,144 @@
+//! Which copy is asked, and how long it is waited for: some disks are slow, and some answer nothing (docs/design/0021).
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::{DeviceError, READ_PATIENCE};
+use dolmen_buffer::Buffer;
+use dolmen_planted::{Bug, is_planted};
+use dolmen_pool::Disk;
+use dolmen_units::{BLOCK_BYTES, DiskSlot};
+use smallvec::SmallVec;
+
+use crate::layout::BLOCK;
+use crate::locks::Range;
+use crate::read::Places;
+use crate::row::{Row, Slab};
+use crate::shared::Shared;
+use crate::space::Space;
+
+/// By how many times a disk may be slower than the fastest copy and is still asked like that.
+const SLOWER: u32 = 4;
+/// By how many times it may be slower than all that its content can be computed from, which costs a read of each.
+const SLOWER_THAN_COMPUTED: u32 = 8;
+/// Of reads that take less it does not matter which is faster.
+const FAST: Duration = Duration::from_micros(200);
+/// A read may take as many times as long as reads of its disk do these days, before somebody else is asked.
+const PATIENCE_TIMES: u32 = 4;
+
+/// How long a read is waited for by those who can ask others, which take that long these days.
+pub(crate) fn patience(others: Duration) -> Duration {
+    READ_PATIENCE.max(others.saturating_mul(PATIENCE_TIMES))
+}
+
+impl Space {
+    /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
+    /// each copy serves its part and a sequential reader stays on one disk for an interleave. Much slower ones are not asked.
+    pub(crate) fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
+        self.choose_copy_beside(row, (column, range), None)
+    }
+
+    /// As [`choose_copy`](Self::choose_copy), but not on that disk.
+    fn choose_copy_beside(
+        &self,
+        row: &Row,
+        (column, range): (usize, Range),
+        beside: Option<DiskSlot>,
+    ) -> Option<(Rc<Disk>, Places)> {
+        row.with_slabs(column, |slabs| {
+            let turn = usize::try_from(row.index % 64).unwrap_or(0) + range.first as usize / 64;
+            let count = slabs.len().max(1);
+            let order = (0..count).map(|step| (turn + step) % count);
+            let readable: SmallVec<[(Rc<Disk>, &Slab); 4]> = order
+                .filter_map(|at| {
+                    let slab = slabs.get(at).filter(|slab| Some(slab.disk) != beside)?;
+                    Some((slab.readable(&self.shared.pool)?, slab))
+                })
+                .collect();
+            let (disk, slab) = least_busy(&readable)?;
+            let start = u64::from(range.first) * BLOCK_BYTES;
+            let pieces = slab.pieces(start, range.count as usize * BLOCK);
+            Some((Rc::clone(disk), pieces.iter().map(|piece| (piece.at, piece.length)).collect()))
+        })
+    }
+
+    /// Whether what a disk has of a column comes sooner when it is computed from the others.
+    pub(crate) fn is_better_computed(&self, row: &Row, column: usize, disk: &Disk) -> bool {
+        let pace = disk.read_pace();
+        // Most reads end here.
+        if !row.has_parity() || pace <= FAST * SLOWER_THAN_COMPUTED {
+            return false;
+        }
+        let others = self.shared.pace_without(row, column, disk);
+        others.is_some_and(|others| pace > others.max(FAST).saturating_mul(SLOWER_THAN_COMPUTED))
+    }
+
+    /// Reads a range of a column from where it was found. Where the disk takes too long, another copy is asked, once; the answer is
+    /// [`DeviceError::TimedOut`] where there is none but its content can be computed.
+    pub(crate) async fn read_soon(
+        &self,
+        row: &Row,
+        (column, range): (usize, Range),
+        (disk, at): (&Rc<Disk>, u64),
+        into: Buffer,
+    ) -> (Buffer, Result<(), DeviceError>) {
+        let within = self.shared.patience(row, column, disk);
+        let (buffer, result) = disk.read_within(at, into, within).await;
+        if within.is_none() || result != Err(DeviceError::TimedOut) {
+            return (buffer, result);
+        }
+        let other = self.choose_copy_beside(row, (column, range), Some(disk.slot()));
+        match other.as_ref().map(|(other, places)| (other, places.as_slice())) {
+            Some((other, [(at, _)])) => other.read(*at, buffer).await,
+            // In parts, or to be computed, by whoever asked.
+            _ => (buffer, result),
+        }
+    }
+}
+
+impl Shared {
+    /// How long a read of a disk is waited for, where others have what it has.
+    fn patience(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+        if is_planted(Bug::HungIsWaitedFor) {
+            return None;
+        }
+        let own = disk.read_pace();
+        if row.has_parity() && patience(own) == READ_PATIENCE {
+            // Nobody else has to be looked at, of all who would be asked.
+            return Some(READ_PATIENCE);
+        }
+        let others = self.pace_without(row, column, disk)?;
+        Some(patience(own.min(others)))
+    }
+
+    /// How long it takes these days to get what a disk has of a column without it: the fastest other copy, or with parity the
+    /// slowest other column.
+    fn pace_without(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+        let fastest = |column: usize| {
+            row.with_slabs(column, |slabs| {
+                let others = slabs.iter().filter(|slab| slab.disk != disk.slot());
+                let here = others.filter_map(|slab| slab.readable(&self.pool));
+                here.map(|disk| disk.read_pace()).min()
+            })
+        };
+        if !row.has_parity() {
+            return fastest(column);
+        }
+        let mut others = (0..row.shape.columns()).filter(|other| *other != column);
+        others.try_fold(Duration::ZERO, |slowest, other| fastest(other).map(|pace| slowest.max(pace)))
+    }
+}
+
+/// The least busy of those that are not much slower than the fastest.
+fn least_busy<'a, 'b>(readable: &'a [(Rc<Disk>, &'b Slab)]) -> Option<(&'a Rc<Disk>, &'b Slab)> {
+    if let [(disk, slab)] = readable {
+        return Some((disk, slab));
+    }
+    let is_one_well = readable.iter().any(|(disk, _)| !disk.is_shunned());
+    let asked = || readable.iter().filter(move |(disk, _)| !(is_one_well && disk.is_shunned()));
+    let fastest = asked().map(|(disk, _)| disk.read_pace()).min()?;
+    let bound =
+        if is_planted(Bug::SlowIsAsked) { Duration::MAX } else { fastest.max(FAST).saturating_mul(SLOWER) };
+    let fast = asked().filter(|(disk, _)| disk.read_pace() <= bound);
+    fast.min_by_key(|(disk, _)| disk.load()).map(|(disk, slab)| (disk, *slab))
+}
