@@ -97,21 +97,17 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
     let mut first_error = None;
     let back = back_at(capacity);
     for slot in [0, SLOT_BYTES] {
-        let mut were_there = [false; 2];
         let ends = [FRONT_AT + slot, back + slot];
-        for (was_there, at) in were_there.iter_mut().zip(ends) {
+        let mut stands = [Stands::Something; 2];
+        for (stands, at) in stands.iter_mut().zip(ends) {
             match found.slot(seams, device, at).await {
-                Ok(is_there) => *was_there = is_there,
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                    *was_there = true;
-                }
+                Ok(found) => *stands = found,
+                Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
-        // Both ends are written at once: where one is there, the other was.
-        let lost = were_there.iter().zip(ends).filter(|(was_there, _)| !**was_there).map(|(_, at)| at);
-        if were_there.contains(&true) {
-            found.lost.extend(lost.map(|at| LabelError::Lost { at }));
+        let [front, behind] = stands;
+        for ((stands, other), at) in [(front, behind), (behind, front)].into_iter().zip(ends) {
+            found.lost.extend(stands.is_lost_beside(other).map(|unless_newest| (at, unless_newest)));
         }
     }
     if found.newest.is_none() {
@@ -128,7 +124,9 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
         // Of a device that lost or gained megabytes, the labels at the end lie elsewhere, and none is lost.
         let is_as_long = label.extent.capacity.0.abs_diff(capacity.0) < MEBIBYTE;
         let mut damage = found.damage;
-        damage.extend(found.lost.into_iter().filter(|_| is_as_long));
+        let newest = Some(label.sequence);
+        let lost = found.lost.into_iter().filter(|(_, cut_short)| is_as_long && *cut_short != newest);
+        damage.extend(lost.map(|(at, _)| LabelError::Lost { at }));
         return Ok(Contents::Member { label: Box::new(label), copies, damage });
     }
     if let Some(error) = found.damage.into_iter().next() {
@@ -172,20 +170,59 @@ struct Found {
     newest: Option<Label>,
     copies: usize,
     damage: Vec<LabelError>,
-    /// Places where nothing stands that looks like a label, and one was.
-    lost: Vec<LabelError>,
+    /// Places where nothing stands that looks like a label, and one was; unless the label of this number is the newest.
+    lost: Vec<(u64, Option<u64>)>,
+}
+
+/// What stands where a label may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// The label of this number.
+    Label(u64),
+    /// What looks like one, or cannot be read.
+    Something,
+    /// Zeros.
+    Zeros,
+    /// Something else.
+    Other,
+}
+
+impl Stands {
+    /// Whether a label was here, by what stands at the other end: both are written at once, so where one is there, the other was.
+    /// What is zeros may never have been written, if whoever wrote the newest label was cut short: it is lost unless the label of
+    /// that number is the newest.
+    fn is_lost_beside(self, other: Self) -> Option<Option<u64>> {
+        match (self, other) {
+            (Self::Zeros, Self::Label(sequence)) => Some(Some(sequence)),
+            (Self::Zeros, Self::Something) | (Self::Other, Self::Label(_) | Self::Something) => Some(None),
+            (Self::Zeros | Self::Other, Self::Zeros | Self::Other)
+            | (Self::Label(_) | Self::Something, _) => None,
+        }
+    }
 }
 
 impl Found {
-    /// Whether anything stands there that looks like a label.
-    async fn slot(&mut self, seams: &Seams, device: &dyn BlockDevice, at: u64) -> Result<bool, LabelIoError> {
+    /// What stands there.
+    async fn slot(
+        &mut self,
+        seams: &Seams,
+        device: &dyn BlockDevice,
+        at: u64,
+    ) -> Result<Stands, LabelIoError> {
         let bytes = read_bytes(seams, device, at, SLOT_BYTES).await?;
         match Label::parse(&bytes, at) {
-            Ok(label) => self.take(label),
-            Err(LabelError::Absent) => return Ok(false),
-            Err(error) => self.damage.push(error),
+            Ok(label) => {
+                let sequence = label.sequence;
+                self.take(label);
+                Ok(Stands::Label(sequence))
+            }
+            Err(LabelError::Absent) if bytes.iter().all(|byte| *byte == 0) => Ok(Stands::Zeros),
+            Err(LabelError::Absent) => Ok(Stands::Other),
+            Err(error) => {
+                self.damage.push(error);
+                Ok(Stands::Something)
+            }
         }
-        Ok(true)
     }
 
     fn take(&mut self, label: Label) {
@@ -281,4 +318,25 @@ pub async fn wipe(seams: &Seams, device: &dyn BlockDevice, token: Epoch) -> Resu
         write(device, token, at, part, Durability::Cached).await.map_err(failure(device, "wiping", at))?;
     }
     flush(device, token).await.map_err(failure(device, "flushing after wiping", 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever writes the newest label may be cut short between the ends. What stood there before it is lost, and so is what has
+    /// something else in its place.
+    #[test]
+    fn a_label_that_was_never_written_is_none_that_was_lost() {
+        let newest = 7;
+        let is_lost = |stands: Stands, other: Stands| {
+            stands.is_lost_beside(other).is_some_and(|unless_newest| unless_newest != Some(newest))
+        };
+        assert!(!is_lost(Stands::Zeros, Stands::Label(newest)), "cut short");
+        assert!(is_lost(Stands::Zeros, Stands::Label(newest - 1)), "that one was written at both ends");
+        assert!(is_lost(Stands::Other, Stands::Label(newest)), "somebody has written there");
+        assert!(is_lost(Stands::Zeros, Stands::Something) && is_lost(Stands::Other, Stands::Something));
+        assert!(!is_lost(Stands::Zeros, Stands::Zeros) && !is_lost(Stands::Other, Stands::Zeros));
+        assert!(!is_lost(Stands::Label(newest), Stands::Zeros) && !is_lost(Stands::Something, Stands::Other));
+    }
 }
