@@ -113,7 +113,7 @@ $(block '^}' 'seeds in')
 \`\`\`
 
 ## Slow and hung disks
-Modelled disks, in virtual time: five seconds before a disk turns, the five behind that, and five more ([0021](design/0021-slow-disks.md)).
+Modelled disks, in virtual time: three seconds before a disk turns, the five behind that, and three more ([0021](design/0021-slow-disks.md)).
 
 END
     figures slow ' times slower: '

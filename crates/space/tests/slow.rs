@@ -23,8 +23,8 @@ const ROW: Bytes = Bytes::mib(4);
 const LARGE: u64 = 1 << 20;
 const READ_BYTES: u64 = 16 * 1024;
 const SECOND: Duration = Duration::from_secs(1);
-/// How long each part of a run is.
-const PART: Duration = Duration::from_secs(5);
+/// How long each part of a run is: before a disk turns, until reads have to be back, and behind that.
+const PARTS: [Duration; 3] = [Duration::from_secs(3), Duration::from_secs(5), Duration::from_secs(3)];
 /// What a disk does that turns slow, and one that answers nothing.
 const SLOW: u32 = 50;
 const HANGS: u32 = 1 << 30;
@@ -141,11 +141,11 @@ impl Case {
         let space = self.filled(&lab, &spaces).await?;
         disks.iter().for_each(|disk| disk.times.set(1));
         let mut parts = [Seen::default(); 3];
-        for (number, part) in parts.iter_mut().enumerate() {
+        for (number, (part, lasts)) in parts.iter_mut().zip(PARTS).enumerate() {
             if number == 1 {
                 disks.first().unwrap().times.set(times);
             }
-            *part = read_until(&lab, &space, self, lab.seams.clock.now() + PART).await?;
+            *part = read_until(&lab, &space, self, lab.seams.clock.now() + lasts).await?;
         }
         disks.iter().for_each(|disk| disk.times.set(0));
         drop(space);
