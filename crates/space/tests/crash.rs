@@ -163,7 +163,7 @@ fn case(life: &Life, instant: Instant, states: u64) -> Case {
         expected: Expected::at(&life.tape, instant, Death::PowerCut),
         disks: life.disks,
         copies: life.kind.resiliency.redundancy() + 1,
-        parity_of: parity_of(life.kind.resiliency),
+        parity_of: life.parity_of(),
         gone: BTreeSet::new(),
         gone_then: BTreeSet::new(),
         flipped: None,
@@ -323,7 +323,7 @@ fn beginnings(life: &Life) -> Beginnings {
             found.extend(blocks.map(|block| (judge::beginning(block, fill), (entry.name, block))));
         }
     }
-    if let Some(columns) = parity_of(life.kind.resiliency) {
+    if let Some(columns) = life.parity_of() {
         let of_parity = parities(&found, columns);
         for (beginning, line) in of_parity {
             found.entry(beginning).or_insert(line);

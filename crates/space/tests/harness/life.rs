@@ -156,6 +156,13 @@ impl Life {
         Self { tape, kind, plot, pool: pool.pool.get(), world, disks: disks_of(kind.resiliency) }
     }
 
+    /// Data columns that share parity, of the space or of what it is converted to on the way.
+    pub fn parity_of(&self) -> Option<u64> {
+        let is_parity_meanwhile =
+            self.plot == Plot::Converted && self.kind.resiliency == (Resiliency::Mirror { copies: 2 });
+        if is_parity_meanwhile { Some(self.disks as u64 - 1) } else { parity_of(self.kind.resiliency) }
+    }
+
     /// The names of steps under way at a cut.
     pub fn steps_at(&self, cut: usize) -> Vec<&'static str> {
         let entries = self.tape.entries.borrow();
