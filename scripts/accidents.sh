@@ -28,20 +28,6 @@ own=$ordinary/planted
 # Where the tests make their disks and mounts.
 space=$state/a
 
-# trimmed WORDS: without the spaces around them.
-trimmed() { printf '%s' "$1" | sed 's/^ *//;s/ *$//'; }
-
-# is_wanted NAME FILTER...: no filter, or one that is part of the name.
-is_wanted() {
-    wanted_name=$1
-    shift
-    [ $# -gt 0 ] || return 0
-    for wanted_filter in "$@"; do
-        case $wanted_name in *"$wanted_filter"*) return 0 ;; esac
-    done
-    return 1
-}
-
 # lines FILTER...: those of the table that are wanted, without spaces around their words.
 lines() {
     while IFS='|' read -r lines_number lines_test lines_bug lines_reason lines_remedy <&7; do
@@ -87,14 +73,16 @@ find_test() {
     return 1
 }
 
-# begin_test TEST BUG LOG: with a bug awake, or none where BUG is empty; its pid is in $!.
+# begin_test TEST BUG LOG NUMBER: with a bug awake, or none where BUG is empty; its pid is in $!. Its folder has the number for
+# its name: there are sockets in it, whose paths may not be long.
 begin_test() {
     find_test "$1" || die 1 "no test is called $1"
-    note below "$space/$1-$2"
-    note dir "a/$1-$2"
-    mkdir -p "$space/$1-$2"
+    begin_folder=$space/$4
+    note below "$begin_folder"
+    note dir "a/$4"
+    mkdir -p "$begin_folder"
     # Not every cut of the power comes at a moment that shows it: with a bug there are more, and the first that does is the last.
-    begin -- env -u DOLMEN_BUG ${2:+DOLMEN_BUG="$2" DOLMEN_ACCIDENT_CUTS=32} TMPDIR="$space/$1-$2" RUST_BACKTRACE=0 timeout "$seconds" \
+    begin -- env -u DOLMEN_BUG ${2:+DOLMEN_BUG="$2" DOLMEN_ACCIDENT_CUTS=32} TMPDIR="$begin_folder" RUST_BACKTRACE=0 timeout "$seconds" \
         "$program" --exact "$full" --nocapture >"$3" 2>&1
 }
 
@@ -129,9 +117,11 @@ remedy() {
 # all FILE: runs what its lines name, a test and a bug or none each, and puts the status of each into a file beside its log.
 all() {
     all_running=
+    all_count=0
     while IFS='|' read -r all_test all_bug <&6; do
         all_log=$logs/accident-$all_test${all_bug:+-$all_bug}
-        begin_test "$all_test" "$all_bug" "$all_log.log"
+        all_count=$((all_count + 1))
+        begin_test "$all_test" "$all_bug" "$all_log.log" "$all_count"
         all_running="$all_running $!:$all_log"
         [ "$(printf '%s\n' "$all_running" | wc -w)" -lt "$together" ] || first_ends
     done 6<"$1"

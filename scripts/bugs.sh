@@ -25,20 +25,6 @@ fetch_crates
 passed=0
 failed=0
 
-# is_wanted NAME FILTER...: no filter, or one that is part of the name.
-is_wanted() {
-    wanted_name=$1
-    shift
-    [ $# -gt 0 ] || return 0
-    for wanted_filter in "$@"; do
-        case $wanted_name in *"$wanted_filter"*) return 0 ;; esac
-    done
-    return 1
-}
-
-# trimmed WORDS: without the spaces around them.
-trimmed() { printf '%s' "$1" | sed 's/^ *//;s/ *$//'; }
-
 # The tests of all crates of the table, built to hold the bugs. Always the same crates, so that all runs share one build.
 packages=$(sed -n '/^#/d;s/^\([a-z_]*\) .*/\1/p' "$list" | sort -u | sed 's/^/--package dolmen-/' | tr '\n' ' ')
 tests="cargo test $packages --lib --tests --features dolmen-planted/switch --locked"

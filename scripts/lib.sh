@@ -37,6 +37,20 @@ now() { date +%s; }
 # is_number WORD: it is a whole number from 1 on.
 is_number() { case $1 in '' | *[!0-9]* | 0*) return 1 ;; esac }
 
+# trimmed WORDS: without the spaces around them.
+trimmed() { printf '%s' "$1" | sed 's/^ *//;s/ *$//'; }
+
+# is_wanted NAME FILTER...: no filter, or one that is part of the name.
+is_wanted() {
+    wanted_name=$1
+    shift
+    [ $# -gt 0 ] || return 0
+    for wanted_filter in "$@"; do
+        case $wanted_name in *"$wanted_filter"*) return 0 ;; esac
+    done
+    return 1
+}
+
 # --- rights ------------------------------------------------------------------------------------------------------
 
 can_root() { [ "$(id -u)" -eq 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }

@@ -212,11 +212,11 @@ def in_flight(disks):
             for (column, block), claims in records.claims(row).items():
                 if column < row.data_columns and not claims[-1].settled:
                     found.add((space.name, first + row.row_block(column, block)))
-            heir = pool.row(pool.heirs(space), index) if space.parity else None
+            heir = pool.row(pool.heirs(space), index) if space.has_parity else None
             for (column, block), claims in (records.claims(heir).items() if heir else ()):
                 if column < row.data_columns and not claims[-1].settled:
                     found.add((space.name, first + row.row_block(column, block)))
-            if space.write_cache is not None:
+            if row.laid.write_cache is not None:
                 for block, versions in records.in_cache(row)[0].items():
                     if not all(version.marked for version in versions.values()):
                         found.add((space.name, first + block))

@@ -28,6 +28,18 @@ pub enum DaemonError {
         /// Who holds it, as far as it says.
         pid: Option<i32>,
     },
+    /// The path of a socket is longer than the kernel takes.
+    #[error("the path of the socket {} has {found} bytes, and {max} at most are possible; choose a shorter {option}", path.display())]
+    SocketPath {
+        /// The socket.
+        path: PathBuf,
+        /// Bytes of its path.
+        found: usize,
+        /// How many there may be.
+        max: usize,
+        /// The option that says where it is.
+        option: &'static str,
+    },
     /// The host's identity cannot be read.
     #[error("the host's identity in {} is {found:?}, expected 32 hexadecimal digits; restore it from a backup, or remove the file: pools with absent disks then open read-only until confirmed", path.display())]
     HostId {
@@ -63,7 +75,7 @@ impl DaemonError {
             }
             Self::File { .. } | Self::Thread { .. } => ExitCode::Io,
             Self::Locked { .. } => ExitCode::Busy,
-            Self::HostId { .. } => ExitCode::Config,
+            Self::HostId { .. } | Self::SocketPath { .. } => ExitCode::Config,
             Self::Runtime(RuntimeError::UnknownDriver { .. }) => ExitCode::Config,
             Self::Runtime(RuntimeError::UringRefused { .. }) => ExitCode::Missing,
             Self::Runtime(RuntimeError::Event { .. }) => ExitCode::Io,

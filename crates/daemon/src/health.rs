@@ -99,7 +99,8 @@ fn for_slow_disks(open: &OpenPool) -> Vec<Advice> {
     let advice = |(disk, _): (Rc<Disk>, Slow)| {
         let slot = disk.slot().0;
         let text = format!(
-            "find out what keeps {} busy beside the pool; if nothing does, `dolmen disk replace {name} {slot} NEW` or `dolmen pool remove              {name} {slot}`",
+            "find out what keeps {} busy beside the pool; if nothing does, `dolmen disk replace {name} {slot} NEW` or \
+             `dolmen pool remove {name} {slot}`",
             disk.name()
         );
         Advice::for_disk(open, FindingCode::DiskSlow, &disk, text)

@@ -97,13 +97,7 @@ struct RecordedDisk {
     lost_labels: Vec<u64>,
     /// How slow it was beside the others, unless it is well again.
     #[serde(default)]
-    slow: Option<RecordedSlow>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct RecordedSlow {
-    took_us: u64,
-    others_us: u64,
+    slow: Option<Slow>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -357,10 +351,7 @@ impl OpenPool {
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
             given_up: self.absences.is_given_up(disk.id()),
             lost_labels: disk.lost_labels(),
-            slow: self
-                .paces
-                .slow(disk.id())
-                .map(|slow| RecordedSlow { took_us: slow.took_us, others_us: slow.others_us }),
+            slow: self.paces.slow(disk.id()),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {
@@ -388,8 +379,8 @@ impl OpenPool {
                 counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
             });
             disk.note_lost_labels(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
-            if let Some(RecordedSlow { took_us, others_us }) = known.slow {
-                self.paces.note(disk.id(), Slow { took_us, others_us: others_us.max(1) });
+            if let Some(slow) = known.slow {
+                self.paces.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
             }
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());

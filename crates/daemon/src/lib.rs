@@ -137,6 +137,9 @@ pub fn init_logging() {
 pub fn run(config: &Config) -> Result<(), DaemonError> {
     process::abort_on_panic();
     process::prepare();
+    for (socket, option) in [(&config.nbd_socket(), "--run"), (&config.socket, "--socket")] {
+        check_socket(socket, option)?;
+    }
     let folders = [
         config.state.clone(),
         config.run.clone(),
@@ -183,6 +186,17 @@ pub fn daemon_at(socket: &Path) -> Option<u32> {
     // What is left of one until its parent looks holds nothing any more. The name before the state may hold anything.
     let state = status.rsplit(") ").next()?;
     (!state.starts_with('Z')).then_some(pid)
+}
+
+/// The longest path of a socket: `sun_path` of unix(7), less the zero at its end.
+const SOCKET_PATH_MAX: usize = 107;
+
+fn check_socket(path: &Path, option: &'static str) -> Result<(), DaemonError> {
+    let found = path.as_os_str().len();
+    if found <= SOCKET_PATH_MAX {
+        return Ok(());
+    }
+    Err(DaemonError::SocketPath { path: path.to_path_buf(), found, max: SOCKET_PATH_MAX, option })
 }
 
 /// Listens on the socket. One that is there already belongs to a daemon that is gone: its lock is held here.

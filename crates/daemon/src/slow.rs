@@ -10,6 +10,7 @@ use std::time::Duration;
 use dolmen_block_io::{Moment, READ_PATIENCE};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::OpenPool;
 
@@ -27,7 +28,7 @@ const WELL_TIMES: u64 = 3;
 const SLOW_US_MIN: u64 = 2_000;
 
 /// How slow a disk was, when it was so last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slow {
     /// How long requests of it took on average, in microseconds.
     pub(crate) took_us: u64,

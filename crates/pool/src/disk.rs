@@ -310,8 +310,9 @@ impl Disk {
 
     /// The device, and where on it the bytes from `at` on of the data area are. Behind that area there are labels.
     fn seated_for(&self, at: u64, length: u64) -> Result<(Rc<dyn BlockDevice>, u64), DeviceError> {
-        let device = self.seated().ok_or(DeviceError::Gone)?;
-        let extent = self.extent().ok_or(DeviceError::Gone)?;
+        let seat = self.seat.borrow();
+        let seat = seat.as_ref().filter(|_| !self.member.get().is_away()).ok_or(DeviceError::Gone)?;
+        let (device, extent) = (Rc::clone(&seat.device), seat.extent);
         if is_planted(Bug::SlabBehindItsDisk) {
             return Ok((device, extent.data_start + at));
         }

@@ -282,9 +282,11 @@ pub(crate) fn collect(
     Ok(())
 }
 
-/// Adds what a stretch of a record says to what is claimed of its row, whose column has so many blocks. Of content that is said again the later stamp counts,
-/// wherever it stands: of a line in flight a flush says under a newer epoch what a checkpoint or a resync, which looked before,
-/// says behind that under the older one. Believed, that would let the disk that left with the newer epoch do without the block.
+/// Adds what a stretch of a record says to what is claimed of its row, whose column has so many blocks.
+///
+/// Of content that is said again the later stamp counts, wherever it stands: of a line in flight a flush says under a newer epoch what
+/// a checkpoint or a resync, which looked before, says behind that under the older one. Believed, that would let the disk that left
+/// with the newer epoch do without the block.
 pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, blocks: u32, row: &mut RowClaims) {
     let stretch = read.stretch;
     let settled = (is_settled || stretch.covered) && !stretch.undecided;

@@ -1,6 +1,7 @@
 //! Bad input gets a clear error and loses nothing.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -153,4 +154,21 @@ fn a_file_that_is_immutable_is_said_to_be_so() {
     assert!(error["code"] == "unfit_device" && message.contains("it is immutable"), "{error}");
     assert!(error["hint"].to_string().contains("chattr -i"), "{error}");
     world.post("/v1/pools", &json!({"name": "x", "disks": [world.disk("d0"), world.disk("d1")]}));
+}
+
+#[test]
+fn a_socket_whose_path_is_too_long_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let deep = folder.path().join("d".repeat(100));
+    for (option, value) in [("--socket", deep.join("api")), ("--run", deep)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dolmend"));
+        command.arg("--state").arg(&state).arg("--named-only").arg(option).arg(value);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(78), "{said}");
+        assert!(said.contains("107 at most are possible"), "{said}");
+        assert!(said.contains(&format!("choose a shorter {option}")), "{said}");
+        assert!(!state.exists(), "the state was made although nothing can be served");
+    }
 }
