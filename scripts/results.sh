@@ -51,9 +51,10 @@ part() {
     }
 }
 
-# table TEST: runs a test of crate space that prints its figures, with the engine built as for users.
+# table MODULE: runs the tests of crate space that print figures of one kind, with the engine built as for users.
 table() {
-    part "space: $1" "results-$1" cargo test --release --locked --package dolmen-space --test "$1" -- --nocapture --test-threads 1
+    part "space: $1" "results-$1" cargo test --release --locked --package dolmen-space --test spaces -- \
+        --nocapture --test-threads 1 "$1::"
 }
 
 # figures TEST PATTERN: the lines of its log that are figures, as they were printed.

@@ -16,9 +16,11 @@
 
 mod arena;
 mod handle;
+mod zeros;
 
 pub use arena::{Arena, ArenaConfig, ArenaCounters, Take};
 pub use handle::{Buffer, Shared};
+pub use zeros::is_zeros;
 
 /// Alignment of every frame: the largest logical block that direct I/O asks for.
 pub const ALIGN_BYTES: usize = 4096;

@@ -4,6 +4,7 @@
 //! [`RecordHeader`] and its body, padded with zeros to 8 bytes. The batch is the same on every copy, byte for byte,
 //! which is why it names no disk: its own address and the pool tell a misdirected one.
 
+use dolmen_buffer::is_zeros;
 use dolmen_units::{BLOCK_BYTES, EpochId, Lsn, PoolId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -303,8 +304,7 @@ impl BatchHeader {
         }
         let used = size(self.used.get());
         let padding = bytes.get(used..).unwrap_or_default();
-        let reserved = self.reserved_front.iter().chain(&self.reserved).chain(padding);
-        if reserved.copied().any(|byte| byte != 0) {
+        if ![&self.reserved_front[..], &self.reserved[..], padding].into_iter().all(is_zeros) {
             return Err(BatchError::Reserved);
         }
         let mut index = 0;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
-use dolmen_buffer::Shared as Bytes_;
+use dolmen_buffer::{Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
@@ -145,7 +145,7 @@ impl Space {
     ) -> Result<(), SpaceError> {
         // It may have been made smaller while this waited for its turn.
         self.check_range(at, data.len() as u64)?;
-        if self.is_thin() && is_zero(data) {
+        if self.is_thin() && is_zeros(data) {
             // What is forgotten reads the same and takes no room: file systems fill their journals and tables so.
             self.zero_range(at, data.len() as u64).await?;
         } else {
@@ -701,15 +701,6 @@ impl Beside<'_> {
             Self::Redo(redo) => body.extend_from_slice(&void_redos(redo)),
         }
         body
-    }
-}
-
-/// Whether all bytes are zero: the first is, and each is the same as the one before. The comparison ends at the first
-/// that differs, so data that is not zero costs next to nothing.
-fn is_zero(data: &[u8]) -> bool {
-    match (data.split_first(), data.split_last()) {
-        (Some((0, behind)), Some((_, before))) => behind == before,
-        _ => false,
     }
 }
 

@@ -305,7 +305,7 @@ fn cost_of_claims(rows: u64) -> Result<(Cost, Cost), Box<dyn std::error::Error>>
         spaces.pool().checkpoint().await?;
         let behind = Cost::so_far(&lab.devices);
         tell.set(Some((claimed.since(before), behind.since(claimed))));
-        std::mem::forget((spaces, space));
+        lab.hold((spaces, space));
         Ok(())
     })?;
     Ok(costs.get().ok_or("the pool was not measured")?)

@@ -3,6 +3,7 @@
 //! A leaf is a table of offsets (16 bits each, from the start of the page), then the entries: a key, then its value up
 //! to the next entry. An inner page is an array of children.
 
+use dolmen_buffer::is_zeros;
 use dolmen_checksum::crc64;
 use dolmen_units::PoolId;
 use zerocopy::little_endian::U16;
@@ -199,7 +200,7 @@ impl Page {
             return Err(Defect::Entries { entry: 0 });
         }
         let rest = bytes.get(HEADER_BYTES + used..).unwrap_or_default();
-        if header.reserved != [0; 4] || rest.iter().any(|byte| *byte != 0) {
+        if header.reserved != [0; 4] || !is_zeros(rest) {
             return Err(Defect::Reserved);
         }
         let page = Self { bytes: Box::from(bytes), at: expect.at, shape: expect.shape, count, used };

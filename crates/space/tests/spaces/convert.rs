@@ -1,0 +1,519 @@
+//! A space is converted while it is used (docs/design/0020): any layout becomes any other, and no byte differs.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::harness::{Bench, Boxed, Lab, Outcome, ROW, places_of, read};
+use dolmen_block_io::sleep;
+use dolmen_block_io::sync::join_all;
+use dolmen_sim::Random;
+use dolmen_space::{
+    Integrity, Layout, Progress, Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces,
+};
+use dolmen_units::Bytes;
+
+const BLOCK: u64 = 4096;
+const SIZE: Bytes = Bytes::mib(6);
+const BLOCKS: u64 = SIZE.0 / BLOCK;
+
+const fn layout(resiliency: Resiliency, columns: Option<u8>, kib: u64, integrity: Integrity) -> Layout {
+    Layout { resiliency, columns, interleave: Bytes::kib(kib), integrity }
+}
+
+const SIMPLE: Layout = layout(Resiliency::Simple, None, 64, Integrity::Relaxed);
+const SPAN: Layout = layout(Resiliency::Span, None, 64, Integrity::Relaxed);
+const MIRROR: Layout = layout(Resiliency::Mirror { copies: 2 }, None, 64, Integrity::Relaxed);
+const STRICT: Layout = layout(Resiliency::Mirror { copies: 2 }, Some(1), 128, Integrity::Strict);
+const THREE: Layout = layout(Resiliency::Mirror { copies: 3 }, Some(2), 16, Integrity::Relaxed);
+const PARITY: Layout = layout(Resiliency::Parity { parity: 1 }, Some(3), 16, Integrity::Strict);
+const DUAL: Layout = layout(Resiliency::Parity { parity: 2 }, Some(4), 64, Integrity::Strict);
+const ALL: [Layout; 7] = [SIMPLE, SPAN, MIRROR, STRICT, THREE, PARITY, DUAL];
+
+/// What each block of a space holds, as clients know it.
+#[derive(Default, Clone)]
+struct Model(Rc<std::cell::RefCell<BTreeMap<u64, u8>>>);
+
+impl Model {
+    fn set(&self, block: u64, count: u64, fill: u8) {
+        self.0.borrow_mut().extend((block..block + count).map(|block| (block, fill)));
+    }
+
+    async fn expect(&self, lab: &Lab, space: &Space) -> Outcome {
+        let blocks: Vec<u8> =
+            (0..BLOCKS).map(|block| self.0.borrow().get(&block).copied().unwrap_or(0)).collect();
+        let mut from = 0;
+        for alike in blocks.chunk_by(PartialEq::eq) {
+            for some in alike.chunks(64) {
+                lab.expect(space, from * BLOCK, some.len() * BLOCK as usize, some[0]).await?;
+                from += some.len() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn make(spaces: &Spaces, layout: Layout, size: Bytes) -> Result<Rc<Space>, Box<dyn Error>> {
+    make_with(spaces, layout, size, ROW).await
+}
+
+async fn make_with(
+    spaces: &Spaces,
+    layout: Layout,
+    size: Bytes,
+    row: Bytes,
+) -> Result<Rc<Space>, Box<dyn Error>> {
+    let spec = SpaceSpec::usual("data".parse()?, size, layout.resiliency).laid(layout);
+    Ok(spaces.create(SpaceSpec { row: Some(row), ..spec }).await?)
+}
+
+/// Rows in whole and in part, with what was discarded of them, and one that was never written.
+async fn fill(lab: &Lab, space: &Space, model: &Model) -> Outcome {
+    for (block, count) in [(0, 256), (256, 100), (500, 3), (520, 40), (768, 1), (1279, 64), (1530, 6)] {
+        lab.write(space, block * BLOCK, (count * BLOCK) as usize, 1).await?;
+        model.set(block, count, 1);
+    }
+    for (block, count) in [(20, 30), (300, 10), (522, 1)] {
+        space.discard(block * BLOCK, count * BLOCK).await?;
+        model.set(block, count, 0);
+    }
+    space.flush().await?;
+    Ok(())
+}
+
+/// One client, which writes and discards here and there until it is told to end, and reads what it has written.
+async fn client(lab: Lab, space: Rc<Space>, model: Model, seed: u64, end: Rc<Cell<bool>>) -> Outcome {
+    let mut random = Random::new(seed);
+    while !end.get() {
+        let (block, fill) = (random.below(BLOCKS - 16), random.below(250) as u8 + 2);
+        let count = random.below(16) + 1;
+        match random.below(10) {
+            0 => {
+                space.discard(block * BLOCK, count * BLOCK).await?;
+                model.set(block, count, 0);
+            }
+            1 => space.flush().await?,
+            2 => {
+                // As much as a stripe, and more.
+                let block = block / 64 * 64;
+                lab.write(&space, block * BLOCK, 64 * BLOCK as usize, fill).await?;
+                model.set(block, 64, fill);
+            }
+            _ => {
+                lab.write(&space, block * BLOCK, (count * BLOCK) as usize, fill).await?;
+                model.set(block, count, fill);
+            }
+        }
+        let known = model.0.borrow().get(&block).copied().unwrap_or(0);
+        lab.expect(&space, block * BLOCK, BLOCK as usize, known).await?;
+        sleep(lab.seams.clock.as_ref(), Duration::from_micros(random.below(3000))).await;
+    }
+    Ok(())
+}
+
+/// Converts a space under a client.
+async fn convert_under_load(
+    lab: &Lab,
+    (spaces, space): (&Rc<Spaces>, &Rc<Space>),
+    model: &Model,
+    (to, seed): (Layout, u64),
+) -> Outcome {
+    spaces.begin_conversion(space, to).await?;
+    let end = Rc::new(Cell::new(false));
+    let convert: Boxed<Outcome> = {
+        let (spaces, space, end) = (Rc::clone(spaces), Rc::clone(space), Rc::clone(&end));
+        Box::pin(async move {
+            let mut is_done = false;
+            for _ in 0..4 {
+                is_done = spaces.convert(&space, &Progress::default()).await?;
+                if is_done {
+                    break;
+                }
+            }
+            end.set(true);
+            if is_done { Ok(()) } else { Err("it comes to no end".into()) }
+        })
+    };
+    let client: Boxed<Outcome> = Box::pin(client(lab.clone(), Rc::clone(space), model.clone(), seed, end));
+    join_all([convert, client]).await.into_iter().collect()
+}
+
+/// Scenario: each layout becomes each other one while a client writes, discards, flushes and reads. What the client knows is there
+/// then, also when the pool is opened anew; what only the old layout needed is gone.
+#[test]
+fn any_layout_becomes_any_other_under_a_client() {
+    for (number, (from, to)) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (*from, *to))).enumerate()
+    {
+        let bench = Bench::new(100 + number as u64, 7, Bytes::mib(160));
+        let model = Model::default();
+        let known = model.clone();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, from, SIZE).await?;
+                fill(&lab, &space, &known).await?;
+                convert_under_load(&lab, (&spaces, &space), &known, (to, number as u64)).await?;
+                assert_eq!((space.spec().layout(), space.layout_before()), (to, None));
+                let rows = spaces.counters().converted_rows;
+                assert_eq!(rows > 0, from != to, "{rows} rows were moved");
+                let caches: Vec<u8> = spaces.write_caches().await?.iter().map(|one| one.redundancy).collect();
+                assert_eq!(caches, to.write_cache().into_iter().collect::<Vec<u8>>());
+                known.expect(&lab, &space).await?;
+                space.flush().await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{from:?} to {to:?}: {error}"));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                assert_eq!(space.spec().layout(), to);
+                model.expect(&lab, &space).await?;
+                lab.write(&space, 7 * BLOCK, 3 * BLOCK as usize, 9).await?;
+                lab.expect(&space, 7 * BLOCK, 3 * BLOCK as usize, 9).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{from:?} to {to:?}, opened anew: {error}"));
+    }
+}
+
+/// Scenario: a conversion is stopped behind its first rows, the pool is closed and opened, it goes on, is turned round in the middle,
+/// and goes back to where it began.
+#[test]
+fn a_conversion_goes_on_behind_an_opening_and_can_be_turned_round() {
+    for (from, to) in [(MIRROR, PARITY), (DUAL, MIRROR), (PARITY, DUAL)] {
+        let bench = Bench::new(7, 7, Bytes::mib(160));
+        let model = Model::default();
+        let (first, second) = (model.clone(), model.clone());
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, from, SIZE).await?;
+                fill(&lab, &space, &first).await?;
+                spaces.begin_conversion(&space, to).await?;
+                let progress = Progress::default();
+                progress.stop();
+                assert!(!spaces.convert(&space, &progress).await?);
+                assert_eq!(space.layout_before(), Some(from));
+                // What is claimed from now on is laid as it is to be.
+                lab.write(&space, 1100 * BLOCK, 8 * BLOCK as usize, 5).await?;
+                first.set(1100, 8, 5);
+                first.expect(&lab, &space).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                assert_eq!((space.spec().layout(), space.layout_before()), (to, Some(from)));
+                second.expect(&lab, &space).await?;
+                let third = if to == THREE { SPAN } else { THREE };
+                let refused = spaces.begin_conversion(&space, third).await;
+                assert!(matches!(refused, Err(SpaceError::Converting { .. })), "{refused:?}");
+                convert_under_load(&lab, (&spaces, &space), &second, (from, 3)).await?;
+                assert_eq!((space.spec().layout(), space.layout_before()), (from, None));
+                second.expect(&lab, &space).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                model.expect(&lab, &space).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
+}
+
+/// Scenario: a block whose only copy has rotted moves with its row. It reads as an error before and behind that, what is beside it is
+/// whole, and when it is written it is as any other.
+#[test]
+fn what_is_lost_is_lost_behind_a_conversion_and_nothing_else_is() {
+    for to in [SPAN, MIRROR, STRICT, PARITY, DUAL] {
+        let bench = Bench::new(17, 7, Bytes::mib(160));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, SIMPLE, SIZE).await?;
+                lab.write(&space, 0, 256 * BLOCK as usize, 1).await?;
+                spaces.flush().await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+        for disk in &bench.disks {
+            places_of(disk, 10..11, 1).into_iter().for_each(|at| disk.rot(at + 5, 3));
+        }
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                spaces.begin_conversion(&space, to).await?;
+                assert!(spaces.convert(&space, &Progress::default()).await?);
+                let lost = read(&space, 10 * BLOCK, BLOCK as usize).await;
+                assert!(lost.is_err(), "what nobody can read is not to be read behind a conversion");
+                lab.expect(&space, 0, 10 * BLOCK as usize, 1).await?;
+                lab.expect(&space, 11 * BLOCK, 200 * BLOCK as usize, 1).await?;
+                lab.write(&space, 10 * BLOCK, BLOCK as usize, 2).await?;
+                lab.expect(&space, 10 * BLOCK, BLOCK as usize, 2).await?;
+                spaces.flush().await?;
+                spaces.destage().await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("to {to:?}: {error}"));
+    }
+}
+
+/// Scenario: two disks are added to a pool of three. A space with parity is laid anew as it is, and gets as wide as it can; when it
+/// is done once more, nothing moves.
+#[test]
+fn rows_become_as_wide_as_the_pool() {
+    let bench = Bench::new(23, 5, Bytes::mib(160));
+    bench
+        .run_in(bench.lab_with(|number| number < 3), async move |lab| {
+            let spaces = lab.create().await?;
+            let to = Layout { columns: None, ..PARITY };
+            // Short rows are narrow, whatever there is.
+            let space = make_with(&spaces, to, Bytes::mib(32), Bytes::mib(8)).await?;
+            for row in 0..4 {
+                lab.write(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
+            }
+            assert_eq!(spaces.forecast_conversion(&space, to).await?.rows, 0);
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+    let world_lab = bench.lab();
+    bench
+        .run_in(bench.lab_with(|number| number < 3), async move |lab| {
+            let spaces = lab.open().await?;
+            for device in world_lab.devices.iter().skip(3) {
+                spaces.add(Rc::clone(device), &[]).await?;
+            }
+            let space = spaces.find("data")?;
+            let to = space.spec().layout();
+            let before = space.footprint().await?;
+            let forecast = spaces.forecast_conversion(&space, to).await?;
+            assert!(forecast.rows > 0 && forecast.claimed < forecast.freed, "{forecast:?}");
+            spaces.begin_conversion(&space, to).await?;
+            assert!(spaces.convert(&space, &Progress::default()).await?);
+            for row in 0..4 {
+                lab.expect(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
+            }
+            let after = space.footprint().await?;
+            assert!(after.redundancy.0 * 10 < before.redundancy.0 * 7, "{before:?}, {after:?}");
+            let forecast = spaces.forecast_conversion(&space, to).await?;
+            assert_eq!((forecast.rows, forecast.stuck), (0, 0), "{forecast:?}");
+            spaces.begin_conversion(&space, to).await?;
+            let moved = spaces.counters().converted_rows;
+            assert!(spaces.convert(&space, &Progress::default()).await?);
+            assert_eq!(spaces.counters().converted_rows, moved, "what is laid as wanted stays");
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a stream has left heirs of rows behind, which hold newer content than the rows. The space is laid anew as it is, where
+/// nothing has to move; in another run it is on its way to something else, and turned round before a row has moved. What the heirs
+/// hold stays, also behind an opening, and all room has an owner.
+#[test]
+fn what_heirs_of_rows_hold_is_kept_where_rows_need_not_move() {
+    for is_turned in [false, true] {
+        let bench = Bench::new(43, 7, Bytes::mib(160));
+        let request = 64 * BLOCK;
+        let newer = ROW.0 / 2 / request * request;
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, PARITY, SIZE).await?;
+                for at in (0..2 * ROW.0).step_by(request as usize) {
+                    lab.write(&space, at, request as usize, 1).await?;
+                }
+                spaces.flush().await?;
+                spaces.destage().await?;
+                spaces.pool().checkpoint().await?;
+                let stream = (0..newer).step_by(request as usize);
+                let stream = stream.map(|at| lab.write(&space, at, request as usize, 2));
+                join_all(stream).await.into_iter().collect::<Outcome>()?;
+                spaces.flush().await?;
+                let counters = spaces.counters();
+                assert_eq!((counters.heirs_made, counters.heirs_taken_over), (1, 0));
+                if is_turned {
+                    spaces.begin_conversion(&space, MIRROR).await?;
+                }
+                spaces.begin_conversion(&space, PARITY).await?;
+                assert!(spaces.convert(&space, &Progress::default()).await?);
+                lab.expect(&space, 0, newer as usize, 2).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("turned {is_turned}: {error}"));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 0, newer as usize, 2).await?;
+                lab.expect(&space, newer, (2 * ROW.0 - newer) as usize, 1).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("turned {is_turned}, opened anew: {error}"));
+    }
+}
+
+/// Scenario: a pool is so full that a mirror has no room to become one of three copies, but has to become parity.
+#[test]
+fn a_conversion_without_room_is_refused_and_one_that_frees_room_works() {
+    let bench = Bench::new(29, 6, Bytes::mib(64));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&spaces, MIRROR, Bytes::mib(512)).await?;
+            let mut rows = 0;
+            while lab.write(&space, rows * ROW.0, 2 * BLOCK as usize, 1).await.is_ok() {
+                rows += 1;
+            }
+            assert!(rows > 20, "{rows} rows");
+            space.flush().await?;
+            let refused = spaces.begin_conversion(&space, THREE).await;
+            assert!(matches!(refused, Err(SpaceError::NoRoomToConvert { .. })), "{refused:?}");
+            assert_eq!((space.spec().layout(), space.layout_before()), (MIRROR, None));
+            // There is no room for a write cache either, before something goes.
+            space.discard(0, 8 * ROW.0).await?;
+            spaces.begin_conversion(&space, Layout { columns: Some(4), ..PARITY }).await?;
+            assert!(spaces.convert(&space, &Progress::default()).await?);
+            for row in 8..rows {
+                lab.expect(&space, row * ROW.0, 2 * BLOCK as usize, 1).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a disk goes in the midst of a conversion. Rows are converted as far as they can be without it, all is there, and when it
+/// is back and the space is converted to its end, everything has its redundancy.
+#[test]
+fn a_disk_that_goes_in_the_midst_takes_nothing_along() {
+    for (from, to) in [(MIRROR, PARITY), (PARITY, THREE), (PARITY, DUAL)] {
+        let bench = Rc::new(Bench::new(31, 7, Bytes::mib(160)));
+        let (world, disk) = (Rc::clone(&bench), Rc::clone(&bench.disks[2]));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, from, SIZE).await?;
+                let model = Model::default();
+                fill(&lab, &space, &model).await?;
+                spaces.begin_conversion(&space, to).await?;
+                let vanish: Boxed<Outcome> = {
+                    let (lab, disk) = (lab.clone(), Rc::clone(&disk));
+                    Box::pin(async move {
+                        sleep(lab.seams.clock.as_ref(), Duration::from_millis(20)).await;
+                        disk.vanish();
+                        Ok(())
+                    })
+                };
+                let convert: Boxed<Outcome> = {
+                    let (spaces, space) = (Rc::clone(&spaces), Rc::clone(&space));
+                    Box::pin(async move {
+                        spaces.convert(&space, &Progress::default()).await?;
+                        Ok(())
+                    })
+                };
+                join_all([convert, vanish]).await.into_iter().collect::<Outcome>()?;
+                model.expect(&lab, &space).await?;
+                lab.write(&space, 0, 20 * BLOCK as usize, 3).await?;
+                model.set(0, 20, 3);
+                space.flush().await?;
+                disk.come_back();
+                spaces.rejoin(disk.attach(&world.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+                assert!(spaces.convert(&space, &Progress::default()).await?);
+                assert_eq!(spaces.short_rows().await?, 0);
+                model.expect(&lab, &space).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("{from:?} to {to:?}: {error}"));
+    }
+}
+
+/// Scenario: a thin space becomes fixed, which claims what it lacks, and thin again, which gives back what it has not written; one
+/// that does not fit stays thin.
+#[test]
+fn thin_becomes_fixed_and_thin_again() {
+    let bench = Bench::new(37, 4, Bytes::mib(128));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let size = Bytes::mib(9);
+            let space = make(&spaces, MIRROR, size).await?;
+            let model = Model::default();
+            fill(&lab, &space, &model).await?;
+            let claimed = space.claimed();
+            assert_eq!(claimed, SIZE);
+            assert!(spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await?);
+            assert_eq!((space.is_thin(), space.claimed()), (false, size));
+            model.expect(&lab, &space).await?;
+            assert!(spaces.provision(&space, Provisioning::Thin, &Progress::default()).await?);
+            assert_eq!((space.is_thin(), space.claimed()), (true, claimed));
+            model.expect(&lab, &space).await?;
+            spaces.resize(&space, Bytes::gib(4)).await?;
+            let refused = spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await;
+            assert!(matches!(refused, Err(SpaceError::TooLarge { .. })), "{refused:?}");
+            assert!(space.is_thin());
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a space is deleted in the midst of its conversion. Nothing of it is left, nor of its drafts and its write caches.
+#[test]
+fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
+    let bench = Bench::new(41, 7, Bytes::mib(160));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let free = |spaces: &Spaces| spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+            let before = free(&spaces);
+            let space = make(&spaces, DUAL, SIZE).await?;
+            let model = Model::default();
+            fill(&lab, &space, &model).await?;
+            spaces.begin_conversion(&space, PARITY).await?;
+            let convert: Boxed<Outcome> = {
+                let (spaces, space) = (Rc::clone(&spaces), Rc::clone(&space));
+                Box::pin(async move {
+                    let converted = spaces.convert(&space, &Progress::default()).await;
+                    assert!(matches!(converted, Ok(false) | Err(SpaceError::Gone { .. })), "{converted:?}");
+                    Ok(())
+                })
+            };
+            let delete: Boxed<Outcome> = {
+                let (lab, spaces, space) = (lab.clone(), Rc::clone(&spaces), Rc::clone(&space));
+                Box::pin(async move {
+                    sleep(lab.seams.clock.as_ref(), Duration::from_millis(10)).await;
+                    Ok(spaces.delete(&space).await?)
+                })
+            };
+            join_all([convert, delete]).await.into_iter().collect::<Outcome>()?;
+            assert_eq!(free(&spaces), before);
+            assert!(spaces.write_caches().await?.is_empty());
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}

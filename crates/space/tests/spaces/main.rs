@@ -1,0 +1,44 @@
+//! What spaces do and survive, on modelled disks.
+//!
+//! One program for all of it: the harness is compiled once, and tests of all modules share the processors.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod basics;
+mod cache_size;
+mod cached;
+mod called_off;
+mod convert;
+mod copies;
+mod cut_short;
+mod degraded;
+mod drain;
+mod figures;
+mod flaps;
+mod full;
+mod geometry;
+mod golden_images;
+mod headers;
+mod heirs;
+mod held;
+mod in_place;
+mod late;
+mod lifecycle;
+mod limits;
+mod log;
+mod looked_at;
+mod members;
+mod moments;
+mod outlived;
+mod parity;
+mod rebalance;
+mod removal;
+mod repair_pace;
+mod repair_speed;
+mod returned;
+mod slow;
+mod strict;
+mod stripes;
+mod trash;
+mod undecided;

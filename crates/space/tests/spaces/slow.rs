@@ -1,0 +1,204 @@
+//! Disks that become slow, or answer nothing any more, while clients read (docs/design/0021), in virtual time.
+//! `cargo test -p dolmen-space --test spaces -- --nocapture slow::` prints the table.
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
+
+use std::cell::{Cell, RefCell};
+use std::error::Error;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::harness::{Bench, Lab, Outcome, pattern, read};
+use dolmen_block_io::sync::join_all;
+use dolmen_block_io::{Durability, Moment};
+use dolmen_buffer::ArenaConfig;
+use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request};
+use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_units::Bytes;
+
+const CAPACITY: Bytes = Bytes::mib(512);
+const SIZE: Bytes = Bytes::mib(96);
+const ROW: Bytes = Bytes::mib(4);
+const LARGE: u64 = 1 << 20;
+const READ_BYTES: u64 = 16 * 1024;
+const SECOND: Duration = Duration::from_secs(1);
+/// How long each part of a run is: before a disk turns, until reads have to be back, and behind that.
+const PARTS: [Duration; 3] = [Duration::from_secs(3), Duration::from_secs(5), Duration::from_secs(3)];
+/// What a disk does that turns slow, and one that answers nothing.
+const SLOW: u32 = 50;
+const HANGS: u32 = 1 << 30;
+/// What is left of the reads when a disk is slow, at least.
+const SHARE_MIN: f64 = 0.8;
+const ARENA: ArenaConfig = ArenaConfig { small_count: 4096, medium_count: 128, large_count: 24 };
+
+/// A disk that does one thing after another, each as slowly as is said at the moment.
+#[derive(Clone)]
+struct Turning {
+    service: Duration,
+    times: Rc<Cell<u32>>,
+    free_at: Rc<Cell<Moment>>,
+}
+
+impl Turning {
+    fn new(service: Duration) -> Self {
+        Self { service, times: Rc::new(Cell::new(0)), free_at: Rc::default() }
+    }
+
+    fn profile(&self) -> DiskProfile {
+        let mut profile = DiskProfile::new(CAPACITY);
+        profile.geometry.thin = false;
+        DiskProfile { latency: Rc::new(self.clone()), hang_limit: Some(30 * SECOND), ..profile }
+    }
+}
+
+impl LatencyModel for Turning {
+    fn latency(&self, request: Request, _: &mut Random) -> Duration {
+        let service = match request.kind {
+            CommandKind::Discard | CommandKind::WriteZeroes => Duration::ZERO,
+            _ => self.service.saturating_mul(self.times.get()),
+        };
+        let end = request.now.max(self.free_at.get()) + service;
+        if self.times.get() < HANGS {
+            self.free_at.set(end);
+        }
+        end.since(request.now)
+    }
+}
+
+/// A pool of which one disk turns.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    service: Duration,
+    resiliency: Resiliency,
+    disks: usize,
+    clients: usize,
+}
+
+const HARD: Duration = Duration::from_millis(8);
+const SOLID: Duration = Duration::from_millis(1);
+const MIRROR: Case =
+    Case { name: "hard", service: HARD, resiliency: Resiliency::Mirror { copies: 2 }, disks: 2, clients: 1 };
+const PARITY: Case = Case { resiliency: Resiliency::Parity { parity: 1 }, disks: 5, ..MIRROR };
+const CASES: [Case; 6] = [
+    MIRROR,
+    Case { name: "solid", service: SOLID, ..MIRROR },
+    Case { disks: 8, clients: 16, ..MIRROR },
+    PARITY,
+    Case { name: "solid", service: SOLID, ..PARITY },
+    Case { resiliency: Resiliency::Parity { parity: 2 }, disks: 8, ..PARITY },
+];
+
+/// What was seen of reads that ended within a part.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    reads: u64,
+    longest: Duration,
+}
+
+/// Clients that read one place after another until a moment comes.
+async fn read_until(lab: &Lab, space: &Rc<Space>, case: Case, until: Moment) -> Result<Seen, Box<dyn Error>> {
+    let seen = RefCell::new(Seen::default());
+    let clock = &lab.seams.clock;
+    let client = async |number: usize| -> Outcome {
+        let mut random = Random::new(until.0 ^ number as u64);
+        while clock.now() < until {
+            let (began, at) = (clock.now(), random.below(SIZE.0 / READ_BYTES) * READ_BYTES);
+            let bytes = read(space, at, usize::try_from(READ_BYTES)?).await?;
+            let mut expected = vec![0; bytes.len()];
+            pattern(at, 1, &mut expected);
+            assert!(bytes == expected, "what is read is what was written at {at}");
+            let mut seen = seen.borrow_mut();
+            seen.reads += 1;
+            seen.longest = seen.longest.max(clock.now().since(began));
+        }
+        Ok(())
+    };
+    let all = join_all((0..case.clients).map(client)).await;
+    all.into_iter().collect::<Outcome>()?;
+    Ok(seen.into_inner())
+}
+
+impl Case {
+    async fn filled(&self, lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn Error>> {
+        let mut spec = SpaceSpec::usual("data".parse()?, SIZE, self.resiliency);
+        spec.row = Some(ROW);
+        let space = spaces.create(spec).await?;
+        for at in (0..SIZE.0 / LARGE).map(|nth| nth * LARGE) {
+            let mut buffer = lab.seams.data.take(usize::try_from(LARGE)?).await;
+            pattern(at, 1, &mut buffer);
+            space.write(at, &buffer.freeze(), Durability::Cached).await?;
+        }
+        space.flush().await?;
+        spaces.destage().await?;
+        Ok(space)
+    }
+
+    /// What is seen before a disk turns, in the seconds behind that, and in those that follow.
+    async fn live(self, lab: Lab, disks: Vec<Turning>, times: u32) -> Result<[Seen; 3], Box<dyn Error>> {
+        let spaces = lab.create().await?;
+        let space = self.filled(&lab, &spaces).await?;
+        disks.iter().for_each(|disk| disk.times.set(1));
+        let mut parts = [Seen::default(); 3];
+        for (number, (part, lasts)) in parts.iter_mut().zip(PARTS).enumerate() {
+            if number == 1 {
+                disks.first().unwrap().times.set(times);
+            }
+            *part = read_until(&lab, &space, self, lab.seams.clock.now() + lasts).await?;
+        }
+        disks.iter().for_each(|disk| disk.times.set(0));
+        drop(space);
+        lab.check_and_close(spaces).await?;
+        Ok(parts)
+    }
+
+    fn run(self, times: u32) -> [Seen; 3] {
+        let disks: Vec<Turning> = (0..self.disks).map(|_| Turning::new(self.service)).collect();
+        let next = Cell::new(0);
+        let bench = Bench::with_profile(1, self.disks, || {
+            next.set(next.get() + 1);
+            disks.get(next.get() - 1).unwrap().profile()
+        });
+        bench.world.set_arenas(ARENA, ARENA);
+        let found = Rc::new(Cell::default());
+        let into = Rc::clone(&found);
+        let run = bench.run(async move |lab| {
+            into.set(self.live(lab, disks, times).await?);
+            Ok(())
+        });
+        run.unwrap();
+        let parts: [Seen; 3] = found.get();
+        let of = |part: Seen| {
+            format!("{:6} reads, longest {:6.1} ms", part.reads, part.longest.as_secs_f64() * 1e3)
+        };
+        let (kind, clients) = (self.resiliency.to_string(), self.clients);
+        let [before, turning, behind] = parts.map(of);
+        println!(
+            "{:6} {kind:17} {} disks, {clients:2} clients, one {times} times slower: {before} | {turning} | {behind}",
+            self.name, self.disks
+        );
+        parts
+    }
+}
+
+/// A disk turns fifty times slower: five seconds later clients read four fifths of what they did, at least.
+#[test]
+fn reads_go_round_a_disk_that_has_become_slow() {
+    for case in CASES {
+        let [before, _, behind] = case.run(SLOW);
+        let share = behind.reads as f64 / before.reads as f64;
+        assert!(share >= SHARE_MIN, "{}, {}: {share:.2} of the reads", case.name, case.resiliency);
+    }
+}
+
+/// A disk answers nothing any more: no read takes longer than a second.
+#[test]
+fn no_read_waits_for_a_disk_that_hangs() {
+    for case in CASES {
+        let parts = case.run(HANGS);
+        for part in parts {
+            let (name, kind) = (case.name, case.resiliency);
+            assert!(part.longest <= SECOND, "{name}, {kind}: a read took {:?}", part.longest);
+            assert!(part.reads > 0, "clients read on");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Blocks that a flush leaves undecided, because the only disk that has them left, while a checkpoint is under way.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::cell::Cell;
+use std::error::Error;
+use std::rc::Rc;
+
+use crate::harness::pace::{Dial, PowerCut, beside, pause, text};
+use crate::harness::{Bench, Lab, Outcome, ROW};
+use dolmen_block_io::sync::join_all;
+use dolmen_pool::{ExcludeReason, Purpose};
+use dolmen_sim::{Ran, StopAt};
+use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_units::{Bytes, DiskSlot};
+
+const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
+
+/// How often blocks are written over without a flush: what is known of them takes more than one record.
+const ROUNDS: u8 = 30;
+/// Milliseconds that a write takes while blocks are left undecided.
+const SLOW: u64 = 20;
+
+/// Every other block of the second column of a row of two.
+fn blocks(row: u64) -> impl Iterator<Item = u64> {
+    (0..ROW.0 / 4096)
+        .filter(|block| block / 16 % 2 == 1 && block % 2 == 0)
+        .map(move |block| row * 256 + block)
+}
+
+/// Writes the blocks, all beside each other, once for each fill.
+async fn write_over(lab: &Lab, space: &Space, row: u64, fills: std::ops::RangeInclusive<u8>) -> Outcome {
+    for fill in fills {
+        let written = join_all(blocks(row).map(|block| lab.write(space, block * 4096, 4096, fill))).await;
+        written.into_iter().collect::<Outcome>()?;
+    }
+    Ok(())
+}
+
+/// A space of two columns and one copy, and a row of it whose first column is on the first disk and whose second one is on the
+/// second.
+async fn space_of_two_columns(
+    lab: &Lab,
+    bench: &Bench,
+    spaces: &Spaces,
+) -> Result<(Rc<Space>, u64), Box<dyn Error>> {
+    let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(16), Resiliency::Simple);
+    (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes::kib(64));
+    let space = spaces.create(spec).await?;
+    for row in 0..8 {
+        lab.write(&space, row * ROW.0, 32 * 4096, 1).await?;
+        let is_on = |disk: usize, block: u64| {
+            let block = row * 256 + block;
+            !crate::harness::places_of(&bench.disks[disk], block..block + 1, 1).is_empty()
+        };
+        if is_on(0, 0) && is_on(1, 16) {
+            return Ok((space, row));
+        }
+    }
+    Err("no row is as it should be".into())
+}
+
+/// Scenario: the only disk that has unflushed blocks leaves. A flush says in the log what is known of them, which takes more
+/// than one record on slow disks; a checkpoint begins at every stage of that. The daemon is killed: what was acknowledged is
+/// there when the disk is back.
+#[test]
+fn a_checkpoint_keeps_what_is_being_said_of_blocks_out_of_reach() {
+    for offset in 0..8 {
+        let dial = Dial::default();
+        let bench = Rc::new(Bench::with_profile(1400, 2, || dial.profile()));
+        let (outside, slowly) = (Rc::clone(&bench), dial.clone());
+        let row = Rc::new(Cell::new(0));
+        let tell = Rc::clone(&row);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let (space, row) = space_of_two_columns(&lab, &outside, &spaces).await?;
+                tell.set(row);
+                write_over(&lab, &space, row, 1..=1).await?;
+                spaces.flush().await?;
+                spaces.pool().checkpoint().await?;
+                write_over(&lab, &space, row, 2..=ROUNDS).await?;
+                spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
+                slowly.write.set(SLOW);
+                let flush = async { spaces.flush().await.map_err(text) };
+                let checkpoint = async {
+                    pause(&lab, 5 * offset).await;
+                    spaces.pool().checkpoint().await.map_err(text)
+                };
+                beside(vec![Box::pin(flush), Box::pin(checkpoint)]).await?;
+                lab.hold((spaces, space));
+                Ok(())
+            })
+            .unwrap();
+        bench.world.kill();
+        dial.write.set(0);
+        let row = row.get();
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            for block in blocks(row) {
+                lab.expect(&space, block * 4096, 4096, ROUNDS).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("checkpoint after {} ms: {error}", 5 * offset));
+    }
+}
+
+/// Scenario: a row without tables has no home but the log while one of its disks is away, and a checkpoint says all of it again.
+/// While it is at that, the other disk leaves with blocks that were not flushed, and a flush says what is known of them. When
+/// that flush has ended, power fails, and the disk comes back without its cache: each block reads as one of its states.
+#[test]
+fn a_checkpoint_does_not_speak_over_what_is_being_said_of_blocks_out_of_reach() {
+    let mut wrong = Vec::new();
+    for offset in 8..20 {
+        let dial = Dial::default();
+        let bench = Rc::new(Bench::with_profile(1500, 3, || dial.profile()));
+        let cut = PowerCut::of(&bench);
+        let (outside, slowly, power) = (Rc::clone(&bench), dial.clone(), Rc::clone(&cut));
+        let row = Rc::new(Cell::new(0));
+        let tell = Rc::clone(&row);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let (space, row) = space_of_two_columns(&lab, &outside, &spaces).await?;
+                tell.set(row);
+                write_over(&lab, &space, row, 1..=1).await?;
+                spaces.flush().await?;
+                spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+                spaces.flush().await?;
+                // A row that a checkpoint has to tell the map of, which is kept from it for now.
+                let other = lab.space(&spaces, "other", ROW, MIRROR).await?;
+                lab.write(&other, 0, 4096, 1).await?;
+                let change = spaces.pool().change(Purpose::Release).await;
+                slowly.write.set(SLOW);
+                let checkpoint = async { spaces.pool().checkpoint().await.map_err(text) };
+                let leave = async {
+                    pause(&lab, 2000).await;
+                    slowly.write.set(0);
+                    write_over(&lab, &space, row, 2..=ROUNDS).await.map_err(text)?;
+                    slowly.write.set(3 * SLOW);
+                    slowly.read.set(SLOW);
+                    let go_on = async {
+                        pause(&lab, SLOW * offset).await;
+                        drop(change);
+                        Ok(())
+                    };
+                    let leave = async {
+                        spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await.map_err(text)?;
+                        spaces.flush().await.map_err(text)?;
+                        power.now();
+                        Ok(())
+                    };
+                    beside(vec![Box::pin(go_on), Box::pin(leave)]).await
+                };
+                beside(vec![Box::pin(checkpoint), Box::pin(leave)]).await?;
+                lab.hold((spaces, space, other));
+                Ok(())
+            })
+            .unwrap();
+        let row = row.get();
+        let judged = cut.left(&bench, None).run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            for block in blocks(row) {
+                crate::harness::read(&space, block * 4096, 4096).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        if let Err(error) = judged {
+            wrong.push(format!("{} ms: {error}", SLOW * offset));
+        }
+    }
+    assert!(wrong.is_empty(), "checkpoint goes on after {wrong:#?}");
+}
+
+/// Scenario: a row has no tables yet and one of its two disks is away. What is written to the other column goes to its disk's pages,
+/// by one write-back after another, and nobody believes them, since the row has not all. The daemon is killed, and the next one, which
+/// has both disks, begins with blank pages and writes them; it is killed after so many commands, before the log is trimmed perhaps.
+/// What the log says of generations is not of more than the pages have.
+#[test]
+fn pages_of_a_row_that_has_not_all_of_them_have_no_generation_that_counts() {
+    const LAST: u8 = 6;
+    for commands in 1.. {
+        let bench = Rc::new(Bench::new(1600, 2, Bytes::mib(96)));
+        let outside = Rc::clone(&bench);
+        let row = Rc::new(Cell::new(0));
+        let tell = Rc::clone(&row);
+        let first = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let (space, row) = space_of_two_columns(&lab, &outside, &spaces).await?;
+            tell.set(row);
+            write_over(&lab, &space, row, 1..=1).await?;
+            spaces.flush().await?;
+            spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+            for fill in 2..=LAST {
+                write_over(&lab, &space, row, fill..=fill).await?;
+                spaces.pool().checkpoint().await?;
+            }
+            lab.hold((spaces, space));
+            Ok(())
+        });
+        first.unwrap();
+        bench.world.kill();
+        let lab = bench.lab();
+        let second = async move {
+            let spaces = lab.open().await.map_err(text)?;
+            spaces.pool().checkpoint().await.map_err(text)?;
+            lab.hold(spaces);
+            Ok::<(), String>(())
+        };
+        let has_ended = match bench.world.run_to(StopAt::Commands(commands), second).unwrap() {
+            Ran::Finished(result) => result.map(|()| true).unwrap(),
+            Ran::Stopped => false,
+        };
+        bench.world.kill();
+        let row = row.get();
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            for block in blocks(row) {
+                lab.expect(&space, block * 4096, 4096, LAST).await?;
+            }
+            drop(space);
+            if spaces.counters().lost_pages > 0 {
+                return Err("a page of a table is lost".into());
+            }
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("killed after {commands} commands: {error}"));
+        if has_ended {
+            break;
+        }
+    }
+}
