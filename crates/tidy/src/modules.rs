@@ -156,13 +156,26 @@ impl Walk<'_> {
             return self.items(items, &inside, &inside, test);
         }
         match module.attrs.iter().find_map(path_attribute) {
-            Some(path) => self.file(&format!("{beside}/{path}"), true, test),
+            Some(path) => self.file(&joined(beside, &path), true, test),
             None => {
                 self.file(&format!("{below}/{name}.rs"), false, test);
                 self.file(&format!("{below}/{name}/mod.rs"), false, test);
             }
         }
     }
+}
+
+/// The path of a file that is named from a folder.
+fn joined(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').collect();
+    for part in path.split('/') {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
 }
 
 fn is_test(attribute: &syn::Attribute) -> bool {
@@ -205,12 +218,13 @@ mod tests {
         let found = orphans(&[
             (
                 "crates/a/src/lib.rs",
-                "mod one;\nmod two { mod three; }\n#[path = \"else/where.rs\"]\nmod four;\ninclude!(\"five.rs\");\nmod r#type;",
+                "mod one;\nmod two { mod three; }\n#[path = \"else/where.rs\"]\nmod four;\n#[path = \"../tests/folder/far.rs\"]\nmod seven;\ninclude!(\"five.rs\");\nmod r#type;",
             ),
             ("crates/a/src/one.rs", "mod deep;"),
             ("crates/a/src/one/deep.rs", ""),
             ("crates/a/src/two/three.rs", ""),
             ("crates/a/src/else/where.rs", ""),
+            ("crates/a/tests/folder/far.rs", ""),
             ("crates/a/src/five.rs", ""),
             ("crates/a/src/type/mod.rs", "mod six;"),
             ("crates/a/src/type/six.rs", ""),

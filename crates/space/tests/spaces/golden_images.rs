@@ -12,25 +12,23 @@
     clippy::disallowed_methods
 )] // a test may fail, print its figures, and read its files
 
-#[path = "../golden/mod.rs"]
-mod golden;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::golden::content::{Content, SpaceContent, fill_blocks};
+use crate::golden::flips::{Fate, Flip, Told, draw, fate, judge};
+use crate::golden::make::{FROZEN, HEIRS, STRICT, Set};
+use crate::golden::places::{Place, Structure, disks_behind, used};
+use crate::golden::read::{expect_all, expect_spaces, read_all};
+use crate::golden::{BLOCK, Disk, Golden, make, stored};
 use crate::harness::{Bench, Lab, Outcome};
 use dolmen_checksum::crc64;
 use dolmen_pool::{OpenMode, keys};
 use dolmen_sim::Random;
 use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
-use golden::content::{Content, SpaceContent, fill_blocks};
-use golden::flips::{Fate, Flip, Told, draw, fate, judge};
-use golden::make::{FROZEN, HEIRS, STRICT, Set};
-use golden::places::{Place, Structure, disks_behind, used};
-use golden::read::{expect_all, expect_spaces, read_all};
-use golden::{BLOCK, Disk, Golden, make, stored};
 
 /// The files of the images, with the CRC-64/NVME of each: they stay as they are for ever. Images of a later version are added.
 const FILES: [(&str, u64); 12] = [
@@ -315,7 +313,7 @@ fn every_image_can_be_read_and_written_for_ever() {
 /// Writes over what is there, beside it, and discards, in every space, and makes another one.
 async fn write_to(lab: &Lab, spaces: &Spaces, content: &mut Content) -> Outcome {
     let new = lab.space(spaces, "new", Bytes::mib(2), Resiliency::Mirror { copies: 2 }).await?;
-    let kind = golden::content::kind_of(&new.spec());
+    let kind = crate::golden::content::kind_of(&new.spec());
     content.spaces.push(SpaceContent {
         number: 100,
         name: "new".to_owned(),

@@ -2,6 +2,8 @@
 //!
 //! One program for all of it: the harness is compiled once, and tests of all modules share the processors.
 
+#[path = "../golden/mod.rs"]
+mod golden;
 #[path = "../harness/mod.rs"]
 mod harness;
 
