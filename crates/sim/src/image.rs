@@ -8,6 +8,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::rc::Rc;
 
+use dolmen_buffer::is_zeros;
 use dolmen_units::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// The bytes of a page.
@@ -164,7 +165,7 @@ impl Image {
             match (one, two) {
                 (None, None) => false,
                 (Some(one), Some(two)) => !Rc::ptr_eq(one, two) && one != two,
-                (Some(page), None) | (None, Some(page)) => page.iter().any(|byte| *byte != 0),
+                (Some(page), None) | (None, Some(page)) => !is_zeros(&page[..]),
             }
         })
     }
@@ -294,11 +295,6 @@ pub(crate) fn pieces_of(at: u64, bytes: &[u8]) -> Vec<Piece> {
         pieces.push(Piece { page, sectors: sector_mask(within, length), content: Some(content) });
     }
     pieces
-}
-
-fn is_zeros(bytes: &[u8]) -> bool {
-    let (words, tail) = bytes.as_chunks::<8>();
-    tail.iter().all(|byte| *byte == 0) && words.iter().all(|word| *word == [0; 8])
 }
 
 /// Pieces that make a range zeros.

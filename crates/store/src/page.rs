@@ -404,6 +404,20 @@ mod tests {
         assert!(matches!(judge(Expect { key: Some(Key::MIN), ..good }), Defect::Order { entry: 0 }));
     }
 
+    /// Each byte behind the entries is set, with a checksum that is right.
+    #[test]
+    fn what_is_to_be_zero_is_zero_or_no_page() {
+        let page = Draft::leaf([(Key([3; 24]), &b"x"[..])].into_iter()).seal(POOL, 5, 7);
+        for at in HEADER_BYTES + page.used..PAGE_BYTES {
+            let mut bad = page.bytes().to_vec();
+            bad[at] = 1;
+            let bad = sealed(&bad);
+            let mut expected = expect(&page);
+            expected.at.checksum = crc64(&bad[CHECKED_FROM..]);
+            assert!(matches!(Page::parse(&bad, &expected), Err(Defect::Reserved)), "at {at}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_leaf_reads_back_and_no_flipped_bit_is_believed(

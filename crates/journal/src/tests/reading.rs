@@ -243,6 +243,24 @@ fn a_header_may_say_anything() {
     assert_eq!(Batch::parse(&good[..4095], &expected), Err(BatchError::Short { length: 4096 }));
 }
 
+// Each byte that is to be zero, in the header and behind the records, is set, with a checksum that is right.
+#[test]
+fn what_is_to_be_zero_is_zero_or_no_batch() {
+    let world = World::new(1);
+    drop(ten(&world));
+    let good = world.disks[0].content()[range(1)].to_vec();
+    let expected = Expected { pool: POOL, ring: RING, address: RING.at };
+    let used = BatchHeader::ref_from_prefix(&good).unwrap().0.used.get();
+    let padding = usize::try_from(used).unwrap()..good.len();
+    assert!(!padding.is_empty());
+    for at in (18..20).chain(HEADER_BYTES - 24..HEADER_BYTES).chain(padding) {
+        let mut bad = good.clone();
+        bad[at] = 1;
+        reseal(&mut bad);
+        assert_eq!(Batch::parse(&bad, &expected), Err(BatchError::Reserved), "at {at}");
+    }
+}
+
 // A block that one copy's medium does not give is taken from the other and written again; a copy that is gone is
 // named, and healing names it too.
 #[test]

@@ -311,7 +311,7 @@ pub fn pattern(at: u64, fill: u8, into: &mut [u8]) {
             ^ u64::from(fill).wrapping_mul(0xd6e8_feb8_6659_fd93);
         mixed.to_le_bytes()
     };
-    // Word by word: byte by byte, which takes ten times as long where it is not optimised, most of a test would be this.
+    // Word by word: byte by byte, where it is not optimised, most of a test would be this.
     let skipped = (at % 8) as usize;
     let (head, rest) = into.split_at_mut(((8 - skipped) % 8).min(into.len()));
     head.copy_from_slice(&word(at)[skipped..][..head.len()]);

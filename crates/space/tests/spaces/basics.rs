@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::Bench;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::MemoryArbiter;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request, World};
 use dolmen_space::{Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, HostId};
+
+use crate::harness::Bench;
 
 /// Every resiliency: what was written is read, before and after the pool was closed and opened again.
 #[test]

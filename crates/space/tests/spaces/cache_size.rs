@@ -6,12 +6,13 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::harness::pace::{Dial, beside, opened, pause, text};
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{DiskProfile, Ran, Random, StateOptions, StopAt};
 use dolmen_space::{CacheLimit, Progress, Resiliency, Space, SpaceError, Spaces, WriteCache};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::{Dial, beside, opened, pause, text};
+use crate::harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 const CAPACITY: Bytes = Bytes::mib(96);

@@ -5,13 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{Dial, Task, beside, pause, text};
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_block_io::{Durability, Moment};
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
 use dolmen_space::{Progress, Resiliency, Segment, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::{Dial, Task, beside, pause, text};
+use crate::harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 

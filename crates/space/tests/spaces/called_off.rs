@@ -4,11 +4,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_pool::{DiskState, ExcludeReason, PoolError, Purpose};
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
+use crate::harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 const ROWS: u64 = 12;

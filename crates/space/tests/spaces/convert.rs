@@ -7,7 +7,6 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::{Bench, Boxed, Lab, Outcome, ROW, places_of, read};
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_sim::Random;
@@ -15,6 +14,8 @@ use dolmen_space::{
     Integrity, Layout, Progress, Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces,
 };
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Boxed, Lab, Outcome, ROW, places_of, read};
 
 const BLOCK: u64 = 4096;
 const SIZE: Bytes = Bytes::mib(6);

@@ -6,12 +6,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::harness::pace::{Dial, opened, pause};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::{Geometry, Moment};
 use dolmen_sim::{DiskProfile, Fate, Ran, StateOptions, StopAt};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::{Dial, opened, pause};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 /// The second block of the first line: an interleave behind the first.
 const NEIGHBOUR: u64 = 64 * 1024;

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::harness::pace::{Slow, pause};
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{OpenMode, keys};
 use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, SpaceId};
+
+use crate::harness::pace::{Slow, pause};
+use crate::harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::{Bench, check};
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::{Bench, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 

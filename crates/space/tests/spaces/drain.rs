@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
-use crate::harness::pace::pause;
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_block_io::Moment;
 use dolmen_space::{DrainLimit, Resiliency, Space, SpaceError, Spaces, WriteCache, WriteCacheDrain};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::pause;
+use crate::harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
 const CAPACITY: Bytes = Bytes::mib(96);

@@ -8,13 +8,14 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::{Bench, Kind, Lab, Outcome, file};
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::{DiskProfile, Random, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Kind, Lab, Outcome, file};
 
 /// Disks of the size at which a log has what a usual pool has.
 const CAPACITY: Bytes = Bytes::gib(64);

@@ -4,8 +4,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
-use crate::harness::{Bench, Lab, check, places_of};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{sleep, within};
 use dolmen_pool::{
@@ -14,6 +12,9 @@ use dolmen_pool::{
 use dolmen_sim::{BitFlip, DiskIndex};
 use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
+
+use crate::harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
+use crate::harness::{Bench, Lab, check, places_of};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_space::{Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, SpaceId};
+
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 /// A space of which the map has rows, and nothing else is there: they fill the map.

@@ -6,13 +6,14 @@ use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
-use crate::harness::{Bench, Lab, Outcome, ROW, check, file};
 use dolmen_causes::in_one_line;
 use dolmen_disk::Extent;
 use dolmen_pool::MemoryArbiter;
 use dolmen_sim::{DiskProfile, Image};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, HostId};
+
+use crate::harness::{Bench, Lab, Outcome, ROW, check, file};
 
 const DISKS: usize = 3;
 /// An odd number of sectors of 512 bytes, so that a disk of 4 KiB sectors loses the last of them too.

@@ -17,6 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use dolmen_checksum::crc64;
+use dolmen_pool::{OpenMode, keys};
+use dolmen_sim::Random;
+use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_units::Bytes;
+
 use crate::golden::content::{Content, SpaceContent, fill_blocks};
 use crate::golden::flips::{Fate, Flip, Told, draw, fate, judge};
 use crate::golden::make::{FROZEN, HEIRS, STRICT, Set};
@@ -24,11 +30,6 @@ use crate::golden::places::{Place, Structure, disks_behind, used};
 use crate::golden::read::{expect_all, expect_spaces, read_all};
 use crate::golden::{BLOCK, Disk, Golden, make, stored};
 use crate::harness::{Bench, Lab, Outcome};
-use dolmen_checksum::crc64;
-use dolmen_pool::{OpenMode, keys};
-use dolmen_sim::Random;
-use dolmen_space::{Progress, Resiliency, Spaces};
-use dolmen_units::Bytes;
 
 /// The files of the images, with the CRC-64/NVME of each: they stay as they are for ever. Images of a later version are added.
 const FILES: [(&str, u64); 12] = [

@@ -4,12 +4,13 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{CAPACITY, PowerCut};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::sleep;
 use dolmen_sim::Random;
 use dolmen_space::{HeaderFault, Progress, Resiliency, SpaceSpec, Spaces, Verification};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{CAPACITY, PowerCut};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const BLOCK: u64 = 4096;
 /// Where the id of the space stands in a header, and what that of a space of heirs has in it beside the other's.

@@ -6,12 +6,13 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_sim::Random;
 use dolmen_space::{Progress, Resiliency, Space, SpaceCounters, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 /// Bytes of a request of a stream: two stripes of two columns.
 const REQUEST: u64 = 64 << 10;

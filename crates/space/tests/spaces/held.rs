@@ -4,12 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::harness::pace::{Slow, beside, pause, text};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::sync::{Either, Notify, either};
 use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{Slow, beside, pause, text};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 /// More on each of four disks than is moved in one lot.
 const ROWS: u64 = 80;

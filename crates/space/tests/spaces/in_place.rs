@@ -5,13 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::harness::pace::{Dial, beside, pause};
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_block_io::Moment;
 use dolmen_disk::Extent;
 use dolmen_sim::{DiskProfile, Ran, StopAt};
 use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{Dial, beside, pause};
+use crate::harness::{Bench, Lab, Outcome};
 
 /// Disks, and where on each of them something is.
 type Copies = Vec<(usize, u64)>;

@@ -6,13 +6,14 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{CAPACITY, beside, text};
-use crate::harness::{Bench, Kind, Lab, Outcome, ROW, file, read};
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Rate};
 use dolmen_space::{Progress, Resiliency, Space, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{CAPACITY, beside, text};
+use crate::harness::{Bench, Kind, Lab, Outcome, ROW, file, read};
 
 /// The disk that hangs.
 const LATE: usize = 1;

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::{Bench, Lab, Outcome, check};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, sleep};
 use dolmen_pool::{Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot, SpaceId};
+
+use crate::harness::{Bench, Lab, Outcome, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 

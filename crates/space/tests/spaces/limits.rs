@@ -7,8 +7,6 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{Both, Modelled};
-use crate::harness::{Bench, Lab, Outcome, pattern};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, Moment, sleep};
 use dolmen_buffer::ArenaConfig;
@@ -16,6 +14,9 @@ use dolmen_disk::FEATURE_LIMITS;
 use dolmen_sim::Random;
 use dolmen_space::{Limits, Progress, Resiliency, Space, SpaceError, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{Both, Modelled};
+use crate::harness::{Bench, Lab, Outcome, pattern};
 
 const CAPACITY: Bytes = Bytes::gib(2);
 const SIZE: u64 = 64 << 20;

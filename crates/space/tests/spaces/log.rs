@@ -3,13 +3,14 @@
 
 use std::rc::Rc;
 
-use crate::harness::pace::{Dial, text};
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
 use dolmen_sim::{DiskProfile, Ran, Random, StopAt};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{Dial, text};
+use crate::harness::{Bench, Lab, Outcome};
 
 const KINDS: [Resiliency; 2] = [Resiliency::Parity { parity: 1 }, Resiliency::Parity { parity: 2 }];
 

@@ -6,11 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::harness::{Bench, Kind, ROW, read};
 use dolmen_pool::OpenMode;
 use dolmen_sim::Random;
 use dolmen_space::{Resiliency, Space};
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Kind, ROW, read};
 
 const BLOCK: u64 = 4096;
 const SIZE: Bytes = Bytes::mib(4);

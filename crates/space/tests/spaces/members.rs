@@ -6,12 +6,13 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
-use crate::harness::{Bench, Lab};
 use dolmen_pool::{DiskState, ExcludeReason, Purpose};
 use dolmen_sim::{DiskProfile, FaultKind, SimDisk};
 use dolmen_space::{Progress, Resiliency, Space, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
+use crate::harness::{Bench, Lab};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 

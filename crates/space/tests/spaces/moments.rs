@@ -6,14 +6,15 @@ use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
-use crate::harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
-use crate::harness::{Bench, Lab, ROW};
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{ExcludeReason, Pool, PoolError, Purpose, keys};
 use dolmen_sim::{Cut, StateOptions};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot, SpaceId};
+
+use crate::harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
+use crate::harness::{Bench, Lab, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 

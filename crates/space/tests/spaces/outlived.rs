@@ -5,12 +5,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::Dial;
-use crate::harness::{Bench, Lab, ROW};
 use dolmen_block_io::{Durability, sleep};
 use dolmen_pool::{ExcludeReason, OpenMode, OpenOptions, discover, open};
 use dolmen_space::{Clients, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::Dial;
+use crate::harness::{Bench, Lab, ROW};
 
 const BLOCK: usize = 4096;
 

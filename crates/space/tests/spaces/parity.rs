@@ -5,12 +5,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_sim::{FaultKind, FaultRates, Random, Rate};
 use dolmen_space::{Progress, Provisioning, Resiliency, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Lab, Outcome};
 
 /// Parity columns and disks.
 const KINDS: [(u8, usize); 4] = [(1, 3), (1, 5), (2, 4), (2, 6)];

@@ -4,13 +4,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::BlockDevice;
 use dolmen_placement::{DomainId, Offer};
 use dolmen_pool::{ExcludeReason, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+
+use crate::harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const SIZE: Bytes = Bytes::mib(16);
 

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, PoolError, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const SIZE: Bytes = Bytes::mib(16);
 

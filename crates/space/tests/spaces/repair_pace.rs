@@ -7,14 +7,15 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::pace::Modelled;
-use crate::harness::{Bench, Lab, pattern};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::Random;
 use dolmen_space::{Effort, Priority, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::Modelled;
+use crate::harness::{Bench, Lab, pattern};
 
 const CAPACITY: Bytes = Bytes::gib(4);
 const SIZE: u64 = 512 << 20;

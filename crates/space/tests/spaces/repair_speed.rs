@@ -6,13 +6,14 @@ use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
-use crate::harness::pace::Modelled;
-use crate::harness::{Bench, Lab, pattern};
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::pace::Modelled;
+use crate::harness::{Bench, Lab, pattern};
 
 const CAPACITY: Bytes = Bytes::gib(4);
 /// What a disk that is replaced has, or somewhat more.

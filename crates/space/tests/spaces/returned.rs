@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
-use crate::harness::pace::CAPACITY;
-use crate::harness::{Bench, Lab, Outcome};
 use dolmen_pool::{ExcludeReason, MemoryArbiter, OpenMode};
 use dolmen_sim::SimDisk;
 use dolmen_space::{Progress, Resiliency, Space};
 use dolmen_units::{Bytes, DiskSlot, HostId};
+
+use crate::harness::pace::CAPACITY;
+use crate::harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 

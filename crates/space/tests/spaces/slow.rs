@@ -7,13 +7,14 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::harness::{Bench, Lab, Outcome, pattern, read};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, Moment};
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Lab, Outcome, pattern, read};
 
 const CAPACITY: Bytes = Bytes::mib(512);
 const SIZE: Bytes = Bytes::mib(96);

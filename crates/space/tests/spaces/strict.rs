@@ -5,9 +5,10 @@
 
 use std::rc::Rc;
 
-use crate::harness::{Bench, Kind, Outcome, RESILIENCIES};
 use dolmen_space::{Integrity, Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Kind, Outcome, RESILIENCIES};
 
 const MIRROR: Kind = Kind::strict(Resiliency::Mirror { copies: 2 });
 const KIB: u64 = 1024;

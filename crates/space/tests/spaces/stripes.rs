@@ -5,14 +5,15 @@ use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::rc::Rc;
 
-use crate::harness::pace::{Dial, beside, opened, pause, text};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, OpenMode};
 use dolmen_sim::{Cut, Fate, FaultKind, Recorder, SimDisk, StateOptions};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::{Dial, beside, opened, pause, text};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 /// Bytes of an interleave, and of a stripe of two.
 const INTERLEAVE: u64 = 16 << 10;

@@ -10,11 +10,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_pool::{OpenMode, PoolError, Purpose, keys};
 use dolmen_sim::{Cut, Ran, Random, StateOptions, StopAt};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, SpaceId};
+
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };

@@ -5,13 +5,14 @@ use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
-use crate::harness::pace::{Dial, PowerCut, beside, pause, text};
-use crate::harness::{Bench, Lab, Outcome, ROW};
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, Purpose};
 use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
+
+use crate::harness::pace::{Dial, PowerCut, beside, pause, text};
+use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
