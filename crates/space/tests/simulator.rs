@@ -2,7 +2,7 @@
 //! daemon is killed, power fails; no acknowledged byte may be lost or wrong.
 //!
 //! `DOLMEN_SEEDS` says how many seeds to run, `DOLMEN_FIRST_SEED` where to begin, `DOLMEN_SEED` replays one and prints
-//! the end of its trace.
+//! the end of its trace; `DOLMEN_LENGTH` makes each life so many times as long, which are other lives then.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
 mod sim;
@@ -33,6 +33,11 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// How many times as long as usual lives are.
+fn length() -> u64 {
+    number("DOLMEN_LENGTH").unwrap_or(1)
+}
+
 /// Whole lives under faults: everything that was acknowledged is there in the end, and at every read on the way.
 #[test]
 fn no_acknowledged_byte_is_lost_or_wrong() {
@@ -51,15 +56,16 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
     println!("{faults}");
     println!("{tally:#?}");
     Rare::ALL.iter().for_each(|state| println!("{:<24}{:>12}", format!("{state:?}"), tally.of(*state)));
-    println!("{} seeds in {seconds:.1} s", reports.len());
+    let per_second = tally.operations as f64 / seconds;
+    println!("{} seeds in {seconds:.1} s, {per_second:.0} operations of clients a second", reports.len());
     let failed: Vec<&Report> = reports.iter().filter(|report| report.failure.is_some()).collect();
     for report in &failed {
-        let again = run_seed(report.seed, if only.is_some() { 100_000 } else { TRACE_LINES });
+        let again = run_seed(report.seed, length(), if only.is_some() { 100_000 } else { TRACE_LINES });
         println!("\nseed {}: {}", report.seed, report.failure.as_deref().unwrap_or_default());
         again.trace.iter().for_each(|line| println!("    {line}"));
     }
     let seeds: Vec<u64> = failed.iter().map(|report| report.seed).collect();
-    assert!(seeds.is_empty(), "failed: {seeds:?}; DOLMEN_SEED=n replays one");
+    assert!(seeds.is_empty(), "failed: {seeds:?}; DOLMEN_SEED=n replays one, of the same DOLMEN_LENGTH");
     if count >= SEEDS_FOR_ALL {
         expect_everything(faults, tally);
     }
@@ -69,7 +75,7 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
             "seed {} had it too easy",
             report.seed
         );
-        assert!(report.tally.operations >= 1000, "seed {} did too little", report.seed);
+        assert!(report.tally.operations >= 1000 * length(), "seed {} did too little", report.seed);
     }
 }
 
@@ -96,7 +102,7 @@ fn run_all(first: u64, count: u64) -> Vec<Report> {
                     if seed >= first + count || failures(&reports.lock().unwrap()) >= FAILURES_MAX {
                         return;
                     }
-                    let report = run_seed(seed, 0);
+                    let report = run_seed(seed, length(), 0);
                     if let Some(failure) = &report.failure {
                         println!("seed {seed} failed: {failure}");
                     }

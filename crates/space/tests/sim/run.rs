@@ -28,6 +28,8 @@ pub struct Report {
 
 struct Run {
     course: Rc<Course>,
+    /// How many times as long as usual each life is.
+    length: u64,
     victim: Rc<Cell<usize>>,
     random: Random,
     rates: FaultRates,
@@ -40,8 +42,8 @@ struct Run {
 }
 
 /// Runs a seed; a broken invariant of the engine is a failure like any other.
-pub fn run_seed_caught(seed: u64, trace_lines: usize) -> Report {
-    let run = std::panic::AssertUnwindSafe(|| run_seed(seed, trace_lines));
+pub fn run_seed_caught(seed: u64, length: u64, trace_lines: usize) -> Report {
+    let run = std::panic::AssertUnwindSafe(|| run_seed(seed, length, trace_lines));
     std::panic::catch_unwind(run).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -57,15 +59,16 @@ pub fn run_seed_caught(seed: u64, trace_lines: usize) -> Report {
     })
 }
 
-/// Runs a seed; `trace_lines` events are kept for a failure.
-pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
-    let setup = Setup::of(seed);
+/// Runs a seed, of which each life is `length` times as long as usual; `trace_lines` events are kept for a failure.
+pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
+    let mut setup = Setup::of(seed);
+    setup.operations *= length;
     let world = Rc::new(World::new(seed));
     world.set_arenas(
         ArenaConfig { small_count: 1024, medium_count: 640, large_count: 24 },
         ArenaConfig { small_count: 1024, medium_count: 64, large_count: 8 },
     );
-    world.set_steps_max(1_000_000);
+    world.set_steps_max(length * 1_000_000);
     world.keep_trace(trace_lines);
     let mut disks: Vec<_> = setup
         .profiles
@@ -133,6 +136,7 @@ pub fn run_seed(seed: u64, trace_lines: usize) -> Report {
     });
     let mut run = Run {
         course,
+        length,
         victim,
         random,
         rates,
@@ -176,9 +180,9 @@ impl Run {
             }
             if self.course.operations_left.get() == 0 {
                 // Not before everything that a seed owes has happened.
-                self.course.operations_left.set(60);
+                self.course.operations_left.set(self.length * 60);
             }
-            let operations = 20 + self.random.below(180);
+            let operations = self.length * (20 + self.random.below(180));
             self.life(Goal::Serve, operations)?;
         }
         self.calm();
