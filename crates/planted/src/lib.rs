@@ -108,6 +108,8 @@ pub enum Bug {
     HeirBeforeTables,
     /// An heir takes the place of its row while something of that is cached.
     HeirBeforeCached,
+    /// A discard that waited for a row that was moved meanwhile finds nothing to discard.
+    DiscardOfGoneRow,
     /// The parity of a line of an heir in which everything was discarded becomes *never*.
     HeirForgetsLines,
     /// What is cached is put in place of the row, also where its heir has the line.
@@ -160,7 +162,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 74] = [
+    pub const ALL: [Self; 75] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -211,6 +213,7 @@ impl Bug {
         Self::HeirBeforeFlush,
         Self::HeirBeforeTables,
         Self::HeirBeforeCached,
+        Self::DiscardOfGoneRow,
         Self::HeirForgetsLines,
         Self::HeirPassedOver,
         Self::DraftBeforeFlush,
@@ -292,6 +295,7 @@ impl Bug {
             Self::HeirBeforeFlush => "heir-before-flush",
             Self::HeirBeforeTables => "heir-before-tables",
             Self::HeirBeforeCached => "heir-before-cached",
+            Self::DiscardOfGoneRow => "discard-of-gone-row",
             Self::HeirForgetsLines => "heir-forgets-lines",
             Self::HeirPassedOver => "heir-passed-over",
             Self::DraftBeforeFlush => "draft-before-flush",

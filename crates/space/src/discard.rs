@@ -1,9 +1,11 @@
 //! Discarding and zeroing: blocks go back to "never written", and rows in which nothing is left go back to the pool.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::IoKind;
+use dolmen_block_io::{IoKind, sleep};
 use dolmen_journal::Wait;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
@@ -114,9 +116,17 @@ impl Space {
                 room => Some(room?),
             };
             self.decide_cached(&row, range).await?;
+            if is_planted(Bug::DiscardOfGoneRow) {
+                // As one does that waits for room.
+                sleep(self.shared.pool.seams().clock.as_ref(), Duration::from_millis(50)).await;
+            }
             let _guard = row.locks.lock(range).await;
             let lacks_room = room.is_none() && is_discarded_in_cache(&row, range);
             if self.shared.is_unresolved(&row) || lacks_room || row.is_held() {
+                continue;
+            }
+            // Another may have taken its place, which has the blocks now.
+            if row.gone.get() && !is_planted(Bug::DiscardOfGoneRow) {
                 continue;
             }
             row.touch(range);
@@ -132,8 +142,16 @@ impl Space {
     /// Frees a row in which nothing is left. One of which nobody can tell that now stays, and what was discarded of it is.
     pub(crate) async fn free_if_known_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let freed = async {
-            self.decide_cached(row, Range { first: 0, count: row.shape.row_blocks() }).await?;
-            self.free_if_unused(row).await
+            let mut row = Rc::clone(row);
+            loop {
+                self.decide_cached(&row, Range { first: 0, count: row.shape.row_blocks() }).await?;
+                if self.free_if_unused(&row).await? {
+                    return Ok(());
+                }
+                // It was moved, and nobody else asks whether anything is left in the one that has its place now.
+                let Some(other) = self.row(row.index).await? else { return Ok(()) };
+                row = other;
+            }
         };
         match freed.await {
             Err(SpaceError::Unreadable { .. }) => Ok(()),
@@ -244,13 +262,16 @@ impl Space {
         Ok(())
     }
 
-    /// Frees a row in which nothing is left.
-    pub(crate) async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    /// Frees a row in which nothing is left; whether it was looked at, because it is there still.
+    pub(crate) async fn free_if_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        if row.gone.get() || !self.is_unused(row).await? {
-            return Ok(());
+        if row.gone.get() {
+            return Ok(false);
         }
-        self.free_row(row).await
+        if self.is_unused(row).await? {
+            self.free_row(row).await?;
+        }
+        Ok(true)
     }
 
     /// Whether no block of a row holds anything.

@@ -20,6 +20,8 @@ use crate::harness::{Bench, Boxed, Lab, Outcome, ROW, places_of, read};
 const BLOCK: u64 = 4096;
 const SIZE: Bytes = Bytes::mib(6);
 const BLOCKS: u64 = SIZE.0 / BLOCK;
+/// What one of many clients has to itself.
+const ZONE: u64 = 8 * BLOCK;
 
 const fn layout(resiliency: Resiliency, columns: Option<u8>, kib: u64, integrity: Integrity) -> Layout {
     Layout { resiliency, columns, interleave: Bytes::kib(kib), integrity }
@@ -115,6 +117,28 @@ async fn client(lab: Lab, space: Rc<Space>, model: Model, seed: u64, end: Rc<Cel
     Ok(())
 }
 
+/// Converts a space, and says when it is done.
+fn convert_to_its_end(
+    spaces: &Rc<Spaces>,
+    space: &Rc<Space>,
+    to: Layout,
+    end: Rc<Cell<bool>>,
+) -> impl Future<Output = Outcome> + use<> {
+    let (spaces, space) = (Rc::clone(spaces), Rc::clone(space));
+    async move {
+        spaces.begin_conversion(&space, to).await?;
+        let mut is_done = false;
+        for _ in 0..4 {
+            is_done = spaces.convert(&space, &Progress::default()).await?;
+            if is_done {
+                break;
+            }
+        }
+        end.set(true);
+        if is_done { Ok(()) } else { Err("it comes to no end".into()) }
+    }
+}
+
 /// Converts a space under a client.
 async fn convert_under_load(
     lab: &Lab,
@@ -122,22 +146,8 @@ async fn convert_under_load(
     model: &Model,
     (to, seed): (Layout, u64),
 ) -> Outcome {
-    spaces.begin_conversion(space, to).await?;
     let end = Rc::new(Cell::new(false));
-    let convert: Boxed<Outcome> = {
-        let (spaces, space, end) = (Rc::clone(spaces), Rc::clone(space), Rc::clone(&end));
-        Box::pin(async move {
-            let mut is_done = false;
-            for _ in 0..4 {
-                is_done = spaces.convert(&space, &Progress::default()).await?;
-                if is_done {
-                    break;
-                }
-            }
-            end.set(true);
-            if is_done { Ok(()) } else { Err("it comes to no end".into()) }
-        })
-    };
+    let convert: Boxed<Outcome> = Box::pin(convert_to_its_end(spaces, space, to, Rc::clone(&end)));
     let client: Boxed<Outcome> = Box::pin(client(lab.clone(), Rc::clone(space), model.clone(), seed, end));
     join_all([convert, client]).await.into_iter().collect()
 }
@@ -180,6 +190,37 @@ fn any_layout_becomes_any_other_under_a_client() {
                 lab.check_and_close(spaces).await
             })
             .unwrap_or_else(|error| panic!("{from:?} to {to:?}, opened anew: {error}"));
+    }
+}
+
+/// Scenario: rows are moved while discards of their blocks are on their way. Whoever comes to a row that was moved meanwhile finds
+/// the one that has the blocks by then.
+#[test]
+fn what_is_discarded_while_its_row_is_moved_is_gone() {
+    for (number, (from, to)) in [(MIRROR, THREE), (MIRROR, PARITY), (DUAL, MIRROR)].into_iter().enumerate() {
+        let outcome = Bench::new(340 + number as u64, 7, Bytes::mib(160)).run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&spaces, from, SIZE).await?;
+            for row in 0..SIZE.0 / ROW.0 {
+                lab.write(&space, row * ROW.0, ROW.0 as usize, 7).await?;
+            }
+            space.flush().await?;
+            let mut random = Random::new(number as u64);
+            let discards = (0..SIZE.0 / ZONE).map(|zone| -> Boxed<Outcome> {
+                let (lab, space) = (lab.clone(), Rc::clone(&space));
+                let after = Duration::from_micros(random.below(20_000));
+                Box::pin(async move {
+                    sleep(lab.seams.clock.as_ref(), after).await;
+                    space.discard(zone * ZONE, ZONE).await?;
+                    lab.expect(&space, zone * ZONE, ZONE as usize, 0).await
+                })
+            });
+            let convert: Boxed<Outcome> = Box::pin(convert_to_its_end(&spaces, &space, to, Rc::default()));
+            join_all(discards.chain([convert])).await.into_iter().collect::<Outcome>()?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        outcome.unwrap_or_else(|error| panic!("{from:?} to {to:?}: {error}"));
     }
 }
 
