@@ -172,8 +172,9 @@ impl Pool {
         if !is_member() {
             return Ok(());
         }
-        if votes_alone() {
-            self.tend_voters().await?;
+        if self.voters().contains(&disk.id()) {
+            // Before it goes, so that there are no fewer at any time than others can be.
+            self.tend_voters_beside(Some(disk.id())).await?;
         }
         let why = "no other disk has room for the metadata that the one to be struck carries";
         let last = || PoolError::Full { name: self.name.clone(), why };
@@ -360,9 +361,15 @@ impl Pool {
     /// # Errors
     /// When the pool cannot be written.
     pub async fn tend_voters(self: &Rc<Self>) -> Result<(), PoolError> {
+        self.tend_voters_beside(None).await
+    }
+
+    /// As [`tend_voters`](Self::tend_voters), not counting one that is about to leave.
+    async fn tend_voters_beside(self: &Rc<Self>, leaving: Option<DiskId>) -> Result<(), PoolError> {
         loop {
             let voters = self.voters();
-            let missing = voters.len() < VOTERS_WANTED && !self.stopping.get();
+            let staying = voters.iter().filter(|voter| Some(**voter) != leaving).count();
+            let missing = staying < VOTERS_WANTED && !self.stopping.get();
             let Some(disk) = self.best_candidate(&voters).filter(|_| missing) else {
                 self.warn_of_few_voters();
                 return Ok(());

@@ -431,7 +431,9 @@ impl Cache {
 
     async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         match self.owner(row.space) {
-            Some(space) if space.is_thin() && row.mappings.is_empty() => space.free_if_unused(row).await.map(|_| ()),
+            Some(space) if space.is_thin() && row.mappings.is_empty() => {
+                space.free_if_unused(row).await.map(|_| ())
+            }
             _ => Ok(()),
         }
     }

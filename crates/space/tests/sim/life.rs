@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use dolmen_block_io::{BlockDevice, Clock, Moment, Seams, sleep};
 use dolmen_causes::in_one_line;
+use dolmen_disk::MemberState;
 use dolmen_pool::{
-    Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, create, discover,
-    open,
+    Arbiter, CreateOptions, Disk, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, create,
+    discover, open,
 };
 use dolmen_sim::{Random, SimDisk, World};
 use dolmen_space::{IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, Spaces};
@@ -470,11 +471,14 @@ impl Course {
         self.departures.set(self.departures.get() + 1);
     }
 
-    /// Whether a disk alone has log and map: others were here, and have not been given them again yet.
+    /// Whether a disk alone has log and map: others were here, and have not been given them again yet, or are about to leave.
     pub fn votes_alone(&self, index: usize) -> bool {
         let Some(pool) = self.pool.borrow().upgrade() else { return false };
-        let (ids, gone) = (self.ids.borrow(), self.gone.borrow());
-        let stays = |id: &DiskId| !gone.iter().chain([&index]).any(|other| ids.get(other) == Some(id));
+        let (ids, gone, disks) = (self.ids.borrow(), self.gone.borrow(), pool.disks());
+        let is_retired = |disk: &Rc<Disk>| disk.member().state == MemberState::Retired;
+        let leaves = |id: &DiskId| disks.iter().any(|disk| disk.id() == *id && is_retired(disk));
+        let stays =
+            |id: &DiskId| !leaves(id) && !gone.iter().chain([&index]).any(|other| ids.get(other) == Some(id));
         !pool.voters().iter().any(stays)
     }
 

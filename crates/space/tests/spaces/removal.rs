@@ -403,3 +403,40 @@ fn the_map_is_sound_while_rows_come_and_go() {
         })
         .unwrap();
 }
+
+/// Scenario: a disk that carries the metadata leaves, with others beside it that could. At no time do fewer disks carry it.
+#[test]
+fn another_carries_the_metadata_before_a_disk_that_leaves_stops_to() {
+    let judged = Bench::new(77, 7, Bytes::mib(160)).run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = space_of(&lab, &spaces, KINDS[2]).await?;
+        fill(&lab, &spaces, &space).await?;
+        let pool = spaces.pool();
+        let count = pool.voters().len();
+        assert!(count < 7, "all {count} disks carry the metadata, and no other can");
+        let disk = pool.disks().into_iter().find(|disk| pool.voters().contains(&disk.id())).unwrap();
+        pool.retire(&disk).await?;
+        while !spaces.drain_disk(&disk, &Progress::default()).await? {}
+        let (struck, fewest) = (Cell::new(false), Cell::new(count));
+        let strike = async {
+            let done = pool.strike(&disk).await;
+            struck.set(true);
+            done
+        };
+        let watch = async {
+            while !struck.get() {
+                fewest.set(fewest.get().min(pool.voters().len()));
+                sleep(lab.seams.clock.as_ref(), Duration::from_micros(10)).await;
+            }
+            Ok(())
+        };
+        let all: [Pin<Box<dyn Future<Output = Result<(), PoolError>> + '_>>; 2] =
+            [Box::pin(strike), Box::pin(watch)];
+        join_all(all).await.into_iter().collect::<Result<(), PoolError>>()?;
+        assert_eq!((fewest.get(), pool.voters().len()), (count, count));
+        assert!(!pool.voters().contains(&disk.id()));
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    judged.unwrap();
+}
