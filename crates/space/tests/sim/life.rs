@@ -69,6 +69,7 @@ pub struct Course {
     pub removes: bool,
     /// Whether spaces are converted.
     pub converts: bool,
+    pub evens: bool,
     /// Disks that were in no pool yet.
     pub spares: RefCell<Vec<usize>>,
     /// Disks that nobody takes in for now, although they are there.
@@ -113,6 +114,8 @@ pub enum Work {
     Rejoin,
     Removal,
     Conversion,
+    Rebalance,
+    Scrub,
 }
 
 /// How often each rare state was met.
@@ -139,6 +142,7 @@ pub struct Tally {
     pub replacements: u64,
     pub removals: u64,
     pub conversions: u64,
+    pub rebalances: u64,
     pub resizes: u64,
     pub decided: u64,
     pub rewritten: u64,
@@ -274,10 +278,20 @@ pub enum Rare {
     ConversionCut,
     /// A disk left while one was.
     LeftInConversion,
+    /// One left while slabs were evened out.
+    LeftInRebalance,
+    /// Power failed while they were.
+    RebalanceCut,
+    /// Clients went on while everything was verified.
+    ScrubUnderLoad,
+    /// A job that was held stood, and went on.
+    JobHeld,
+    /// A job was ended in its midst.
+    JobStopped,
 }
 
 impl Rare {
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 65] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -338,6 +352,11 @@ impl Rare {
         Self::ConversionWaited,
         Self::ConversionCut,
         Self::LeftInConversion,
+        Self::LeftInRebalance,
+        Self::RebalanceCut,
+        Self::ScrubUnderLoad,
+        Self::JobHeld,
+        Self::JobStopped,
     ];
 }
 
@@ -352,7 +371,7 @@ impl Tally {
 
     pub fn add(&mut self, other: &Self) {
         self.rare.0.iter_mut().zip(other.rare.0).for_each(|(mine, more)| *mine += more);
-        let fields: [(&mut u64, u64); 20] = [
+        let fields: [(&mut u64, u64); 21] = [
             (&mut self.operations, other.operations),
             (&mut self.lives, other.lives),
             (&mut self.kills, other.kills),
@@ -364,6 +383,7 @@ impl Tally {
             (&mut self.replacements, other.replacements),
             (&mut self.removals, other.removals),
             (&mut self.conversions, other.conversions),
+            (&mut self.rebalances, other.rebalances),
             (&mut self.resizes, other.resizes),
             (&mut self.decided, other.decided),
             (&mut self.rewritten, other.rewritten),
@@ -451,6 +471,7 @@ impl Course {
                 (Rare::LeavingLeft, removal && is_removed),
                 (Rare::LeftInRemoval, removal && !is_removed),
                 (Rare::LeftInConversion, is_at(Work::Conversion)),
+                (Rare::LeftInRebalance, is_at(Work::Rebalance)),
             ];
             met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state));
         });

@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod conversion;
+pub mod jobs;
 pub mod life;
 pub mod operator;
 pub mod oracle;

@@ -12,6 +12,7 @@ use dolmen_space::{Progress, SpaceError, WriteCache, WriteCacheDrain};
 use dolmen_units::Bytes;
 
 use super::conversion::{end_conversions, tend_conversions};
+use super::jobs::{end_evening, tend_jobs};
 use super::life::{Life, OPERATOR, Rare, USHER, Work};
 use super::removal::tend_removals;
 
@@ -36,6 +37,8 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
     }
     doing("convert");
     tend_conversions(life).await?;
+    doing("even out or verify");
+    tend_jobs(life).await;
     doing("set write caches");
     resize_write_caches(life).await?;
     doing("destage");
@@ -281,5 +284,6 @@ pub async fn make_whole(life: &Rc<Life>) -> Result<(), String> {
         ));
     }
     end_conversions(life).await?;
+    end_evening(life).await?;
     life.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))
 }

@@ -96,6 +96,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         unrest: setup.unrest,
         removes: setup.removes,
         converts: setup.converts,
+        evens: setup.evens,
         pairs: setup.pairs,
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
@@ -426,6 +427,7 @@ impl Run {
             (Rare::ResyncCut, cuts(Work::Resync)),
             (Rare::ReplacementCut, cuts(Work::Replacement)),
             (Rare::RemovalCut, crash == Crash::PowerCut && cuts(Work::Removal)),
+            (Rare::RebalanceCut, crash == Crash::PowerCut && cuts(Work::Rebalance)),
             (Rare::ConversionCut, crash == Crash::PowerCut && cuts(Work::Conversion)),
             (Rare::CrashAtWork, !recovering && course.is_at_work()),
             (

@@ -28,6 +28,8 @@ pub struct Setup {
     pub removes: bool,
     /// Spaces are converted to other layouts.
     pub converts: bool,
+    /// What is where is evened out, and verified.
+    pub evens: bool,
     /// Two disks may be away at once, and nothing else fails.
     pub pairs: bool,
     pub tearing: bool,
@@ -82,6 +84,7 @@ impl Setup {
             unrest,
             removes: stream(seed, 907).below(3) > 0,
             converts: stream(seed, 909).below(4) == 0,
+            evens: stream(seed, 912).below(3) == 0,
             pairs,
             tearing,
             clients: 2 + random.index(3),
