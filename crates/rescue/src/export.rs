@@ -240,7 +240,7 @@ impl Export {
 
     async fn read(&mut self, lengths: &[(u64, usize)]) {
         let space = Rc::clone(&self.space);
-        let reads = lengths.iter().map(|(at, length)| space.read(*at, *length));
+        let reads = lengths.iter().map(|(at, length)| space.read_kept(*at, *length));
         let answers = join_all(reads).await;
         for ((at, length), answer) in lengths.iter().zip(answers) {
             match answer {
@@ -255,12 +255,12 @@ impl Export {
         let space = Rc::clone(&self.space);
         let end = at + length as u64;
         for (at, length) in pieces(at, end, SMALLER[0]) {
-            if let Ok(segments) = space.read(at, length).await {
+            if let Ok(segments) = space.read_kept(at, length).await {
                 self.give(at, segments);
                 continue;
             }
             for (at, length) in pieces(at, at + length as u64, SMALLER[1]) {
-                match space.read(at, length).await {
+                match space.read_kept(at, length).await {
                     Ok(segments) => self.give(at, segments),
                     Err(error) => self.give_bad(at, length as u64, kind_of(&error)),
                 }

@@ -3,6 +3,7 @@
 //! Each way ends in the same place: candidates for `dolmen_pool::open`, which reads and never writes. What a way changes is in
 //! the labels that it hands over, or in overlays.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -70,6 +71,8 @@ pub struct FoundSpace {
     pub rows: u64,
     /// Whether name and size were made up.
     pub is_nameless: bool,
+    /// Since when it is in the trash, in seconds since 1970.
+    pub trashed_at: Option<u64>,
 }
 
 /// A pool that is open for reading.
@@ -86,10 +89,10 @@ pub struct Rescued {
 }
 
 impl Rescued {
-    /// Its spaces.
+    /// Its spaces, those in the trash among them.
     pub async fn list(&self) -> Vec<FoundSpace> {
         let mut found = Vec::new();
-        for space in self.spaces.list() {
+        for space in self.spaces.kept() {
             let rows = self.spaces.pool().get(&keys::row_count(space.id())).await.ok().flatten();
             let rows = rows.and_then(|rows| rows.try_into().ok()).map_or(0, u64::from_le_bytes);
             found.push(FoundSpace {
@@ -99,17 +102,20 @@ impl Rescued {
                 resiliency: space.spec().resiliency,
                 rows,
                 is_nameless: self.nameless.contains(&space.id()),
+                trashed_at: space.trashed_at(),
             });
         }
         found
     }
 
-    /// The space with this name or id.
+    /// The space with this name or id. Of those with one name, the one that is in use is meant, or else the one that came to the
+    /// trash last.
     ///
     /// # Errors
     /// [`RescueError::NoSuchSpace`].
     pub fn find(&self, wanted: &str) -> Result<Rc<Space>, RescueError> {
-        let spaces = self.spaces.list();
+        let mut spaces = self.spaces.kept();
+        spaces.sort_by_key(|space| (space.trashed_at().is_some(), Reverse(space.trashed_at())));
         let is_meant = |space: &&Rc<Space>| {
             space.name().as_str() == wanted || wanted.parse().is_ok_and(|id: u64| space.id() == SpaceId(id))
         };

@@ -21,7 +21,7 @@ use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
 use dolmen_rescue::{BadKind, BadRange, Depth, Moment, Options, Piece, RescueError, Way, open, scan};
 use dolmen_sim::{DiskProfile, Image, Random, World};
-use dolmen_space::{Progress, Resiliency, Segment};
+use dolmen_space::{Layout, Progress, Resiliency, Segment, Space, Spaces};
 use dolmen_units::Bytes;
 use harness::{Bench, Kind, ROW, pattern};
 
@@ -58,10 +58,38 @@ enum End {
     InPlace,
     /// Closed with whatever lies in cache and log.
     Closed,
+    /// The same, and the space is in the trash.
+    InTrash,
+}
+
+/// What becomes of a space in the middle of its life, half of which was written by then.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    None,
+    /// It is to have another layout, in which its later rows are; the earlier ones have not been moved.
+    OnItsWay(Kind),
+    /// It was given another layout.
+    Converted(Kind),
 }
 
 /// Writes, flushes, discards and makes checkpoints for a while.
 fn live(kind: Kind, disks: usize, seed: u64, end: End) -> Left {
+    live_through(kind, Turn::None, disks, seed, end)
+}
+
+/// Begins a conversion, and brings it to its end if that is wanted.
+async fn turn_to(spaces: &Spaces, space: &Rc<Space>, turn: Turn) -> harness::Outcome {
+    let (Turn::OnItsWay(kind) | Turn::Converted(kind)) = turn else { return Ok(()) };
+    let layout = Layout { resiliency: kind.resiliency, integrity: kind.integrity, ..space.spec().layout() };
+    let columns = matches!(kind.resiliency, Resiliency::Parity { .. }).then_some(2);
+    spaces.begin_conversion(space, Layout { columns, ..layout }).await?;
+    if matches!(turn, Turn::Converted(_)) {
+        assert!(spaces.convert(space, &Progress::default()).await?, "the conversion came to its end");
+    }
+    Ok(())
+}
+
+fn live_through(kind: Kind, turn: Turn, disks: usize, seed: u64, end: End) -> Left {
     let bench = Bench::new(seed, disks, CAPACITY);
     let fills: Rc<RefCell<Fills>> = Rc::default();
     let noted = Rc::clone(&fills);
@@ -71,8 +99,12 @@ fn live(kind: Kind, disks: usize, seed: u64, end: End) -> Left {
             let space = lab.space_of_kind(&spaces, "data", SIZE, kind).await?;
             let mut random = Random::new(seed);
             for fill in 1..=60u8 {
-                let at = random.below(SIZE.0 / BLOCK);
-                let count = [1, 1, 2, 16, 48, 64][random.below(6) as usize].min(SIZE.0 / BLOCK - at);
+                if fill == 31 {
+                    turn_to(&spaces, &space, turn).await?;
+                }
+                let reach = if turn != Turn::None && fill < 31 { ALL / 2 } else { ALL };
+                let at = random.below(reach);
+                let count = [1, 1, 2, 16, 48, 64][random.below(6) as usize].min(reach - at);
                 let (mut from, mut count, mut with) = (at, count, fill);
                 match random.below(10) {
                     0 => {
@@ -102,6 +134,9 @@ fn live(kind: Kind, disks: usize, seed: u64, end: End) -> Left {
                 (from..from + count).for_each(|block| noted.entry(block).or_default().push(with));
             }
             spaces.flush().await?;
+            if end == End::InTrash {
+                spaces.move_to_trash(&space, 1_000_000).await?;
+            }
             drop(space);
             if end == End::InPlace {
                 spaces.destage().await?;
@@ -261,6 +296,63 @@ fn the_present_is_what_was_written_also_without_as_many_disks_as_may_be_lost() {
                 assert_eq!(rescued.moment, Moment::Present);
                 assert_eq!(judge(&left.fills, &rescued, &what), (ALL, 0, 0), "{what}: {:?}", rescued.bad);
             }
+        }
+    }
+}
+
+/// Layouts that a space with another one can be given on as many disks.
+const TURNS: [(Kind, Kind, usize); 4] = [
+    (Kind::usual(Resiliency::Mirror { copies: 2 }), Kind::usual(Resiliency::Parity { parity: 1 }), 4),
+    (Kind::usual(Resiliency::Parity { parity: 1 }), Kind::usual(Resiliency::Mirror { copies: 3 }), 4),
+    (Kind::usual(Resiliency::Parity { parity: 2 }), Kind::strict(Resiliency::Mirror { copies: 2 }), 5),
+    (Kind::usual(Resiliency::Simple), Kind::usual(Resiliency::Parity { parity: 2 }), 5),
+];
+
+#[test]
+fn what_was_converted_or_is_on_its_way_is_what_was_written() {
+    // Scenario: a space has rows of two layouts, or had, when its pool is closed. All of it comes out: by the map, also without as
+    // many disks as both layouts survive the loss of, and from the slabs alone.
+    for seed in 1..=seeds() {
+        for (before, after, disks) in TURNS {
+            for turn in [Turn::OnItsWay(after), Turn::Converted(after)] {
+                let way = if matches!(turn, Turn::Converted(_)) { "converted to" } else { "on its way to" };
+                let may_go = match turn {
+                    Turn::Converted(_) => redundancy(after),
+                    _ => redundancy(before).min(redundancy(after)),
+                };
+                let closed = live_through(before, turn, disks, seed, End::Closed);
+                let in_place = live_through(before, turn, disks, seed, End::InPlace);
+                let slabs = without_metadata(&in_place.images);
+                for gone in 0..=may_go {
+                    let what = format!("{before} {way} {after}, seed {seed}, without {gone}");
+                    let here = |number| number >= gone;
+                    let present = rescue(&closed.images, here, Way::Present, "data");
+                    let present = present.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+                    assert_eq!(
+                        judge(&closed.fills, &present, &what),
+                        (ALL, 0, 0),
+                        "{what}: {:?}",
+                        present.bad
+                    );
+                    let found = rescue(&slabs, here, Way::Slabs, "space-1");
+                    let found = found.unwrap_or_else(|error| panic!("{what}, slabs: {error:?}"));
+                    let judged = judge(&in_place.fills, &found, &what);
+                    assert_eq!(judged, (ALL, 0, 0), "{what}, slabs: {:?}", found.bad);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_trash_is_what_was_written() {
+    for (kind, disks) in KINDS {
+        let left = live(kind, disks, 1, End::InTrash);
+        for gone in 0..=redundancy(kind) {
+            let what = format!("{kind}, without {gone}");
+            let rescued = rescue(&left.images, |number| number >= gone, Way::Present, "data");
+            let rescued = rescued.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+            assert_eq!(judge(&left.fills, &rescued, &what), (ALL, 0, 0), "{what}: {:?}", rescued.bad);
         }
     }
 }

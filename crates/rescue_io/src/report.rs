@@ -137,9 +137,10 @@ pub(crate) fn list(rescued: &Rescued, spaces: &[FoundSpace]) -> String {
     for space in spaces {
         let made_up =
             if space.is_nameless { " (name, size and resiliency are told from its rows)" } else { "" };
+        let trashed = if space.trashed_at.is_some() { ", in the trash" } else { "" };
         let _ = writeln!(
             text,
-            "{} ({}): {}, {}, {} rows{made_up}",
+            "{} ({}): {}, {}, {} rows{trashed}{made_up}",
             space.name, space.id.0, space.size, space.resiliency, space.rows
         );
     }
@@ -176,6 +177,7 @@ pub(crate) fn list_document(rescued: &Rescued, spaces: &[FoundSpace]) -> Value {
             "resiliency": space.resiliency.to_string(),
             "rows": space.rows,
             "is_nameless": space.is_nameless,
+            "trashed_at": space.trashed_at,
         })
     };
     json!({ "of": moment_document(rescued), "spaces": spaces.iter().map(space).collect::<Vec<_>>() })

@@ -93,6 +93,16 @@ impl Space {
         request.ended(read)
     }
 
+    /// As [`read`](Self::read), also of a space in the trash, for whoever gets data out of a pool that nobody uses: limits do not
+    /// count.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_kept(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
+        self.check_bounds(at, length as u64)?;
+        self.read_range(at, length).await
+    }
+
     async fn read_range(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         let mut segments = Segments::new();
         let mut done = 0;

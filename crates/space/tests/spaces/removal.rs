@@ -17,6 +17,9 @@ use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const SIZE: Bytes = Bytes::mib(16);
 
+/// Something that goes on beside other things.
+type Task<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
+
 /// Every kind of space that four or five disks carry with one to spare: columns where rows must not be as wide as there are disks.
 const KINDS: [(Resiliency, Option<u8>); 6] = [
     (Resiliency::Simple, None),
@@ -430,8 +433,7 @@ fn another_carries_the_metadata_before_a_disk_that_leaves_stops_to() {
             }
             Ok(())
         };
-        let all: [Pin<Box<dyn Future<Output = Result<(), PoolError>> + '_>>; 2] =
-            [Box::pin(strike), Box::pin(watch)];
+        let all: [Task<'_>; 2] = [Box::pin(strike), Box::pin(watch)];
         join_all(all).await.into_iter().collect::<Result<(), PoolError>>()?;
         assert_eq!((fewest.get(), pool.voters().len()), (count, count));
         assert!(!pool.voters().contains(&disk.id()));
