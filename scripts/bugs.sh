@@ -6,7 +6,8 @@
 # build that fails, or a filter that no test fits. All bugs are in one build of the tests; DOLMEN_BUG wakes one.
 #
 # A test that fails by itself would seem to catch everything. So each test runs once with its settings and no bug awake,
-# its control; where that does not pass, its bugs are missed.
+# its control; where that does not pass, its bugs are missed. Controls in crash states, which go on to their end, run with the
+# engine built as for users, in which no bug can be awake.
 #
 # DOLMEN_STATE         where logs and the record of this run are kept (default: .demo in the checkout)
 # DOLMEN_BUG_SECONDS   how long one test may run (default: 300)
@@ -29,11 +30,19 @@ failed=0
 packages=$(sed -n '/^#/d;s/^\([a-z_]*\) .*/\1/p' "$list" | sort -u | sed 's/^/--package dolmen-/' | tr '\n' ' ')
 tests="cargo test $packages --lib --tests --features dolmen-planted/switch --locked"
 
+crash_tests=crates/space/tests/crash.rs
+crash="cargo test --package dolmen-space --test crash --release --locked"
+
+# is_crash_test TEST: it is about crash states.
+is_crash_test() { grep -q "^fn $1()" "$crash_tests"; }
+
 # run_test BUG TEST SETTINGS: runs a test with a bug awake, or none where BUG is empty, into $log; sets $status and how
 # many tests ran to their end, $runs.
 run_test() {
+    run_with=$tests
+    [ -n "$1" ] || ! is_crash_test "$2" || run_with=$crash
     # shellcheck disable=SC2086 # lists of words
-    attend -- env -u DOLMEN_BUG ${1:+DOLMEN_BUG="$1"} $3 timeout "$seconds" $tests -- "$2" >"$log" 2>&1
+    attend -- env -u DOLMEN_BUG ${1:+DOLMEN_BUG="$1"} $3 timeout "$seconds" $run_with -- "$2" >"$log" 2>&1
     status=$?
     runs=$(awk '/^test result: / { sum += $4 + $6 } END { print sum + 0 }' "$log")
 }
@@ -108,6 +117,11 @@ building=$(now)
 if ! attend -- $tests --no-run >"$logs/bugs-build.log" 2>&1; then
     cat "$logs/bugs-build.log"
     die 1 'the tests do not build with the planted bugs'
+fi
+# shellcheck disable=SC2086 # a list of words
+if ! attend -- $crash --no-run >"$logs/bugs-build-crash.log" 2>&1; then
+    cat "$logs/bugs-build-crash.log"
+    die 1 'the tests of crash states do not build'
 fi
 say "built in $(($(now) - building)) s"
 

@@ -72,7 +72,11 @@ impl Engine {
     }
 
     /// Conversions of a space that have not ended.
-    fn conversions_of(&self, pool: &OpenPool, space: &Space) -> impl Iterator<Item = Rc<Entry>> + use<> {
+    pub(crate) fn conversions_of(
+        &self,
+        pool: &OpenPool,
+        space: &Space,
+    ) -> impl Iterator<Item = Rc<Entry>> + use<> {
         let id = space.id();
         let is_of = move |entry: &Rc<Entry>| matches!(entry.aim, Aim::Space { id: of, .. } if of == id);
         self.jobs.unfinished_of(pool.id()).into_iter().filter(is_of)

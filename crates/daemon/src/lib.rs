@@ -81,6 +81,7 @@ mod view;
 mod watch;
 mod ways;
 mod why;
+mod widening;
 mod words;
 mod write_cache;
 

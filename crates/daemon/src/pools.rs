@@ -28,6 +28,7 @@ use crate::jobs::{Entry, Outcome, Start};
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::rebalance::{forecast, steps_behind};
+use crate::widening::{Widening, widenings};
 use crate::words::{clients_of, counted};
 
 /// What is said of jobs of a pool that was exported.
@@ -397,15 +398,17 @@ impl Engine {
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         let joining: Vec<_> =
             (next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)).collect();
-        let behind = match request.stays {
-            true => RebalanceForecast::default(),
-            false => forecast(&pool, &joining).await?,
+        let (behind, wider) = match request.stays {
+            true => (RebalanceForecast::default(), Vec::new()),
+            false => (forecast(&pool, &joining).await?, widenings(&pool, &joining).await?),
         };
         offers.extend(joining);
         let undo = disks.paths.iter().map(|path| format!("dolmen pool remove {name} {}", path.display()));
         let undo = Undo::unless_destroying(&disks.overwrite, undo.collect::<Vec<_>>().join("; "));
-        let figures = Figures { before, after: usual_room(&offers), moved: behind.moved.0 };
+        let moved = behind.moved.0 + wider.iter().map(Widening::moved).sum::<u64>();
+        let figures = Figures { before, after: usual_room(&offers), moved };
         let mut steps = disks.steps("add");
+        steps.extend(wider.iter().map(|one| one.step(&name)));
         steps.extend(steps_behind(&name, &behind));
         let plan = figures.plan(undo, steps);
         if request.dry_run {
@@ -421,6 +424,8 @@ impl Engine {
         let were = if extents.len() == 1 { "was" } else { "were" };
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
+        // What is widened goes to the emptiest disks, and leaves less to be evened out.
+        self.widen_behind(&pool, wider, &mut change).await;
         if !behind.is_even() {
             self.rebalance_behind(&pool, &mut change).await;
         }

@@ -83,7 +83,7 @@ impl Engine {
             }
         };
         change.message.push_str(&format!("; job {} evens out what is there", job.id));
-        change.job = Some(job);
+        change.job.get_or_insert(job);
     }
 
     /// The job that evens everything out, or goes on with that.

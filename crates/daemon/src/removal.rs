@@ -1,10 +1,11 @@
 //! Disks that leave a pool without another in their place: planned, begun, gone on with, called off (docs/design/0010).
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
 use dolmen_pool::Disk;
-use dolmen_space::{Progress, RemovalForecast};
+use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -12,6 +13,7 @@ use crate::fault;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::widening::{narrow, narrowings};
 use crate::words::counted;
 
 impl Engine {
@@ -38,11 +40,21 @@ impl Engine {
         }
         let forecast = pool.spaces.forecast_removal(disk.slot()).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
-        check_that_it_ends(&pool, &disk, &forecast).map_err(|error| error.on(what))?;
+        let narrower = narrowings(&pool, &disk, &forecast).await?;
+        let moves = RemovalForecast {
+            stuck: if narrower.is_some() { BTreeMap::new() } else { forecast.stuck.clone() },
+            ..forecast.clone()
+        };
+        check_that_it_ends(&pool, &disk, &moves).map_err(|error| error.on(what))?;
+        let narrower = narrower.unwrap_or_default();
         let left: Vec<_> = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
-        let figures =
-            Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved: forecast.moved.0 };
-        let plan = figures.plan(undo_of_removing(&pool, &disk), steps_of_removing(&pool, &disk, &forecast));
+        let laid_anew = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
+        let moved = forecast.moved.0 + narrower.iter().map(laid_anew).sum::<u64>();
+        let figures = Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved };
+        let mut steps: Vec<String> =
+            narrower.iter().map(|(space, of)| narrowing_step(&pool, space, of)).collect();
+        steps.extend(steps_of_removing(&pool, &disk, &forecast));
+        let plan = figures.plan(undo_of_removing(&pool, &disk), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
@@ -108,6 +120,9 @@ impl Engine {
         self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(engine.bytes_on(&owner, &disk));
             let result = engine.drain(&owner, &disk, &course.progress).await;
+            if !owner.spaces.pool().is_drained(&disk) {
+                engine.finish_widths(&owner).await;
+            }
             engine.remember(&owner).await;
             result
         })
@@ -122,7 +137,11 @@ impl Engine {
         if !is_wanted() {
             return stays();
         }
-        let moved = owner.spaces.drain_disk(disk, progress).await;
+        let narrowed = narrow(owner, disk, progress, is_wanted).await;
+        let moved = match narrowed {
+            Ok(_) if is_wanted() => owner.spaces.drain_disk(disk, progress).await,
+            other => other,
+        };
         if !is_wanted() {
             return stays();
         }
@@ -213,6 +232,17 @@ fn steps_of_removing(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -
         false => format!("rebuild on other disks what {name} had of {rows}, {moved}"),
     };
     vec![step, format!("strike {name} from the pool")]
+}
+
+fn narrowing_step(pool: &OpenPool, space: &Space, of: &ConversionForecast) -> String {
+    format!(
+        "make {} of {}/{} narrower, as wide as the disks that stay; they take {} then, and {} now; clients go on meanwhile",
+        counted(of.rows, "row", "rows"),
+        pool.name(),
+        space.name(),
+        of.claimed,
+        of.freed
+    )
 }
 
 /// That a removal waits.

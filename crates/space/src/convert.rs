@@ -21,7 +21,7 @@ use dolmen_disk::FEATURE_LAYOUTS;
 use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{PoolError, Purpose, keys};
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::cache::drafts_of;
 use crate::draft::Drafted;
@@ -78,10 +78,65 @@ impl Spaces {
         space: &Space,
         to: Layout,
     ) -> Result<ConversionForecast, SpaceError> {
+        self.forecast_beside(space, to, &[]).await
+    }
+
+    /// What it would take to lay the rows of a space as it is laid, and as wide as the pool is with disks that may join.
+    ///
+    /// # Errors
+    /// As [`forecast_conversion`](Self::forecast_conversion).
+    pub async fn forecast_widening(
+        &self,
+        space: &Space,
+        more: &[Offer],
+    ) -> Result<ConversionForecast, SpaceError> {
+        self.forecast_beside(space, space.spec().layout(), more).await
+    }
+
+    /// What it would take to lay the rows of a space that have a part on a disk anew, without it and as wide as the pool is then.
+    ///
+    /// # Errors
+    /// As [`forecast_conversion`](Self::forecast_conversion).
+    pub async fn forecast_narrowing(
+        &self,
+        space: &Space,
+        without: DiskSlot,
+    ) -> Result<ConversionForecast, SpaceError> {
+        let placer = placer_of(&space.spec())?;
+        let mut offers = self.pool().offers(Purpose::Move);
+        offers.retain(|offer| offer.slot != without);
+        let (turn, mut forecast) = (self.pool().next_turn(), ConversionForecast::default());
+        space
+            .for_each_record(|index, record| {
+                if !record.columns.iter().flatten().any(|slab| slab.disk == without) {
+                    forecast.kept += 1;
+                    return;
+                }
+                // The old row is given back when the new one has its place.
+                match placer.place(&offers, turn + index) {
+                    Ok(placed) => {
+                        forecast.rows += 1;
+                        forecast.claimed.0 += take(&mut offers, &placed);
+                        forecast.freed.0 += give_back(&mut offers, record);
+                    }
+                    Err(_) => forecast.stuck += 1,
+                }
+            })
+            .await?;
+        Ok(forecast)
+    }
+
+    async fn forecast_beside(
+        &self,
+        space: &Space,
+        to: Layout,
+        more: &[Offer],
+    ) -> Result<ConversionForecast, SpaceError> {
         let spec = laid(space, to);
         let placer = placer_of(&spec)?;
         let mut offers = self.offers_beside(spec.write_cache())?;
-        let (turn, number) = (self.pool().next_turn(), space.number_of(to));
+        offers.extend_from_slice(more);
+        let (turn, number, leaving) = (self.pool().next_turn(), space.number_of(to), self.leaving_slots());
         let mut forecast = ConversionForecast::default();
         space
             .for_each_record(|index, record| {
@@ -93,7 +148,7 @@ impl Spaces {
                 let placed = placer.place(&offers, turn + index);
                 let before = space.layout_of(record.layout);
                 match placed {
-                    Ok(placed) if !is_as_wanted(record, before, to, &placed) => {
+                    Ok(placed) if !is_as_wanted(record, (before, to), &placed, &leaving) => {
                         forecast.rows += 1;
                         forecast.freed.0 += old;
                         forecast.claimed.0 += take(&mut offers, &placed);
@@ -291,6 +346,11 @@ impl Spaces {
         Ok(lot)
     }
 
+    /// Disks that leave without another in their place.
+    fn leaving_slots(&self) -> Vec<DiskSlot> {
+        self.drains().iter().map(|disk| disk.slot()).collect()
+    }
+
     /// Claims a draft for a row, if it needs one.
     async fn begin_draft(
         &self,
@@ -314,7 +374,8 @@ impl Spaces {
             let record = row.record();
             give_back(&mut offers, &record);
             let placed = placer_of(&space.spec())?.place(&offers, self.pool().next_turn());
-            if placed.is_ok_and(|placed| is_as_wanted(&record, before, to, &placed)) {
+            let leaving = self.leaving_slots();
+            if placed.is_ok_and(|placed| is_as_wanted(&record, (before, to), &placed, &leaving)) {
                 return Ok(Begun::AsWanted(row));
             }
         }
@@ -505,14 +566,21 @@ fn is_like(one: Layout, other: Layout) -> bool {
     (one.resiliency, one.interleave, one.integrity) == (other.resiliency, other.interleave, other.integrity)
 }
 
-/// Whether a row is laid as one that is placed now would be, or wider where nobody has said how wide it is to be.
-fn is_as_wanted(record: &RowRecord, before: Layout, to: Layout, placed: &Placement) -> bool {
+/// Whether a row is laid as one that is placed now would be, or wider where nobody has said how wide it is to be, and no disk that it
+/// is on is to leave: that one could not, with as many columns as there are disks.
+fn is_as_wanted(
+    record: &RowRecord,
+    (before, to): (Layout, Layout),
+    placed: &Placement,
+    leaving: &[DiskSlot],
+) -> bool {
     let data = match placed.code {
         Code::Striped { .. } => placed.columns,
         Code::Parity { data, .. } => data,
     } as usize;
     let has = record.shape.data_columns();
-    is_like(before, to) && (has == data || (to.columns.is_none() && has > data))
+    let stays = || !record.columns.iter().flatten().any(|slab| leaving.contains(&slab.disk));
+    is_like(before, to) && (has == data || (to.columns.is_none() && has > data && stays()))
 }
 
 /// Reckons with what the slabs of a row take as free; how many bytes that is.

@@ -48,3 +48,5 @@ mod stuck;
 mod told;
 #[cfg(test)]
 mod trash;
+#[cfg(test)]
+mod widened;

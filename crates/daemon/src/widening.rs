@@ -1,0 +1,161 @@
+//! Rows become as wide as their pool by themselves: wider behind the adding of disks, and narrower where a disk could not leave
+//! otherwise (docs/design/0020).
+
+use std::rc::Rc;
+
+use dolmen_api::Change;
+use dolmen_causes::in_one_line;
+use dolmen_placement::Offer;
+use dolmen_pool::Disk;
+use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space, SpaceError};
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::words::counted;
+
+/// How often rows are looked for that a disk cannot leave.
+const PASSES: usize = 4;
+
+/// A space that takes less room once its rows are as wide as the pool.
+pub(crate) struct Widening {
+    space: Rc<Space>,
+    forecast: ConversionForecast,
+}
+
+/// Spaces that leave their width to the pool, and that take less room with these disks beside the others.
+pub(crate) async fn widenings(pool: &OpenPool, more: &[Offer]) -> Answer<Vec<Widening>> {
+    let mut found = Vec::new();
+    for space in pool.spaces.list() {
+        // One that is being converted has its own end, and whoever chose a width keeps it.
+        if space.spec().columns.is_some() || space.layout_before().is_some() {
+            continue;
+        }
+        let forecast =
+            pool.spaces.forecast_widening(&space, more).await.map_err(|error| fault::space(&error))?;
+        if forecast.rows > 0 && forecast.stuck == 0 && forecast.claimed < forecast.freed {
+            found.push(Widening { space, forecast });
+        }
+    }
+    Ok(found)
+}
+
+impl Widening {
+    /// Bytes of data that are moved.
+    pub(crate) fn moved(&self) -> u64 {
+        self.forecast.rows * self.space.row_bytes()
+    }
+
+    fn name(&self, pool: &str) -> String {
+        format!("{pool}/{}", self.space.name())
+    }
+
+    /// What is done, and how that is left out or ended.
+    pub(crate) fn step(&self, pool: &str) -> String {
+        let ConversionForecast { rows, claimed, freed, .. } = self.forecast;
+        format!(
+            "make {} of {} as wide as the pool, so that they take {claimed} and not {freed}, as a job that `dolmen job stop` ends, \
+             and that --stays leaves out",
+            counted(rows, "row", "rows"),
+            self.name(pool)
+        )
+    }
+}
+
+/// Spaces with rows that a disk cannot leave as they are, and that can be laid without it: all of those that leave their width to
+/// the pool, with what that takes. `None` where some cannot.
+pub(crate) async fn narrowings(
+    pool: &OpenPool,
+    disk: &Disk,
+    forecast: &RemovalForecast,
+) -> Answer<Option<Vec<(Rc<Space>, ConversionForecast)>>> {
+    let mut found = Vec::new();
+    let spaces = pool.spaces.kept();
+    for name in forecast.stuck.keys() {
+        let space = spaces.iter().find(|space| space.name() == *name && space.trashed_at().is_none());
+        let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(None) };
+        let narrowed = pool.spaces.forecast_narrowing(space, disk.slot()).await;
+        let narrowed = narrowed.map_err(|error| fault::space(&error))?;
+        if narrowed.stuck > 0 {
+            return Ok(None);
+        }
+        found.push((Rc::clone(space), narrowed));
+    }
+    Ok(Some(found))
+}
+
+/// Lays rows that a disk cannot leave as they are without it, as long as there are some and it is wanted; whether none is left.
+pub(crate) async fn narrow(
+    pool: &OpenPool,
+    disk: &Disk,
+    progress: &Progress,
+    is_wanted: impl Fn() -> bool,
+) -> Result<bool, SpaceError> {
+    // One that was on its way to be wider has rows of both widths behind the first pass.
+    for _ in 0..PASSES {
+        let forecast = pool.spaces.forecast_removal(disk.slot()).await?;
+        let is_stuck = |space: &&Rc<Space>| forecast.stuck.contains_key(&space.name());
+        let narrowed: Vec<Rc<Space>> = pool
+            .spaces
+            .list()
+            .iter()
+            .filter(|space| space.spec().columns.is_none())
+            .filter(is_stuck)
+            .cloned()
+            .collect();
+        for space in &narrowed {
+            if space.layout_before().is_none() {
+                pool.spaces.begin_conversion(space, space.spec().layout()).await?;
+            }
+            if !pool.spaces.convert(space, progress).await? || !is_wanted() {
+                return Ok(false);
+            }
+        }
+        if narrowed.is_empty() {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+impl Engine {
+    /// Goes on with spaces that are on their way to another width and to nothing else, where nobody is at it: a removal that made
+    /// them narrower was called off.
+    pub(crate) async fn finish_widths(&self, pool: &Rc<OpenPool>) {
+        for space in pool.spaces.list() {
+            let is_width = space.layout_before() == Some(space.spec().layout());
+            if is_width && self.conversions_of(pool, &space).next().is_none() {
+                self.start_conversion(pool, &space, None, None).await;
+            }
+        }
+    }
+
+    /// Begins to widen rows behind a change that has added disks. What cannot be begun is said, and stays as it is.
+    pub(crate) async fn widen_behind(
+        &self,
+        pool: &Rc<OpenPool>,
+        widenings: Vec<Widening>,
+        change: &mut Change,
+    ) {
+        for widening in widenings {
+            let (space, name) = (&widening.space, widening.name(&pool.name()));
+            let begun = match self.check_job_room(pool) {
+                Ok(()) => {
+                    let begun = pool.spaces.begin_conversion(space, space.spec().layout()).await;
+                    begun.map_err(|error| in_one_line(&error))
+                }
+                Err(error) => Err(error.message),
+            };
+            match begun {
+                Ok(()) => {
+                    let job = self.start_conversion(pool, space, None, None).await;
+                    change.message.push_str(&format!("; job {} widens rows of {name}", job.id));
+                    change.job.get_or_insert(job);
+                }
+                Err(why) => change.warnings.push(format!(
+                    "rows of {name} stay as wide as they are, because {why}; `dolmen space convert {name}` widens them later"
+                )),
+            }
+        }
+    }
+}

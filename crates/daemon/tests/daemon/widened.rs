@@ -1,0 +1,136 @@
+//! Rows become wider behind the adding of disks, and narrower where a disk could not leave otherwise (docs/design/0020).
+
+use serde_json::{Value, json};
+
+use crate::client::{Nbd, World, pattern};
+use crate::jobs::{ended, idle, job, keep_busy, paused};
+
+const DISKS: &str = "/v1/pools/tank/disks";
+const SPACE: &str = "/v1/pools/tank/spaces/p";
+/// Bytes that go in one request, and how many of them the space has.
+const PART: usize = 16 << 20;
+const PARTS: usize = 6;
+
+fn footprint(world: &World) -> u64 {
+    world.get(SPACE)["space"]["footprint_bytes"].as_u64().unwrap()
+}
+
+fn dry(mut body: Value) -> Value {
+    body["dry_run"] = json!(true);
+    body
+}
+
+fn nbd(world: &World) -> Nbd {
+    Nbd::connect(&world.folder.path().join("run/nbd.sock"), "tank/p")
+}
+
+/// A pool of four disks with a space of parity that leaves its width to the pool.
+fn four() -> World {
+    let world = World::new(4);
+    world.make_tank(&["d0", "d1", "d2", "d3"]);
+    let space = json!({"name": "p", "size_bytes": 192 << 20, "resiliency": "parity"});
+    world.post("/v1/pools/tank/spaces", &space);
+    world.post(&format!("{SPACE}/serve"), &json!({}));
+    for part in 0..PARTS {
+        nbd(&world).write((part * PART) as u64, &pattern(9, PART));
+    }
+    nbd(&world).flush();
+    world
+}
+
+fn expect(world: &World) {
+    for part in 0..PARTS {
+        assert!(nbd(world).read((part * PART) as u64, PART) == pattern(9, PART), "part {part}");
+    }
+}
+
+fn slot_of(world: &World, disk: &str) -> Value {
+    let disks = world.get(DISKS)["disks"].clone();
+    let found = disks.as_array().unwrap().iter().find(|one| one["path"] == disk);
+    found.map_or(Value::Null, |one| one["slot"].clone())
+}
+
+fn remove(world: &World, disk: &str) -> String {
+    format!("{DISKS}/{}/remove", slot_of(world, disk))
+}
+
+/// Scenario: a disk is added to a pool whose rows are as wide as it was, and what is there becomes wider by itself, and takes less
+/// room. Then the disk is to leave again: rows become as narrow as they were, and it is struck. A disk that is added so that all
+/// stays widens nothing, and leaves at once.
+#[test]
+fn rows_become_as_wide_as_the_pool_and_a_disk_that_was_added_leaves_again() {
+    let world = four();
+    let before = footprint(&world);
+    let d4 = world.make_disk("d4", 256 << 20);
+    let add = json!({"disks": [d4]});
+    let planned = world.post(DISKS, &dry(add.clone()));
+    let steps = planned["plan"]["steps"].to_string();
+    assert!(
+        steps.contains("of tank/p as wide as the pool") && steps.contains("--stays leaves out"),
+        "{steps}"
+    );
+    let made = world.post(DISKS, &add);
+    assert_eq!(made["plan"], planned["plan"]);
+    assert!(made["message"].as_str().unwrap().contains("widens rows of tank/p"), "{made}");
+    assert_eq!(ended(&world, &made["job"]["id"])["state"], "done");
+    idle(&world);
+    expect(&world);
+    let wide = footprint(&world);
+    // Five quarters of the data instead of four thirds, with the write cache.
+    assert!(wide < before && (before - wide) * 20 > before, "{before} before, {wide} after");
+
+    let planned = world.post(&remove(&world, &d4), &dry(json!({})));
+    let steps = planned["plan"]["steps"].to_string();
+    assert!(steps.contains("of tank/p narrower") && steps.contains("strike"), "{steps}");
+    assert_eq!(footprint(&world), wide);
+    let begun = world.post(&remove(&world, &d4), &json!({}));
+    assert_eq!(begun["plan"], planned["plan"]);
+    let done = ended(&world, &begun["job"]["id"]);
+    assert_eq!((&done["state"], &done["kind"]), (&json!("done"), &json!("drain")), "{done}");
+    idle(&world);
+    expect(&world);
+    assert_eq!((footprint(&world), slot_of(&world, &d4)), (before, Value::Null));
+    assert_eq!(world.get(SPACE)["space"]["converted_from"], Value::Null);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+
+    let made = world.post(DISKS, &json!({"disks": [d4], "stays": true}));
+    assert_eq!((&made["job"], footprint(&world)), (&Value::Null, before), "{made}");
+    let begun = world.post(&remove(&world, &d4), &json!({}));
+    assert_eq!(ended(&world, &begun["job"]["id"])["state"], "done");
+}
+
+/// Scenario: a removal that makes rows narrower is held and the daemon killed; it goes on. Another one is called off: the disk takes
+/// data again, and all is there.
+#[test]
+fn a_disk_that_leaves_rows_that_are_too_wide_is_killed_in_the_midst_and_called_off() {
+    let mut world = four();
+    let d4 = world.make_disk("d4", 256 << 20);
+    let add_and_remove = |world: &mut World| {
+        paused(world, |world, attempt| {
+            if slot_of(world, &d4).is_null() {
+                world.post(DISKS, &json!({"disks": [d4]}));
+            }
+            idle(world);
+            keep_busy(world, attempt);
+            world.post(&remove(world, &d4), &json!({}))
+        })
+    };
+    let id = add_and_remove(&mut world);
+    world.kill();
+    world.start();
+    assert_eq!(job(&world, &id)["state"], "paused");
+    world.post(&format!("/v1/jobs/{id}/resume"), &json!({}));
+    assert_eq!(ended(&world, &id)["state"], "done");
+    idle(&world);
+    expect(&world);
+    assert_eq!(slot_of(&world, &d4), Value::Null);
+
+    let id = add_and_remove(&mut world);
+    world.post(&format!("{}/cancel", remove(&world, &d4)), &json!({}));
+    assert_eq!(ended(&world, &id)["state"], "called_off");
+    idle(&world);
+    expect(&world);
+    assert!(slot_of(&world, &d4).is_u64());
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    assert_eq!(world.get(SPACE)["space"]["converted_from"], Value::Null);
+}
