@@ -26,6 +26,8 @@ const SEEDS_FOR_ALL: u64 = 200;
 const CANNOT_HAPPEN: FaultKind = FaultKind::FencedLateWrite;
 /// Lines of the trace that a failure shows.
 const TRACE_LINES: usize = 60;
+/// A long run says behind so many seeds how far it is.
+const TOLD_EVERY: usize = 500;
 /// Failures after which a run stops.
 const FAILURES_MAX: usize = 20;
 
@@ -106,7 +108,11 @@ fn run_all(first: u64, count: u64) -> Vec<Report> {
                     if let Some(failure) = &report.failure {
                         println!("seed {seed} failed: {failure}");
                     }
-                    reports.lock().unwrap().push(report);
+                    let mut reports = reports.lock().unwrap();
+                    reports.push(report);
+                    if reports.len().is_multiple_of(TOLD_EVERY) {
+                        println!("{} of {count} seeds", reports.len());
+                    }
                 }
             });
         }

@@ -371,7 +371,10 @@ pub async fn delete(life: &Rc<Life>, uid: u64, space: &Rc<Space>) -> Result<(), 
     if is_trashed && number % 3 == 1 {
         let restored = life.spaces.restore(space, None).await;
         restored.map_err(|error| format!("restoring {}: {}", space.name(), in_one_line(&error)))?;
-        life.oracle.borrow_mut().models.get_mut(&uid).into_iter().for_each(|model| model.leaving = false);
+        life.oracle.borrow_mut().models.get_mut(&uid).into_iter().for_each(|model| {
+            model.leaving = false;
+            model.restored = Some(life.clock.now());
+        });
         life.note(|tally| tally.saw(Rare::Restored));
         return Ok(());
     }

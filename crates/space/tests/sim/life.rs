@@ -105,6 +105,9 @@ pub struct Course {
     pub made: RefCell<Vec<String>>,
 }
 
+/// Longer than any request hangs.
+const HANGS_MAX: Duration = Duration::from_secs(2);
+
 /// What takes its time, so that something may happen within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
@@ -634,6 +637,8 @@ impl Life {
         let oracle = self.oracle.borrow();
         let model = oracle.models.get(&uid);
         let leaving = model.is_none_or(|model| model.leaving);
+        let was_trashed =
+            model.and_then(|model| model.restored).is_some_and(|at| self.clock.now().since(at) < HANGS_MAX);
         let single = self.hard.get() || model.is_some_and(|model| model.copies == 1);
         let fine = match error {
             SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. }) => {
@@ -644,7 +649,9 @@ impl Life {
             SpaceError::CacheFull { .. } => {
                 self.hard.get() || !super::operator::missing_disks(self).is_empty() || self.are_disks_behind()
             }
-            SpaceError::Gone { .. } | SpaceError::Trashed { .. } => leaving,
+            SpaceError::Gone { .. } => leaving,
+            // It may have been there when this was asked, and hang until it was not.
+            SpaceError::Trashed { .. } => leaving || was_trashed,
             // It was made smaller in between.
             SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
             SpaceError::Unflushed { .. } => single,

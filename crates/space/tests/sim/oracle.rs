@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dolmen_block_io::Moment;
 use dolmen_space::SpaceRange;
 
 pub const BLOCK: usize = 4096;
@@ -68,6 +69,8 @@ pub struct Model {
     pub thin: bool,
     /// Somebody is deleting it.
     pub leaving: bool,
+    /// When it was taken out of the trash last.
+    pub restored: Option<Moment>,
     /// Being resized to this.
     pub resizing: Option<u64>,
     blocks: Vec<Block>,
@@ -212,7 +215,18 @@ impl Oracle {
         self.next_uid += 1;
         let blocks = vec![Block::default(); usize::try_from(size).unwrap() / BLOCK];
         let (name, uid) = (name.to_owned(), self.next_uid);
-        let model = Model { name, size, copies, sector, thin, leaving: false, resizing: None, blocks, uid };
+        let model = Model {
+            name,
+            size,
+            copies,
+            sector,
+            thin,
+            leaving: false,
+            restored: None,
+            resizing: None,
+            blocks,
+            uid,
+        };
         self.models.insert(uid, model);
         uid
     }
