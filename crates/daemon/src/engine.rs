@@ -25,6 +25,7 @@ use crate::caller::{Answer, Work};
 use crate::config::{Config, POOLS_MAX};
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
+use crate::emptying::Emptyings;
 use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
@@ -61,6 +62,7 @@ pub(crate) struct OpenPool {
     pub(crate) absences: Absences,
     pub(crate) room_known: RoomKnown,
     pub(crate) paces: Paces,
+    pub(crate) emptyings: Emptyings,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -71,6 +73,7 @@ impl OpenPool {
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
         let (room_known, paces) = (RoomKnown::default(), Paces::default());
+        let emptyings = Emptyings::default();
         Rc::new(Self {
             spaces,
             mode,
@@ -81,6 +84,7 @@ impl OpenPool {
             absences,
             room_known,
             paces,
+            emptyings,
             plights,
         })
     }

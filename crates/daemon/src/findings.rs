@@ -17,7 +17,7 @@ use crate::words::counted;
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
 /// So many errors of reading make a disk one that is asked only where nobody else has what it has.
-const SICK_ERRORS: u64 = 10;
+pub(crate) const SICK_ERRORS: u64 = 10;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 

@@ -41,6 +41,7 @@ mod disks;
 mod door;
 mod doors;
 mod effort;
+mod emptying;
 mod engine;
 mod error;
 mod event_record;
