@@ -212,5 +212,6 @@ async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<
 
 /// How an emptying that was stopped is undone.
 pub(crate) fn undo_of_emptying(entry: &Entry) -> Undo {
-    Undo::By(format!("dolmen pool remove {} DISK, which empties it and takes it out", entry.pool_name))
+    let (pool, disk) = (&entry.pool_name, &entry.subject);
+    Undo::By(format!("dolmen pool remove {pool} {disk}, which empties it and takes it out"))
 }

@@ -41,6 +41,7 @@ use crate::nbd::NbdServer;
 use crate::plight::Plight;
 use crate::scribe::Scribe;
 use crate::slow::Paces;
+use crate::smart::Smarts;
 use crate::trash_age::TrashAges;
 use crate::ways::Ways;
 
@@ -63,6 +64,7 @@ pub(crate) struct OpenPool {
     pub(crate) room_known: RoomKnown,
     pub(crate) paces: Paces,
     pub(crate) emptyings: Emptyings,
+    pub(crate) smarts: Smarts,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -73,7 +75,7 @@ impl OpenPool {
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
         let (room_known, paces) = (RoomKnown::default(), Paces::default());
-        let emptyings = Emptyings::default();
+        let (emptyings, smarts) = (Emptyings::default(), Smarts::default());
         Rc::new(Self {
             spaces,
             mode,
@@ -85,6 +87,7 @@ impl OpenPool {
             room_known,
             paces,
             emptyings,
+            smarts,
             plights,
         })
     }

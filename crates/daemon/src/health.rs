@@ -234,6 +234,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
     todo.extend(open.plight_advice());
+    todo.extend(open.smart_advice(jobs));
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));

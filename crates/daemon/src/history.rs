@@ -101,6 +101,14 @@ struct RecordedDisk {
     /// How many errors it had when its emptying was stopped, or left something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     emptying_held_off: Option<u64>,
+    /// Places that it said have gone bad, and somebody has acknowledged.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    acknowledged_defects: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "so serde asks")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,6 +364,7 @@ impl OpenPool {
             lost_labels: disk.lost_labels(),
             slow: self.paces.slow(disk.id()),
             emptying_held_off: self.emptyings.held_off(disk.id()),
+            acknowledged_defects: self.smarts.acknowledged(disk.id()),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {
@@ -386,6 +395,7 @@ impl OpenPool {
             if let Some(slow) = known.slow {
                 self.paces.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
             }
+            self.smarts.acknowledge(disk.id(), known.acknowledged_defects);
             known.emptying_held_off.iter().for_each(|errors| self.emptyings.hold_off(disk.id(), *errors));
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());

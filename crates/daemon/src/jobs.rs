@@ -114,7 +114,7 @@ pub(crate) struct Entry {
     pub(crate) pool: PoolId,
     pub(crate) pool_name: String,
     pub(crate) kind: JobKind,
-    subject: String,
+    pub(crate) subject: String,
     pub(crate) aim: Aim,
     state: Cell<JobState>,
     /// Whether a person wants it to stand.

@@ -197,7 +197,9 @@ impl OpenPool {
     /// How well a disk is that is here, from 0 to 100 (docs/design/0021).
     pub(crate) fn score(&self, disk: &Disk) -> u8 {
         let slow = self.paces.slow(disk.id()).map_or(0, Slow::times);
-        score(self.errors_of(disk), slow, self.plight_of(disk).is_some())
+        let said = score(self.smarts.unseen_defects(disk.id()), 0, self.smarts.is_failing(disk.id()));
+        // Each takes from the same hundred.
+        score(self.errors_of(disk), slow, self.plight_of(disk).is_some()).saturating_sub(100 - said)
     }
 }
 
