@@ -51,13 +51,23 @@ codes! {
         }
         DiskErrors = "disk_errors" {
             "Commands failed on a disk that is here, or blocks on it did not match their checksums."
-            "What could not be read was read from another copy and written anew."
+            "What could not be read was read from another copy and written anew. From ten errors on others are read in its place, new rows go to others, and what it has is moved to the other disks, if they have room; it stays in the pool."
             "`dolmen scrub POOL` to see whether all is sound; replace the disk if it happens again; `dolmen pool acknowledge POOL` ends the warning until there are more."
         }
         DiskSlow = "disk_slow" {
             "A disk takes many times as long as the others of its sort in the pool: it is failing, or something beside the pool keeps it busy."
-            "Reads ask it only for what no other disk has or can compute. Writes still wait for it."
+            "Reads ask it only for what no other disk has or can compute, and new rows go to others as far as that takes no room. Writes to what it has still wait for it."
             "Find out what keeps it busy; or `dolmen disk replace POOL DISK NEW`, or `dolmen pool remove POOL DISK`. The warning ends when it is well again, or with `dolmen pool acknowledge POOL`."
+        }
+        DiskFailing = "disk_failing" {
+            "A disk says of itself (SMART) that it is about to fail: its own test has failed, or it has little spare left, is unreliable or takes no more writes."
+            "Reads ask it only for what no other disk has or can compute, new rows go to others, and what it has is moved to the other disks, if they have room. It stays in the pool."
+            "`dolmen disk replace POOL DISK NEW`, or `dolmen pool remove POOL DISK`. `dolmen disk list POOL -o json` shows what it says."
+        }
+        DiskDefects = "disk_defects" {
+            "A disk says of itself (SMART) that places on it have gone bad: sectors that were reallocated, cannot be read, or could not be mended, or errors of its media."
+            "Nothing: what cannot be read there is read from another copy and written anew."
+            "`dolmen scrub POOL` to see whether all is sound; replace the disk if there are more of them; `dolmen pool acknowledge POOL` ends the warning until then."
         }
         DiskCrowded = "disk_crowded" {
             "Writes to a disk failed because what it lies on, a file system or a thin pool, is full. The disk itself is sound."

@@ -23,6 +23,8 @@ pub enum JobKind {
     Convert,
     /// Gives back the room of spaces that were deleted for good.
     Purge,
+    /// Moves everything off a disk that is sick, to the others; the disk stays in the pool.
+    Empty,
 }
 
 /// How far a job is.

@@ -74,6 +74,7 @@ mod plan;
 mod pool;
 mod request;
 mod room;
+mod smart;
 mod space;
 mod status;
 mod time;
@@ -97,6 +98,7 @@ pub use pool::{
 };
 pub use request::{RequestError, read_request};
 pub use room::{Df, DiskRoom, Fits};
+pub use smart::Smart;
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,
     ResizeSpace, SetLimits, Space, SpaceDocument, SpaceLimits, Spaces,

@@ -75,6 +75,12 @@ pub struct Disk {
     /// others, and what it lies on. Of one that is absent nothing is known.
     #[serde(default)]
     pub score: Option<u8>,
+    /// What it says of itself, of one that does.
+    #[serde(default)]
+    pub smart: Option<crate::Smart>,
+    /// Why nothing is known of that.
+    #[serde(default)]
+    pub smart_silence: Option<String>,
 }
 
 /// What has become of what a disk lies on, while its pool is open.

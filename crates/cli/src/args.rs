@@ -940,6 +940,9 @@ pub(crate) struct DaemonArguments {
     /// and its pool is open, or never; usually 7d
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub trash_after: Option<RepairAfter>,
+    /// A program that speaks of disks as smartctl does, to be asked in its place, about files as well
+    #[arg(long, value_name = "PROGRAM", hide_short_help = true)]
+    pub smartctl: Option<PathBuf>,
     /// Where attached spaces get their names; usually /dev/dolmen
     #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub links: Option<PathBuf>,

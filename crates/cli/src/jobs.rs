@@ -183,6 +183,7 @@ pub(crate) fn what(job: &Job) -> String {
         JobKind::Rebalance => "rebalance",
         JobKind::Convert => "convert",
         JobKind::Purge => "purge",
+        JobKind::Empty => "empty",
     };
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }

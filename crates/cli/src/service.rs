@@ -46,6 +46,9 @@ fn config(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<Config, 
     if let Some(RepairAfter(seconds)) = arguments.trash_after {
         config.trash_after = Some(Duration::from_secs(seconds)).filter(|after| !after.is_zero());
     }
+    if let Some(smartctl) = &arguments.smartctl {
+        config.smartctl = Some(rooted(smartctl)?);
+    }
     if let Some(links) = &arguments.links {
         config.links = rooted(links)?;
     }

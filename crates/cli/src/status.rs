@@ -168,7 +168,10 @@ fn disks_cell(pool: &Pool) -> Cell {
 /// Disks that are away, being emptied, or make mistakes.
 fn sick_disks(pools: &[Pool]) -> Vec<(&Pool, &dolmen_api::Disk)> {
     let all = pools.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk)));
-    let is_sick = |disk: &dolmen_api::Disk| errors(disk) > 0 || disk.times_slower.is_some();
+    let says_so = |disk: &dolmen_api::Disk| {
+        disk.smart.as_ref().is_some_and(|smart| smart.is_failing() || smart.defects() > 0)
+    };
+    let is_sick = |disk: &dolmen_api::Disk| errors(disk) > 0 || disk.times_slower.is_some() || says_so(disk);
     all.filter(|(_, disk)| disk.state != DiskState::Present || is_sick(disk)).collect()
 }
 
@@ -234,7 +237,12 @@ fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
     let slower = disk.times_slower.map(|times| format!("{times} times slower"));
     let counted =
         kinds.iter().filter(|(number, _)| *number > 0).map(|(number, kind)| format!("{number} {kind}"));
-    let told: Vec<String> = counted.chain(slower).collect();
+    let smart = disk.smart.iter().flat_map(|smart| {
+        let fails = smart.is_failing().then(|| "says it fails".to_owned());
+        let defects = Some(smart.defects()).filter(|defects| *defects > 0);
+        fails.into_iter().chain(defects.map(|defects| format!("{defects} bad places")))
+    });
+    let told: Vec<String> = counted.chain(slower).chain(smart).collect();
     Cell::toned(told.join(", "), Tone::Caution)
 }
 

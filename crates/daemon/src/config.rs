@@ -59,6 +59,8 @@ pub struct Config {
     pub links: PathBuf,
     /// How long spaces stay in the trash before they are purged by themselves; none for ever.
     pub trash_after: Option<Duration>,
+    /// A program that speaks of disks as `smartctl` does, in its place, and is asked about all of them, files as well.
+    pub smartctl: Option<PathBuf>,
     /// The program that keeps attached spaces waiting while the daemon is away; it calls [`keep`](crate::keep).
     pub keeper: KeeperProgram,
 }
@@ -91,6 +93,7 @@ impl Config {
             },
             links: PathBuf::from(LINKS_FOLDER),
             trash_after: Some(TRASH_AFTER),
+            smartctl: None,
             keeper: KeeperProgram {
                 path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
                 arguments: vec![KEEPER_COMMAND.into()],

@@ -83,7 +83,7 @@ impl Engine {
         let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
-        let moved = self.bytes_on(&pool, &old);
+        let moved = pool.bytes_on(&old);
         let room = Bytes(extents.iter().map(|extent| extent.grain_count() * GRAIN_BYTES).sum());
         if moved > room.0 {
             return Err(too_small(&old, Bytes(moved), &request.with, room));
@@ -222,7 +222,7 @@ impl Engine {
     ) -> Change {
         let room = usual_room(&pool.offers());
         let undo = undo_of_replacing(pool, &old, &new.name(), &[]);
-        let figures = Figures { before: room, after: room, moved: self.bytes_on(pool, &old) };
+        let figures = Figures { before: room, after: room, moved: pool.bytes_on(&old) };
         let plan = figures.plan(undo, steps_of_leaving(pool, &old, &new.name()));
         let message = format!("{} goes on being replaced by {}", old.name(), new.name());
         if dry_run {
@@ -274,7 +274,7 @@ impl Engine {
         let start = Start { kind: JobKind::Replace, subject, aim: Aim::Disk(new.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
         self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(engine.bytes_on(&owner, &old));
+            course.bytes_max.set(owner.bytes_on(&old));
             let result = engine.move_all(&owner, &old, &new, &course.progress).await;
             engine.remember(&owner).await;
             result
@@ -346,19 +346,6 @@ impl Engine {
             self.members.release(&device);
         }
         Ok(Some(notes))
-    }
-
-    /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
-    pub(crate) fn bytes_on(&self, pool: &OpenPool, disk: &Disk) -> u64 {
-        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
-        match room {
-            Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
-            Some(room) => {
-                let extent = Extent::of(disk.member().capacity).ok();
-                extent.map_or(0, |extent| extent.grain_count() * GRAIN_BYTES).saturating_sub(room.free.0)
-            }
-            None => 0,
-        }
     }
 
     /// Takes a disk that was away back in, and brings it up to date.
@@ -485,6 +472,19 @@ pub(crate) fn stopped(pool: &OpenPool, cause: String) -> ErrorBody {
 }
 
 impl OpenPool {
+    /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
+    pub(crate) fn bytes_on(&self, disk: &Disk) -> u64 {
+        let room = self.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
+        match room {
+            Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
+            Some(room) => {
+                let extent = Extent::of(disk.member().capacity).ok();
+                extent.map_or(0, |extent| extent.grain_count() * GRAIN_BYTES).saturating_sub(room.free.0)
+            }
+            None => 0,
+        }
+    }
+
     /// What follows when a disk that was away is taken back in.
     async fn plan_of_return(&self, disk: &Disk) -> Answer<Plan> {
         let pool = self.spaces.pool();

@@ -16,9 +16,12 @@ const USUAL_LIMIT: Duration = Duration::from_millis(50);
 pub(crate) fn usual(kind: JobKind) -> Effort {
     match kind {
         // Redundancy is to be whole again in a time that has a bound.
-        JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::WriteCache | JobKind::Purge => {
-            Effort { priority: Priority::Normal, latency_limit: None }
-        }
+        JobKind::Resync
+        | JobKind::Replace
+        | JobKind::Drain
+        | JobKind::WriteCache
+        | JobKind::Purge
+        | JobKind::Empty => Effort { priority: Priority::Normal, latency_limit: None },
         JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => {
             Effort { priority: Priority::Low, latency_limit: Some(USUAL_LIMIT) }
         }

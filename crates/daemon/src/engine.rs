@@ -25,6 +25,7 @@ use crate::caller::{Answer, Work};
 use crate::config::{Config, POOLS_MAX};
 use crate::door::carrier::Arrival;
 use crate::doors::Doors;
+use crate::emptying::Emptyings;
 use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
@@ -40,6 +41,7 @@ use crate::nbd::NbdServer;
 use crate::plight::Plight;
 use crate::scribe::Scribe;
 use crate::slow::Paces;
+use crate::smart::Smarts;
 use crate::trash_age::TrashAges;
 use crate::ways::Ways;
 
@@ -61,6 +63,8 @@ pub(crate) struct OpenPool {
     pub(crate) absences: Absences,
     pub(crate) room_known: RoomKnown,
     pub(crate) paces: Paces,
+    pub(crate) emptyings: Emptyings,
+    pub(crate) smarts: Smarts,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -71,6 +75,7 @@ impl OpenPool {
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
         let (room_known, paces) = (RoomKnown::default(), Paces::default());
+        let (emptyings, smarts) = (Emptyings::default(), Smarts::default());
         Rc::new(Self {
             spaces,
             mode,
@@ -81,6 +86,8 @@ impl OpenPool {
             absences,
             room_known,
             paces,
+            emptyings,
+            smarts,
             plights,
         })
     }

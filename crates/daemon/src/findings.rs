@@ -17,7 +17,7 @@ use crate::words::counted;
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
 /// So many errors of reading make a disk one that is asked only where nobody else has what it has.
-const SICK_ERRORS: u64 = 10;
+pub(crate) const SICK_ERRORS: u64 = 10;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 
@@ -216,10 +216,11 @@ pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
 }
 
 impl OpenPool {
-    /// Whether a disk had so many errors that nobody has acknowledged that others are asked in its place.
+    /// Whether a disk says that it fails, or had so many errors that nobody has acknowledged: others are asked in its place.
     pub(crate) fn is_sick(&self, disk: &Disk) -> bool {
         let errors = self.unseen_errors_of(disk);
         errors.read_errors.saturating_add(errors.checksum_errors) >= SICK_ERRORS
+            || self.smarts.is_failing(disk.id())
     }
 
     /// How many errors a disk had that nobody has acknowledged. That there is no room below is none of its own.
@@ -397,6 +398,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
     findings.extend(open.plight_findings());
+    findings.extend(open.smart_findings());
     for (disk, errors) in unseen_errors(open) {
         let code = if is_only_crowded(&errors) { FindingCode::DiskCrowded } else { FindingCode::DiskErrors };
         let text = format!("{} had {}", disk.name(), errors_text(&errors));
@@ -428,6 +430,13 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
 #[allow(clippy::cast_precision_loss)] // for people
 fn milliseconds(us: u64) -> f64 {
     us as f64 / 1e3
+}
+
+impl OpenPool {
+    /// What people call a disk that they may have to take in hand.
+    pub(crate) fn called(&self, disk: &Disk) -> String {
+        disk.name()
+    }
 }
 
 /// Disks that are here, and much slower than the others.

@@ -31,6 +31,7 @@ pub(crate) fn doing(job: &Job) -> String {
         JobKind::Rebalance => "evening out",
         JobKind::Convert => "converting",
         JobKind::Purge => "purging",
+        JobKind::Empty => "emptying",
     };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let mut state =
@@ -68,9 +69,9 @@ impl Advice {
 }
 
 /// What to do about disks that are here and had errors.
-fn for_disks_with_errors(open: &OpenPool) -> Vec<Advice> {
+fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
     let (name, mut todo) = (open.name(), Vec::new());
-    let (crowded, sick): (Vec<_>, Vec<_>) =
+    let (crowded, failing): (Vec<_>, Vec<_>) =
         unseen_errors(open).into_iter().partition(|(_, errors)| is_only_crowded(errors));
     for (disk, _) in &crowded {
         let text = format!(
@@ -80,7 +81,11 @@ fn for_disks_with_errors(open: &OpenPool) -> Vec<Advice> {
         );
         todo.push(Advice::for_disk(open, FindingCode::DiskCrowded, disk, text));
     }
-    let names: Vec<String> = sick.iter().map(|(disk, _)| disk.name()).collect();
+    let (sick, suspect): (Vec<_>, Vec<_>) = failing.into_iter().partition(|(disk, _)| open.is_sick(disk));
+    for (disk, _) in &sick {
+        todo.push(Advice::for_disk(open, FindingCode::DiskErrors, disk, for_sick(open, disk, jobs)));
+    }
+    let names: Vec<String> = suspect.iter().map(|(disk, _)| disk.name()).collect();
     if !names.is_empty() {
         let text = format!(
             "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
@@ -88,9 +93,20 @@ fn for_disks_with_errors(open: &OpenPool) -> Vec<Advice> {
             names.join(" or ")
         );
         let about = |disk: &Disk| (FindingCode::DiskErrors, Object::disk(name.as_str(), disk.slot().0));
-        todo.push(Advice { about: sick.iter().map(|(disk, _)| about(disk)).collect(), text });
+        todo.push(Advice { about: suspect.iter().map(|(disk, _)| about(disk)).collect(), text });
     }
     todo
+}
+
+/// What to do about a disk that is sick, and what is being done.
+fn for_sick(open: &OpenPool, disk: &Disk, jobs: &[Job]) -> String {
+    let (name, slot) = (open.name(), disk.slot().0);
+    let outlook = open.outlook_of_sick(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
+    format!(
+        "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}, and `dolmen pool remove {name} {slot}` does \
+         without it; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
+        disk.name()
+    )
 }
 
 /// What to do about disks that are much slower than the others.
@@ -99,7 +115,7 @@ fn for_slow_disks(open: &OpenPool) -> Vec<Advice> {
     let advice = |(disk, _): (Rc<Disk>, Slow)| {
         let slot = disk.slot().0;
         let text = format!(
-            "find out what keeps {} busy beside the pool; if nothing does, `dolmen disk replace {name} {slot} NEW` or \
+            "find out what keeps {} busy beside the pool; new rows go to others meanwhile; if nothing does, `dolmen disk replace {name} {slot} NEW` or \
              `dolmen pool remove {name} {slot}`",
             disk.name()
         );
@@ -218,7 +234,8 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
     todo.extend(open.plight_advice());
-    todo.extend(for_disks_with_errors(open));
+    todo.extend(open.smart_advice(jobs));
+    todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));
     todo.extend(for_room(open));

@@ -98,6 +98,17 @@ struct RecordedDisk {
     /// How slow it was beside the others, unless it is well again.
     #[serde(default)]
     slow: Option<Slow>,
+    /// How many errors it had when its emptying was stopped, or left something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    emptying_held_off: Option<u64>,
+    /// Places that it said have gone bad, and somebody has acknowledged.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    acknowledged_defects: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "so serde asks")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -352,6 +363,8 @@ impl OpenPool {
             given_up: self.absences.is_given_up(disk.id()),
             lost_labels: disk.lost_labels(),
             slow: self.paces.slow(disk.id()),
+            emptying_held_off: self.emptyings.held_off(disk.id()),
+            acknowledged_defects: self.smarts.acknowledged(disk.id()),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
         Recorded {
@@ -382,6 +395,8 @@ impl OpenPool {
             if let Some(slow) = known.slow {
                 self.paces.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
             }
+            self.smarts.acknowledge(disk.id(), known.acknowledged_defects);
+            known.emptying_held_off.iter().for_each(|errors| self.emptyings.hold_off(disk.id(), *errors));
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
         }
@@ -395,6 +410,8 @@ impl Engine {
     pub(crate) async fn recall(&self, pool: &Rc<OpenPool>) {
         if let Some(recorded) = self.histories.read(pool.id()).await {
             pool.take_history(&recorded);
+            // What it writes first goes where it is to.
+            pool.tend_paces(self.seams.clock.now());
         }
         let again = Rc::clone(pool);
         let looking = async move {

@@ -12,6 +12,7 @@ use dolmen_units::{DiskId, PoolId};
 
 use crate::caller::Answer;
 use crate::effort;
+use crate::emptying::undo_of_emptying;
 use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, seconds_now};
 use crate::jobs::Entry;
@@ -84,6 +85,11 @@ impl Engine {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
+            (JobKind::Empty, Aim::Disk(sick))
+                if !disk(sick).is_some_and(|disk| pool.is_to_be_empty(&disk)) =>
+            {
+                Standing::Ended(JobState::CalledOff, "its disk is well by now, or none of the pool any more")
+            }
             (JobKind::Purge, _) if pool.spaces.condemned().is_empty() => {
                 Standing::Ended(JobState::Done, "nothing is left to be purged")
             }
@@ -94,7 +100,8 @@ impl Engine {
                 | JobKind::Replace
                 | JobKind::Drain
                 | JobKind::Convert
-                | JobKind::Purge,
+                | JobKind::Purge
+                | JobKind::Empty,
                 _,
             ) => Standing::GoesOn,
         }
@@ -153,13 +160,15 @@ impl Engine {
                 self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
             (JobKind::Convert, Aim::Space { .. }) => self.go_on_converting(pool, entry).await,
+            (JobKind::Empty, Aim::Disk(sick)) => self.go_on_emptying(pool, sick, entry).await,
             (
                 JobKind::Resync
                 | JobKind::Replace
                 | JobKind::Drain
                 | JobKind::WriteCache
                 | JobKind::Convert
-                | JobKind::Purge,
+                | JobKind::Purge
+                | JobKind::Empty,
                 _,
             ) => {}
         }
@@ -168,7 +177,7 @@ impl Engine {
     /// Goes on with a job for which nobody works, as its pool needs it.
     async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
         match entry.kind {
-            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert => {
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert | JobKind::Empty => {
                 self.go_on_with_one(pool, entry).await;
             }
             JobKind::Resync => drop(self.resync_if_needed(pool).await),
@@ -366,7 +375,8 @@ impl Engine {
                 | JobKind::Convert
                 | JobKind::Replace
                 | JobKind::Drain
-                | JobKind::Purge,
+                | JobKind::Purge
+                | JobKind::Empty,
                 _,
             ) => self.stop_asked(&entry, request).await,
         }
@@ -388,6 +398,10 @@ impl Engine {
                 "rows that were moved stay as they are, and so do the others",
                 Undo::By("dolmen space convert, which goes on with it, or back".to_owned()),
             ),
+            JobKind::Empty => (
+                "what was moved stays where it is, and it is not begun again before more happens",
+                undo_of_emptying(entry),
+            ),
             _ => (
                 "what it has healed stays healed",
                 Undo::By(format!("dolmen scrub {}, which begins anew", entry.pool_name)),
@@ -397,6 +411,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be called off")));
         }
+        self.hold_off_emptying(entry);
         entry.stop("it was called off");
         let limit = self.seams.clock.now() + PATIENCE;
         let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;

@@ -30,7 +30,7 @@ const TEXT_BYTES_MAX: usize = 512;
 /// What a job takes in the file, at most: each byte of a text may need six.
 const JOB_TEXT_MAX: usize = 1024 + 2 * 6 * TEXT_BYTES_MAX;
 /// Jobs that nobody asked for and that are not counted with the others, for each pool.
-const BY_ITSELF_MAX: usize = 2;
+const BY_ITSELF_MAX: usize = 3;
 const _: () = assert!(
     ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX) as u64 <= FILE_BYTES_MAX,
     "a file that was written is read whole"
@@ -56,7 +56,7 @@ struct RecordedSpace {
 pub(crate) enum Aim {
     /// All of the pool.
     Pool,
-    /// The disk that a replacement fills, or that is removed.
+    /// The disk that a replacement fills, or that is removed or emptied.
     Disk(DiskId),
     /// The size that the write cache for spaces that survive the loss of so many disks is to have.
     WriteCache { survives: u8, size: Bytes },
@@ -164,7 +164,9 @@ impl RecordedJob {
             (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance | JobKind::Purge, None, None, None) => {
                 Some(Aim::Pool)
             }
-            (JobKind::Replace | JobKind::Drain, Some(disk), None, None) => disk.parse().ok().map(Aim::Disk),
+            (JobKind::Replace | JobKind::Drain | JobKind::Empty, Some(disk), None, None) => {
+                disk.parse().ok().map(Aim::Disk)
+            }
             (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes }), None) => {
                 Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })
             }

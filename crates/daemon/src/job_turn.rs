@@ -19,6 +19,8 @@ use crate::pace::Course;
 pub(crate) enum Rank {
     /// Redundancy is not whole before it has ended, or a disk cannot leave: patient ones make way for it.
     Urgent,
+    /// Redundancy is whole, and at risk: patient ones make way for it, and it does for urgent ones. A pool has one at a time.
+    Pressing,
     /// It waits for its turn, and keeps it.
     Usual,
     /// Nothing is at risk while it waits.
@@ -34,6 +36,7 @@ impl Rank {
             JobKind::WriteCache => Self::Usual,
             JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => Self::Patient,
             JobKind::Purge => Self::Beside,
+            JobKind::Empty => Self::Pressing,
         }
     }
 }
@@ -91,7 +94,7 @@ impl JobTurn {
 
     /// Waits for the turn; it ends when the permit is dropped.
     pub(crate) async fn take(&self, rank: Rank) -> Permit<'_> {
-        let _waiting = (rank == Rank::Urgent).then(|| {
+        let _waiting = matches!(rank, Rank::Urgent | Rank::Pressing).then(|| {
             self.urgent.set(self.urgent.get() + 1);
             self.patient.borrow().iter().for_each(|course| course.make_way());
             Waiting(&self.urgent)
@@ -102,7 +105,7 @@ impl JobTurn {
     /// Whoever has the turn begins, or goes on.
     pub(crate) fn begin(&self, rank: Rank, course: &Rc<Course>) {
         course.go_on();
-        if rank != Rank::Patient {
+        if !matches!(rank, Rank::Patient | Rank::Pressing) {
             return;
         }
         // It may have come before an urgent one that asked later than others.

@@ -114,7 +114,7 @@ pub(crate) struct Entry {
     pub(crate) pool: PoolId,
     pub(crate) pool_name: String,
     pub(crate) kind: JobKind,
-    subject: String,
+    pub(crate) subject: String,
     pub(crate) aim: Aim,
     state: Cell<JobState>,
     /// Whether a person wants it to stand.
@@ -217,6 +217,7 @@ impl Entry {
             JobKind::Rebalance => "rebalance",
             JobKind::Convert => "convert",
             JobKind::Purge => "purge",
+            JobKind::Empty => "empty",
         };
         format!("job {} ({verb} {})", self.id, self.subject)
     }
@@ -606,7 +607,9 @@ impl Jobs {
     fn left_over(&self, pool: PoolId, start: &Start) -> Option<Rc<Entry>> {
         let is_found_again = match start.kind {
             JobKind::Resync | JobKind::Replace | JobKind::Drain | JobKind::Purge => true,
-            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert => false,
+            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert | JobKind::Empty => {
+                false
+            }
         };
         let is_same = |entry: &Rc<Entry>| {
             is_found_again && !entry.is_taken() && entry.kind == start.kind && entry.aim == start.aim

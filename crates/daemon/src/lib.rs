@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                      scribe (own files) · usher (devices) · looker (files of disks)
+//!                                      scribe (own files) · usher (devices) · looker (files of disks) · asker (smartctl)
 //! ```
 //!
 //! | file | what |
@@ -41,6 +41,7 @@ mod disks;
 mod door;
 mod doors;
 mod effort;
+mod emptying;
 mod engine;
 mod error;
 mod event_record;
@@ -74,6 +75,8 @@ mod resync;
 mod scribe;
 mod shutdown;
 mod slow;
+mod smart;
+mod smart_parse;
 mod spaces;
 mod trash;
 mod trash_age;
@@ -112,6 +115,7 @@ use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::kernel::EngineHost;
 use crate::names::follow;
 use crate::scribe::Scribe;
+use crate::smart::follow_smart;
 use crate::ways::Ways;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
@@ -238,9 +242,9 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let made = Runtime::new(config.runtime).map_err(DaemonError::from);
     let made = made.and_then(|runtime| {
         let [scribe, usher, looker] = ["scribe", "usher", "looker"].map(Scribe::start);
-        Ok((runtime, scribe?, usher?, looker?))
+        Ok((runtime, scribe?, usher?, looker?, Scribe::start("asker")?))
     });
-    let (runtime, scribe, usher, looker) = match made {
+    let (runtime, scribe, usher, looker, asker) = match made {
         Ok(made) => made,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -255,6 +259,8 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let engine = Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways, Doors::new(admitted));
     let following = follow(Rc::downgrade(&engine), looker, runtime.seams().clock);
     runtime.seams().spawner.spawn("names", Box::pin(following));
+    let asking = follow_smart(Rc::downgrade(&engine), asker, runtime.seams().clock);
+    runtime.seams().spawner.spawn("smart", Box::pin(asking));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));
     }

@@ -450,7 +450,15 @@ impl Engine {
         told.extend(
             slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())),
         );
-        let is_nothing = unseen.is_empty() && taken.is_empty() && marked.is_empty() && slow.is_empty();
+        let defects = pool.unseen_defects();
+        told.extend(defects.iter().map(|(disk, defects)| {
+            format!("{}: {}", disk.name(), counted(*defects, "bad place", "bad places"))
+        }));
+        let is_nothing = defects.is_empty()
+            && unseen.is_empty()
+            && taken.is_empty()
+            && marked.is_empty()
+            && slow.is_empty();
         let mut steps: Vec<String> = told.iter().map(|told| format!("warn no more of {told}")).collect();
         if !lost.is_empty() {
             let places = counted(lost.len(), "place", "places");
@@ -476,6 +484,7 @@ impl Engine {
         pool.acknowledge_taken(&taken);
         marked.iter().for_each(|disk| disk.forget_lost_labels());
         pool.paces.forget();
+        pool.acknowledge_defects(&defects);
         tracing::info!(pool = name, told, "errors and damage were acknowledged");
         let stay = if unseen.is_empty() { "" } else { "; errors of disks stay in `dolmen disk list`" };
         let mut message = format!("of pool {name} are acknowledged: {told}{stay}");

@@ -118,7 +118,7 @@ impl Engine {
             Start { kind: JobKind::Drain, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
         self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(engine.bytes_on(&owner, &disk));
+            course.bytes_max.set(owner.bytes_on(&disk));
             let result = engine.drain(&owner, &disk, &course.progress).await;
             if !owner.spaces.pool().is_drained(&disk) {
                 engine.finish_widths(&owner).await;

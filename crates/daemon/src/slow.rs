@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use dolmen_block_io::{Moment, READ_PATIENCE};
-use dolmen_pool::Disk;
+use dolmen_pool::{Ailment, Disk};
 use dolmen_units::DiskId;
 use serde::{Deserialize, Serialize};
 
@@ -183,20 +183,23 @@ fn median(mut all: Vec<u64>) -> Option<u64> {
 }
 
 impl OpenPool {
-    /// Looks how fast disks are, and has those that are slow or sick asked only where nobody else is.
+    /// Looks how fast disks are, and has those that are slow or sick asked, and given new slabs, only where nobody else is.
     pub(crate) fn tend_paces(&self, now: Moment) {
         let disks = self.spaces.pool().disks();
         self.paces.look(&disks, now);
         for disk in &disks {
-            let is_slow = self.paces.slow(disk.id()).is_some();
-            disk.set_shunned(is_slow || self.is_sick(disk));
+            let slow = self.paces.slow(disk.id()).map(|_| Ailment::Slow);
+            let sick = self.is_sick(disk).then_some(Ailment::Sick);
+            disk.set_ailment(sick.or(slow));
         }
     }
 
     /// How well a disk is that is here, from 0 to 100 (docs/design/0021).
     pub(crate) fn score(&self, disk: &Disk) -> u8 {
         let slow = self.paces.slow(disk.id()).map_or(0, Slow::times);
-        score(self.errors_of(disk), slow, self.plight_of(disk).is_some())
+        let said = score(self.smarts.unseen_defects(disk.id()), 0, self.smarts.is_failing(disk.id()));
+        // Each takes from the same hundred.
+        score(self.errors_of(disk), slow, self.plight_of(disk).is_some()).saturating_sub(100 - said)
     }
 }
 

@@ -82,6 +82,8 @@ impl Engine {
                 late_reads: counters.late_reads,
                 times_slower: open.paces.slow(disk.id()).map(Slow::times),
                 score: here.then(|| open.score(disk)),
+                smart: open.smarts.of(disk.id()).filter(|_| here),
+                smart_silence: open.smarts.silence_of(disk.id()).filter(|_| here),
             }
         };
         pool.disks().iter().map(view).collect()

@@ -40,6 +40,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         if seats != seated {
             (seated, pause, next_try) = (seats, LOOK_EVERY, clock.now());
             pool.absences.try_anew();
+            pool.emptyings.try_anew();
         }
         if clock.now() < next_try {
             continue;
@@ -94,6 +95,9 @@ impl Engine {
         let overdue = self.overdue(pool);
         if !is_behind && !is_replacing && !is_draining && overdue.is_empty() {
             let goes_on = !pool.is_closing.get() && !self.is_stopping.get();
+            if goes_on && self.empty_if_sick(pool).await {
+                return Tended::Began;
+            }
             return match self.conversion_put_off(pool).filter(|_| goes_on) {
                 Some(entry) => {
                     self.go_on_converting(pool, &entry).await;

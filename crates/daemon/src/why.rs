@@ -66,6 +66,8 @@ impl<'a> Scene<'a> {
             | FindingCode::DiskUnplugged
             | FindingCode::DiskErrors
             | FindingCode::DiskSlow
+            | FindingCode::DiskFailing
+            | FindingCode::DiskDefects
             | FindingCode::DiskCrowded
             | FindingCode::DiskLabelsLost
             | FindingCode::MetadataOnFewDisks

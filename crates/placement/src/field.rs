@@ -97,10 +97,7 @@ impl Field {
     pub(crate) fn new(offers: &[Offer], resiliency: Resiliency, narrowest: &Shape) -> Self {
         let mut members: Vec<&Offer> =
             offers.iter().filter(|offer| offer.standing == Standing::Claimable).collect();
-        let by_domain = resiliency.survives() > 0 && {
-            let domains: BTreeSet<DomainId> = members.iter().map(|offer| offer.domain).collect();
-            u32::try_from(domains.len()).unwrap_or(u32::MAX) >= narrowest.groups_min()
-        };
+        let by_domain = resiliency.survives() > 0 && Self::has_domains(offers, narrowest);
         members.sort_unstable_by_key(|offer| (by_domain.then_some(offer.domain), offer.slot));
         assert!(
             members.iter().zip(members.iter().skip(1)).all(|(one, next)| one.slot != next.slot),
@@ -114,6 +111,13 @@ impl Field {
             })
             .collect();
         Self { groups }
+    }
+
+    /// Whether there are fault domains enough for rows of which `narrowest` is the narrowest shape.
+    pub(crate) fn has_domains(offers: &[Offer], narrowest: &Shape) -> bool {
+        let members = offers.iter().filter(|offer| offer.standing == Standing::Claimable);
+        let domains: BTreeSet<DomainId> = members.map(|offer| offer.domain).collect();
+        u32::try_from(domains.len()).unwrap_or(u32::MAX) >= narrowest.groups_min()
     }
 
     /// Groups, as a count that compares with widths.

@@ -158,6 +158,12 @@ impl Placer {
         self.rule.bound(&self.field(offers), &self.request, &self.shapes)
     }
 
+    /// Whether rows on these disks keep what may not be lost together in different fault domains.
+    #[must_use]
+    pub fn keeps_domains_apart(&self, offers: &[Offer]) -> bool {
+        self.request.resiliency().survives() > 0 && Field::has_domains(offers, &self.narrowest)
+    }
+
     /// Places one row. `turn` decides among groups that are about even: pass a number that differs from row to
     /// row, such as the row's id, so that all pairs of disks come to share rows.
     ///

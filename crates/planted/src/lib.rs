@@ -158,11 +158,15 @@ pub enum Bug {
     AnyNameDestroys,
     /// A disk is emptied only while it is here itself.
     DrainNeedsItsDisk,
+    /// A disk that is sick keeps what it has.
+    SickDiskKeepsAll,
+    /// New rows are laid on disks that are slow or sick as on others.
+    NewRowsAnywhere,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 75] = [
+    pub const ALL: [Self; 77] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -238,6 +242,8 @@ impl Bug {
         Self::CacheOfOneCopy,
         Self::AnyNameDestroys,
         Self::DrainNeedsItsDisk,
+        Self::SickDiskKeepsAll,
+        Self::NewRowsAnywhere,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -320,6 +326,8 @@ impl Bug {
             Self::CacheOfOneCopy => "cache-of-one-copy",
             Self::AnyNameDestroys => "any-name-destroys",
             Self::DrainNeedsItsDisk => "drain-needs-its-disk",
+            Self::SickDiskKeepsAll => "sick-disk-keeps-all",
+            Self::NewRowsAnywhere => "new-rows-anywhere",
         }
     }
 }

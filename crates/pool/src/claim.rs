@@ -19,7 +19,7 @@ use crate::pool::{Pool, domain_of};
 const SLAB_GRAINS: u64 = (2 << 20) / GRAIN_BYTES;
 
 /// A row's slabs and, in the same order, their grains.
-type Placed = (Placement, Vec<Claim>);
+pub(crate) type Placed = (Placement, Vec<Claim>);
 
 impl Change<'_> {
     /// Chooses disks for a row and takes their grains: of absent disks as well, where those that are here do not do for all
@@ -62,9 +62,13 @@ impl Change<'_> {
         }
         let turn = self.pool.turn_number.get();
         let others = self.pool.offers(self.purpose).into_iter().map(|offer| offer.slot);
-        let left_out = others.filter(|slot| !among.contains(slot)).collect();
+        let left_out: Vec<DiskSlot> = others.filter(|slot| !among.contains(slot)).collect();
         let placer = Placer::new(*request, &slab_grains);
-        let placed = self.place_without(left_out, &placer, &|_| 0, turn).ok()?;
+        let own = |_| 0;
+        let placed = match self.place_sparing(&placer, &own, turn, &left_out) {
+            Some(placed) => placed,
+            None => self.place_without(left_out, &placer, &own, turn).ok()?,
+        };
         self.pool.turn_number.set(turn + 1);
         Some(placed)
     }
@@ -79,18 +83,21 @@ impl Change<'_> {
         self.pool.domains(|_| true) >= copies
     }
 
-    /// A row on disks that are here.
+    /// A row on disks that are here; on those that are slow or sick where it cannot be laid otherwise.
     fn place_here(
         &mut self,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
         turn: u64,
     ) -> Result<Placed, PoolError> {
-        self.place_without(Vec::new(), placer, own, turn)
+        match self.place_sparing(placer, own, turn, &[]) {
+            Some(placed) => Ok(placed),
+            None => self.place_without(Vec::new(), placer, own, turn),
+        }
     }
 
     /// A row on disks that are here, but for some.
-    fn place_without(
+    pub(crate) fn place_without(
         &mut self,
         mut left_out: Vec<DiskSlot>,
         placer: &Placer,
@@ -191,7 +198,7 @@ impl Change<'_> {
         let domain = |slot: DiskSlot| self.pool.disk(slot).map(|disk| domain_of(&disk.member()));
         let others: Vec<Option<DomainId>> = of_column.iter().map(|slot| domain(*slot)).collect();
         let is_apart = |offer: &Offer| !domains_apart || !others.contains(&Some(offer.domain));
-        let mut fit: Vec<(bool, bool, u64, DiskSlot)> = self
+        let mut fit: Vec<_> = self
             .pool
             .offers_of(is_active, self.purpose)
             .into_iter()
@@ -199,7 +206,8 @@ impl Change<'_> {
             .filter(|offer| offer.claimable_grains() >= grains)
             .map(|offer| {
                 let is_here = self.pool.disk(offer.slot).is_some_and(|disk| disk.is_present());
-                (is_here, !used.contains(&offer.slot), offer.claimable_grains(), offer.slot)
+                let fitness = self.fitness(offer.slot);
+                (is_here, fitness, !used.contains(&offer.slot), offer.claimable_grains(), offer.slot)
             })
             .collect();
         fit.sort_unstable();
@@ -222,7 +230,7 @@ impl Change<'_> {
         Ok(Claim { slot, runs })
     }
 
-    fn untake_all(&mut self, claims: &[Claim]) {
+    pub(crate) fn untake_all(&mut self, claims: &[Claim]) {
         for claim in claims {
             self.taken.retain(|(slot, run)| *slot != claim.slot || !claim.runs.contains(run));
             let _ = give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));

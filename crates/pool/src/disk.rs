@@ -24,6 +24,18 @@ pub enum DiskState {
     Absent,
 }
 
+/// What is known against a disk that is here. Whoever finds that out says so ([`Disk::set_ailment`]); the pool decides nothing by
+/// itself.
+///
+/// The order is that in which disks are done without: a sick one before a slow one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ailment {
+    /// It takes much longer than the others.
+    Slow,
+    /// It makes errors, or says that it will fail.
+    Sick,
+}
+
 /// What was seen of a disk since the pool was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskCounters {
@@ -78,8 +90,8 @@ pub struct Disk {
     flushed: Cell<u64>,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
-    /// Whether it is asked only where nobody else has what it has.
-    shunned: Cell<bool>,
+    /// Why it is asked only where nobody else has what it has, and gets new slabs last.
+    ailment: Cell<Option<Ailment>>,
     /// Where labels had stood when it was taken in, and something else was written over them.
     lost_labels: RefCell<BTreeSet<u64>>,
 }
@@ -101,7 +113,7 @@ impl Disk {
             flushed: Cell::new(0),
             under_way: Cell::new(0),
             counters: Cell::default(),
-            shunned: Cell::default(),
+            ailment: Cell::default(),
             lost_labels: RefCell::default(),
         })
     }
@@ -278,15 +290,21 @@ impl Disk {
             .unwrap_or_default()
     }
 
+    /// What is known against it.
+    #[must_use]
+    pub fn ailment(&self) -> Option<Ailment> {
+        self.ailment.get()
+    }
+
     /// Whether reads ask it only where nobody else has what it has.
     #[must_use]
     pub fn is_shunned(&self) -> bool {
-        self.shunned.get()
+        self.ailment.get().is_some()
     }
 
-    /// Has reads ask others, as far as they can. Whoever knows that a disk is failing says so.
-    pub fn set_shunned(&self, is_shunned: bool) {
-        self.shunned.set(is_shunned);
+    /// Has reads ask others, and new slabs go to others, as far as they can.
+    pub fn set_ailment(&self, ailment: Option<Ailment>) {
+        self.ailment.set(ailment);
     }
 
     /// Whether a completed write may rest in the device's cache.

@@ -30,6 +30,7 @@ mod open;
 mod pool;
 mod removal;
 mod settings;
+mod spared;
 
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
 pub use change::{Change, Claim, Purpose, decode_edits};
@@ -38,7 +39,7 @@ pub use create::{
     CHECKPOINT_BYTES, CreateOptions, areas, check_devices, create, create_as, metadata_lengths,
 };
 pub use discover::{Candidate, Found, discover, owner_of};
-pub use disk::{Disk, DiskCounters, DiskState};
+pub use disk::{Ailment, Disk, DiskCounters, DiskState};
 pub use dolmen_epoch::ChangeError;
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};

@@ -9,6 +9,7 @@
 //!
 //! Left to others: filling a slab (`resync`); who waits for the copies (`destage`, `replay`).
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -137,7 +138,10 @@ impl Cache {
                 && offer.claimable_grains() >= grains
                 && !(keeps_apart && kept.contains(&offer.domain))
         });
-        let best = fit.max_by_key(|offer| (is_fast(pool, offer.slot), offer.claimable_grains(), offer.slot));
+        let best = fit.max_by_key(|offer| {
+            let fitness = Reverse(pool.ailment_of(offer.slot));
+            (fitness, is_fast(pool, offer.slot), offer.claimable_grains(), offer.slot)
+        });
         Some((from, best?.slot))
     }
 

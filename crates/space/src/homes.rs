@@ -3,12 +3,15 @@
 //! Invariant: what is chosen obeys the rules of placement as far as the members allow, but that two columns of a row without
 //! parity may share a disk where all others are taken.
 //!
+//! A disk that is known to be sick is chosen where no other can be, and a slow one where no other that has no slab of the row; a
+//! rebalance chooses neither (docs/design/0022).
+//!
 //! Left to others: moving them (`removal`, `rebalance`).
 
 use std::collections::BTreeSet;
 
 use dolmen_placement::{DomainId, Offer};
-use dolmen_pool::{Pool, Purpose};
+use dolmen_pool::{Ailment, Pool, Purpose};
 use dolmen_units::{DiskSlot, Epoch};
 
 use crate::row::{Row, RowRecord, Slab, Slabs};
@@ -61,13 +64,13 @@ impl Homes {
         from: DiskSlot,
     ) -> Option<DiskSlot> {
         let grains = record.shape.slab_map(column).grains();
-        let best = self.best(pool, record, column, from)?;
+        let best = self.best(pool, record, column, from, |_| true)?;
         best.free_grains -= grains;
         Some(best.slot)
     }
 
-    /// A disk for the slab of a column that is on `from`, if it has no slab of the row and is emptier than `from`, also when it
-    /// has taken this one. The room of both is reckoned as it is then.
+    /// A disk for the slab of a column that is on `from`, if it is well, has no slab of the row and is emptier than `from`, also
+    /// when it has taken this one. The room of both is reckoned as it is then.
     pub(crate) fn choose_emptier(
         &mut self,
         pool: &Pool,
@@ -77,7 +80,7 @@ impl Homes {
     ) -> Option<DiskSlot> {
         let grains = record.shape.slab_map(column).grains();
         let has = self.offers.iter().find(|offer| offer.slot == from)?.claimable_grains();
-        let best = self.best(pool, record, column, from)?;
+        let best = self.best(pool, record, column, from, |slot| pool.ailment_of(slot).is_none())?;
         let is_beside = record.columns.iter().flatten().any(|slab| slab.disk == best.slot);
         if is_beside || best.claimable_grains() < has + 2 * grains {
             return None;
@@ -89,8 +92,15 @@ impl Homes {
         Some(to)
     }
 
-    /// The emptiest disk that may take the slab of a column that is on `from`.
-    fn best(&mut self, pool: &Pool, record: &RowRecord, column: usize, from: DiskSlot) -> Option<&mut Offer> {
+    /// The emptiest disk that may take the slab of a column that is on `from`, of those that are meant: one that is well, if any is.
+    fn best(
+        &mut self,
+        pool: &Pool,
+        record: &RowRecord,
+        column: usize,
+        from: DiskSlot,
+        is_meant: impl Fn(DiskSlot) -> bool,
+    ) -> Option<&mut Offer> {
         let grains = record.shape.slab_map(column).grains();
         let elsewhere = |slab: &&Slab| slab.disk != from;
         // What is being replaced is where it goes as well.
@@ -114,9 +124,17 @@ impl Homes {
                 && !self.refused.contains(&offer.slot)
                 && !of_column.contains(&offer.slot)
                 && !(keeps_apart && beside.contains(&offer.domain))
+                && is_meant(offer.slot)
         };
         self.offers.iter_mut().filter(is_fit).max_by_key(|offer| {
-            (!of_row.contains(&offer.slot), offer.claimable_grains(), std::cmp::Reverse(offer.slot))
+            let ailment = pool.ailment_of(offer.slot);
+            (
+                ailment < Some(Ailment::Sick),
+                !of_row.contains(&offer.slot),
+                ailment.is_none(),
+                offer.claimable_grains(),
+                std::cmp::Reverse(offer.slot),
+            )
         })
     }
 }

@@ -258,7 +258,8 @@ fn surplus_of(pool: &Pool, homes: &Homes, record: &RowRecord, copies: usize) -> 
     };
     let candidates = crowded.into_iter().flat_map(|slabs| slabs.iter().map(move |slab| (slabs, slab)));
     let best = candidates.max_by_key(|(slabs, slab)| {
-        (apart_without(slabs, slab), std::cmp::Reverse(homes.room_on(slab.disk)))
+        let room = std::cmp::Reverse(homes.room_on(slab.disk));
+        (apart_without(slabs, slab), pool.ailment_of(slab.disk), room)
     });
     best.map(|(_, slab)| Surplus { disk: slab.disk, was_filled: true })
 }

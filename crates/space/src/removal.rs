@@ -56,7 +56,15 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     pub async fn forecast_removal(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
-        let mut homes = Homes::of(self.pool());
+        self.forecast_leaving(from, Homes::of(self.pool())).await
+    }
+
+    /// The same, to disks with such room.
+    pub(crate) async fn forecast_leaving(
+        &self,
+        from: DiskSlot,
+        mut homes: Homes,
+    ) -> Result<RemovalForecast, SpaceError> {
         let mut forecast = RemovalForecast::default();
         for space in self.all() {
             space
@@ -106,7 +114,22 @@ impl Spaces {
         if is_planted(Bug::DrainNeedsItsDisk) && !disk.is_present() {
             return Ok(false);
         }
-        let from = disk.slot();
+        let moved = self.move_off(disk.slot(), &goes_on, &BTreeSet::new, progress).await?;
+        let Some(left) = moved else { return Ok(false) };
+        let all = left.is_empty();
+        self.note_left(disk, left);
+        Ok(all && goes_on())
+    }
+
+    /// Moves what is on a disk to others, but for those that `but` names; the spaces of what is left there, or nothing where it was
+    /// to end before.
+    pub(crate) async fn move_off(
+        &self,
+        from: DiskSlot,
+        goes_on: &dyn Fn() -> bool,
+        but: &dyn Fn() -> BTreeSet<DiskSlot>,
+        progress: &Progress,
+    ) -> Result<Option<BTreeSet<SpaceId>>, SpaceError> {
         let mut left = BTreeSet::new();
         let mut result = Resynced::default();
         // A row may take the place of another on the way, or one of a space be made there that waited: looked for again.
@@ -114,17 +137,17 @@ impl Spaces {
             let mut rows = self.rows_on(from).await?;
             rows.retain(|(space, _)| !left.contains(&space.id()));
             if rows.is_empty() {
-                break;
+                return Ok(Some(left));
             }
             progress.total.set(progress.done.get() + rows.len() as u64);
             let mut waiting: VecDeque<_> = neediest_first(rows).await?.into();
             while !waiting.is_empty() {
                 if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 let together = next_lot(&mut waiting).await?;
                 let claim = async |space: &Space, row: &Rc<Row>| {
-                    self.claim_homes(space, row, from).await?;
+                    self.claim_homes(space, row, from, &but()).await?;
                     Ok(vec![from])
                 };
                 let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
@@ -133,9 +156,6 @@ impl Spaces {
                 moved.not_begun.into_iter().rev().for_each(|row| waiting.push_front(row));
             }
         }
-        let all = left.is_empty();
-        self.note_left(disk, left);
-        Ok(all && goes_on())
     }
 
     /// Claims new slabs for rows by `claim`, which tells what disks the row is to leave, fills them, has them trusted and gives
@@ -195,12 +215,20 @@ impl Spaces {
         Ok(Moved { left, not_begun })
     }
 
-    /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room.
-    async fn claim_homes(&self, space: &Space, row: &Rc<Row>, from: DiskSlot) -> Result<(), SpaceError> {
+    /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room; on none of some
+    /// disks.
+    async fn claim_homes(
+        &self,
+        space: &Space,
+        row: &Rc<Row>,
+        from: DiskSlot,
+        but: &BTreeSet<DiskSlot>,
+    ) -> Result<(), SpaceError> {
         let pool = self.pool();
         let copies = space.copies_of(row.layout());
         for column in columns_to_move(pool, &row.record(), from, copies) {
             let mut homes = Homes::of(pool);
+            but.iter().for_each(|slot| homes.refuse(*slot));
             while let Some(to) = homes.choose(pool, &row.record(), column, from) {
                 match space.add_slab(row, (from, to), |other| other == column).await {
                     Ok(_) => break,

@@ -16,6 +16,10 @@ mod client;
 #[cfg(test)]
 mod disks;
 #[cfg(test)]
+mod dying;
+#[cfg(test)]
+mod faulty;
+#[cfg(test)]
 mod full;
 #[cfg(test)]
 mod hand;

@@ -41,6 +41,8 @@ mod rebalance;
 #[cfg(test)]
 mod ringed;
 #[cfg(test)]
+mod sick;
+#[cfg(test)]
 mod slow;
 #[cfg(test)]
 mod stuck;

@@ -7,6 +7,7 @@ mod golden;
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod ailing;
 mod basics;
 mod cache_size;
 mod cached;

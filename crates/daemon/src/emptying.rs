@@ -1,0 +1,217 @@
+//! Sick disks are emptied by themselves, where the others have room (docs/design/0022). They stay in their pool: whether one is
+//! replaced, removed or used on, a person decides.
+//!
+//! Invariant: what somebody stopped, or what left something, is not begun again before the disk has had as many errors again.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_api::{Job, JobKind};
+use dolmen_block_io::Moment;
+use dolmen_planted::{Bug, is_planted};
+use dolmen_pool::{Disk, PoolState};
+use dolmen_space::{Emptied, Progress};
+use dolmen_units::DiskId;
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::findings::{SICK_ERRORS, is_here};
+use crate::job_record::Aim;
+use crate::jobs::{Entry, Outcome, Start};
+use crate::plan::Undo;
+use crate::words::counted;
+
+/// How soon, and how seldom, it is looked again whether what a sick disk has fits on the others.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// What is known of the emptying of a pool's disks.
+#[derive(Default)]
+pub(crate) struct Emptyings {
+    /// How many errors a disk had when it was stopped, or left something.
+    held_off: RefCell<BTreeMap<DiskId, u64>>,
+    /// Why what a disk has does not fit on the others, at the last try.
+    refused: RefCell<BTreeMap<DiskId, String>>,
+    /// When that is tried again, and how long the pause was.
+    next: Cell<(Moment, Duration)>,
+}
+
+impl Emptyings {
+    /// What goes on record of a disk.
+    pub(crate) fn held_off(&self, disk: DiskId) -> Option<u64> {
+        self.held_off.borrow().get(&disk).copied()
+    }
+
+    /// Has it not begun again before the disk has had as many errors again.
+    pub(crate) fn hold_off(&self, disk: DiskId, errors: u64) {
+        self.held_off.borrow_mut().insert(disk, errors);
+    }
+
+    /// Whether nothing has happened since that a new try would be for.
+    fn is_held_off(&self, disk: DiskId, errors: u64) -> bool {
+        self.held_off(disk).is_some_and(|then| errors < then.saturating_add(then.max(SICK_ERRORS)))
+    }
+
+    /// Has what did not fit tried anew, at once.
+    pub(crate) fn try_anew(&self) {
+        self.refused.borrow_mut().clear();
+        self.next.take();
+    }
+
+    fn forget_all_but(&self, sick: &[Rc<Disk>]) {
+        let is_sick = |id: &DiskId| sick.iter().any(|disk| disk.id() == *id);
+        self.held_off.borrow_mut().retain(|id, _| is_sick(id));
+        self.refused.borrow_mut().retain(|id, _| is_sick(id));
+    }
+}
+
+impl OpenPool {
+    /// Whether a disk is here, sick, and a member like others.
+    pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
+        is_here(disk) && self.is_sick(disk) && self.spaces.pool().is_active(disk)
+    }
+
+    /// Disks that should hold nothing, as long as others have room.
+    fn to_be_empty(&self) -> Vec<Rc<Disk>> {
+        let mut disks = self.spaces.pool().disks();
+        disks.retain(|disk| self.is_to_be_empty(disk));
+        disks
+    }
+
+    /// What becomes of what a sick disk has, in words.
+    pub(crate) fn outlook_of_sick(&self, disk: &Disk, jobs: &[Job]) -> Option<String> {
+        let is_of_it = |job: &&Job| job.kind == JobKind::Empty && job.subject == disk.name();
+        if let Some(job) = jobs.iter().find(is_of_it) {
+            return Some(format!("what it has is moved to the other disks (job {})", job.id));
+        }
+        if self.bytes_on(disk) == 0 {
+            return Some("it holds nothing of any space".to_owned());
+        }
+        if let Some(why) = self.emptyings.refused.borrow().get(&disk.id()) {
+            return Some(format!("what it has stays there: {why}"));
+        }
+        let is_held_off = self.emptyings.is_held_off(disk.id(), self.errors_of(disk));
+        is_held_off.then(|| "what it has stays there, unless it has more errors".to_owned())
+    }
+}
+
+impl Engine {
+    /// Begins to empty the first sick disk for which that is possible; whether there was one. A pool is emptied of one after
+    /// another.
+    pub(crate) async fn empty_if_sick(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
+        let sick = pool.to_be_empty();
+        pool.emptyings.forget_all_but(&sick);
+        if is_planted(Bug::SickDiskKeepsAll) || self.jobs.is_taken(pool.id(), JobKind::Empty, None) {
+            return false;
+        }
+        let now = self.seams.clock.now();
+        let (next, pause) = pool.emptyings.next.get();
+        if now < next || pool.spaces.pool().state() != PoolState::Writable {
+            return false;
+        }
+        let mut has_refused = false;
+        for disk in sick {
+            let is_held_off = pool.emptyings.is_held_off(disk.id(), pool.errors_of(&disk));
+            if is_held_off || pool.bytes_on(&disk) == 0 {
+                continue;
+            }
+            match self.check_that_it_fits(pool, &disk).await {
+                Ok(()) => {
+                    pool.emptyings.try_anew();
+                    tracing::warn!(disk = disk.name(), "a disk is sick; what it has goes to the others");
+                    self.start_emptying(pool, disk, None).await;
+                    return true;
+                }
+                Err(why) => {
+                    has_refused = true;
+                    pool.emptyings.refused.borrow_mut().insert(disk.id(), why);
+                }
+            }
+        }
+        let pause = if has_refused { (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) } else { Duration::ZERO };
+        pool.emptyings.next.set((now + pause, pause));
+        false
+    }
+
+    /// Whether all that a disk has would find a place on others, beside what they keep for repair; why not, in words.
+    async fn check_that_it_fits(&self, pool: &OpenPool, disk: &Disk) -> Result<(), String> {
+        self.check_job_room(pool).map_err(|error| error.message)?;
+        let forecast = pool.spaces.forecast_emptying(disk.slot()).await;
+        let forecast = forecast.map_err(|error| error.to_string())?;
+        if forecast.stuck.is_empty() {
+            return Ok(());
+        }
+        let stuck: Vec<String> = forecast
+            .stuck
+            .iter()
+            .map(|(space, rows)| format!("{} of {space}", counted(*rows, "row", "rows")))
+            .collect();
+        Err(format!("{} fit on no other disk, for want of room or of disks", stuck.join(", ")))
+    }
+
+    /// Goes on with an emptying that the daemon before had begun.
+    pub(crate) async fn go_on_emptying(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        sick: DiskId,
+        again: &Rc<Entry>,
+    ) {
+        let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == sick);
+        // Of one that is well by now, or gone, whoever looks at jobs ends it.
+        if let Some(disk) = disk {
+            self.start_emptying(pool, disk, Some(Rc::clone(again))).await;
+        }
+    }
+
+    async fn start_emptying(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
+        let start = Start { kind: JobKind::Empty, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
+        let owner = Rc::clone(pool);
+        self.start_job(pool, start, move |course| async move {
+            course.bytes_max.set(owner.bytes_on(&disk));
+            empty(&owner, &disk, &course.progress).await
+        })
+        .await;
+    }
+
+    /// Whoever stops the emptying of a disk wants it to stay as it is.
+    pub(crate) fn hold_off_emptying(&self, entry: &Entry) {
+        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let (JobKind::Empty, Aim::Disk(id), Some(pool)) = (entry.kind, entry.aim, pool) else { return };
+        let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == id);
+        if let Some(disk) = disk {
+            pool.emptyings.hold_off(id, pool.errors_of(&disk));
+        }
+    }
+}
+
+async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
+    let name = disk.name();
+    let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
+    let emptied = pool.spaces.empty_disk(disk, is_wanted, progress).await;
+    if !matches!(emptied, Ok(Emptied::All)) && pool.is_to_be_empty(disk) && !pool.is_closing.get() {
+        pool.emptyings.hold_off(disk.id(), pool.errors_of(disk));
+    }
+    Ok(match emptied.map_err(|error| fault::space(&error))? {
+        Emptied::All => Outcome::Done(format!("{name} holds nothing any more; it stays in the pool")),
+        Emptied::AllBut(left) => {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            Outcome::Done(format!(
+                "what could be moved off {name} was; rows of {} have a part left there, which no other disk took or nobody could \
+                 make anew",
+                left.join(", ")
+            ))
+        }
+        Emptied::CutShort => {
+            Outcome::CalledOff(format!("{name} is not emptied any more; what was moved stays where it is"))
+        }
+    })
+}
+
+/// How an emptying that was stopped is undone.
+pub(crate) fn undo_of_emptying(entry: &Entry) -> Undo {
+    let (pool, disk) = (&entry.pool_name, &entry.subject);
+    Undo::By(format!("dolmen pool remove {pool} {disk}, which empties it and takes it out"))
+}

@@ -1,0 +1,121 @@
+//! Disks that are known to be slow or sick get new slabs last (docs/design/0022).
+//!
+//! Invariants:
+//! - What can be laid with them is laid, and with the same redundancy: they are tried last, and not left out.
+//! - Doing without a slow disk takes no room from the rows that come later.
+
+use std::collections::BTreeSet;
+
+use dolmen_placement::{Code, Offer, Placement, Placer};
+use dolmen_planted::{Bug, is_planted};
+use dolmen_units::DiskSlot;
+
+use crate::change::Change;
+use crate::claim::Placed;
+use crate::disk::Ailment;
+use crate::pool::Pool;
+
+/// Of what a row holds, the part that doing without a slow disk may cost beside it: columns that differ by an interleave shift
+/// what fits by as much.
+const LOSS_PARTS: u64 = 256;
+
+/// Disks to do without, and whether it is worth room.
+struct Sparing {
+    spared: BTreeSet<DiskSlot>,
+    /// Those that are done without at any price; what fits is reckoned with the others.
+    at_any_price: BTreeSet<DiskSlot>,
+}
+
+impl Pool {
+    /// What is known against the disk in a slot.
+    #[must_use]
+    pub fn ailment_of(&self, slot: DiskSlot) -> Option<Ailment> {
+        self.disk(slot).filter(|disk| disk.is_present()).and_then(|disk| disk.ailment())
+    }
+
+    /// Ways to do without disks that are slow or sick, the best first; none where all are well.
+    fn sparings(&self) -> Vec<Sparing> {
+        if is_planted(Bug::NewRowsAnywhere) {
+            return Vec::new();
+        }
+        let with = |ailment| -> BTreeSet<DiskSlot> {
+            let disks = self.disks();
+            let slots = disks.iter().map(|disk| disk.slot());
+            slots.filter(|slot| self.ailment_of(*slot) == Some(ailment)).collect()
+        };
+        let (slow, sick) = (with(Ailment::Slow), with(Ailment::Sick));
+        let mut ways = Vec::new();
+        if !slow.is_empty() {
+            ways.push(Sparing { spared: slow.union(&sick).copied().collect(), at_any_price: sick.clone() });
+        }
+        if !sick.is_empty() {
+            ways.push(Sparing { spared: sick.clone(), at_any_price: sick });
+        }
+        ways
+    }
+}
+
+/// The offers of all disks but some.
+fn without(mut offers: Vec<Offer>, spared: &BTreeSet<DiskSlot>) -> Vec<Offer> {
+    offers.retain(|offer| !spared.contains(&offer.slot));
+    offers
+}
+
+/// Grains of the data columns of a row, one copy of each.
+fn data_grains(placement: &Placement) -> u64 {
+    let data = match placement.code {
+        Code::Striped { .. } => placement.columns,
+        Code::Parity { data, .. } => data,
+    };
+    let one_of_each = placement.slabs.iter().filter(|slab| slab.copy == 0 && slab.column < data);
+    one_of_each.map(|slab| slab.grains).sum()
+}
+
+impl Change<'_> {
+    /// A row for which disks that are slow or sick are done without, on some of those that are here; nothing where none is, or no
+    /// such row can be laid.
+    pub(crate) fn place_sparing(
+        &mut self,
+        placer: &Placer,
+        own: &impl Fn(DiskSlot) -> u64,
+        turn: u64,
+        left_out: &[DiskSlot],
+    ) -> Option<Placed> {
+        self.pool.sparings().into_iter().find_map(|way| self.place_by(&way, placer, own, turn, left_out))
+    }
+
+    fn place_by(
+        &mut self,
+        way: &Sparing,
+        placer: &Placer,
+        own: &impl Fn(DiskSlot) -> u64,
+        turn: u64,
+        left_out: &[DiskSlot],
+    ) -> Option<Placed> {
+        let all = without(self.pool.offers(self.purpose), &left_out.iter().copied().collect());
+        let well = without(all.clone(), &way.spared);
+        // Rows whose parts would be kept apart worse have less redundancy.
+        if placer.keeps_domains_apart(&all) && !placer.keeps_domains_apart(&well) {
+            return None;
+        }
+        let fits = |offers| placer.bound(&without(offers, &way.at_any_price)).column_grains;
+        let is_priced = way.spared.len() > way.at_any_price.len();
+        let before = is_priced.then(|| fits(all));
+        let out = left_out.iter().chain(&way.spared).copied().collect();
+        let (placement, claims) = self.place_without(out, placer, own, turn).ok()?;
+        if let Some(before) = before {
+            let after = fits(without(self.pool.offers(self.purpose), &left_out.iter().copied().collect()));
+            let own = data_grains(&placement);
+            if after + own + own / LOSS_PARTS < before {
+                self.untake_all(&claims);
+                return None;
+            }
+        }
+        Some((placement, claims))
+    }
+
+    /// How gladly a disk is chosen for a further copy: a sick one last.
+    pub(crate) fn fitness(&self, slot: DiskSlot) -> std::cmp::Reverse<Option<Ailment>> {
+        std::cmp::Reverse(self.pool.ailment_of(slot))
+    }
+}
