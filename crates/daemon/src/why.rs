@@ -73,6 +73,7 @@ impl<'a> Scene<'a> {
             | FindingCode::RemovalWaits
             | FindingCode::SpaceDataLost
             | FindingCode::SpaceTakenAsFound
+            | FindingCode::RoomForRepairUsed
             | FindingCode::SpaceFull
             | FindingCode::SpaceNearlyFull
             | FindingCode::AttachedWaits
