@@ -124,6 +124,11 @@ codes! {
             "They are healed when such a disk is back."
             "Bring the absent disks back before anything is given up or replaced."
         }
+        RoomForRepairUsed = "room_for_repair_used" {
+            "The pool is to keep room so that lost disks can be repaired on the others, and has it no more: a repair has used it, or a disk left."
+            "Nothing: writes go on. Were another disk lost, a part of what it had might find no place before a disk is added."
+            "Add a disk as large as the largest: `dolmen pool add POOL DISK`; or purge or trim something; or `dolmen pool set POOL --keep-room-for N` with fewer."
+        }
         SpaceLacksDisks = "space_lacks_disks" {
             "A thin space needs more disks for a new row than the pool has in use."
             "What was written before can be read and written over; only what was never written cannot be written."

@@ -29,6 +29,33 @@ pub enum DiskState {
     Retired,
     /// It is not here, or left because it missed a write.
     Absent,
+    /// It waits to take the place of a disk that is lost, and takes no rows before.
+    Spare,
+    /// It takes no rows, and stays a disk of the pool.
+    Idle,
+}
+
+/// What a disk is to its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskRole {
+    /// It takes rows.
+    Member,
+    /// It waits to take the place of a disk that is lost.
+    Spare,
+    /// It holds nothing, and stays a disk of the pool.
+    Retired,
+}
+
+/// Sets what a disk is to its pool. What it holds goes to the other disks where it is to hold nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetDiskRole {
+    /// What it is to be.
+    pub role: DiskRole,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// A disk of a pool.
@@ -140,6 +167,12 @@ pub struct Pool {
     /// not open, and by daemons that do not know it.
     #[serde(default)]
     pub repair_after_s: Option<u64>,
+    /// Lost disks for which it is to keep room.
+    #[serde(default)]
+    pub keep_room_for: u32,
+    /// Lost disks for which it has room; as many as it is to keep it for, unless a repair has used some.
+    #[serde(default)]
+    pub has_room_for: u32,
     /// Write caches of its strict spaces, those with parity among them.
     #[serde(default)]
     pub write_caches: Vec<WriteCache>,
@@ -222,6 +255,17 @@ pub struct DrainWriteCache {
 pub struct SetRepairAfter {
     /// Seconds, up to 365 days; 0 for ever.
     pub seconds: u64,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Sets for how many lost disks a pool keeps room, so that they can be repaired on the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetKeepRoom {
+    /// Disks, the largest first; 0 to keep none.
+    pub losses: u32,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,
@@ -326,6 +370,9 @@ pub struct AddDisks {
     // Left out where it says nothing: daemons that do not know it refuse what they do not know.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
+    /// Whether they are to be spares, which take no rows before a disk is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spare: bool,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

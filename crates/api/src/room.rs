@@ -39,6 +39,9 @@ pub struct Df {
     pub free_bytes: u64,
     /// Of `free`, kept for moves and repairs.
     pub reserve_bytes: u64,
+    /// Of `free`, kept beside that so that lost disks can be repaired on the others, as rows of two copies find it.
+    #[serde(default)]
+    pub kept_bytes: u64,
     /// Sizes that thin spaces were given beyond what is claimed.
     pub promised_bytes: u64,
     /// What still fits, at each level of protection.

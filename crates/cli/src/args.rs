@@ -9,6 +9,7 @@ use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;
+use crate::args_disk::{DiskRetire, DiskSet};
 use crate::args_load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
@@ -221,6 +222,10 @@ pub(crate) enum DiskCommand {
     Online(DiskOnline),
     /// Let go of a disk, to carry it elsewhere or look at it; it stays a disk of the pool
     Offline(DiskOffline),
+    /// Make a disk a spare, or one that takes data
+    Set(DiskSet),
+    /// Stop using a disk for data and empty it; it stays a disk of the pool, until `dolmen pool remove`
+    Retire(DiskRetire),
 }
 
 /// `dolmen space …`
@@ -347,6 +352,9 @@ pub(crate) struct PoolAdd {
     /// Leave data that is there where it is; the disks take new data only, and `dolmen pool rebalance` evens out later
     #[arg(long)]
     pub stays: bool,
+    /// Keep them empty until a disk is lost, whose place one of them takes then by itself
+    #[arg(long)]
+    pub spare: bool,
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
@@ -392,7 +400,7 @@ pub(crate) struct PoolRebalance {
 
 /// `dolmen pool set`
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain", "repair_after"])))]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain", "repair_after", "keep_room_for"])))]
 pub(crate) struct PoolSet {
     /// The pool
     pub pool: Name,
@@ -415,6 +423,10 @@ pub(crate) struct PoolSet {
     /// 365d, or never; usually 30m
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub repair_after: Option<RepairAfter>,
+    /// For how many lost disks, the largest first, room is kept: writes find the pool full before it could not repair their loss
+    /// on the others without a new disk; 0 keeps none, as a new pool does
+    #[arg(long, value_name = "DISKS", value_parser = clap::value_parser!(u32).range(0..=8))]
+    pub keep_room_for: Option<u32>,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

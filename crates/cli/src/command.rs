@@ -7,8 +7,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace,
     Destroy, DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode,
     ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, OnlineDisk, Pool, PoolDocument, Pools,
-    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetJob, SetLimits,
-    SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Why,
+    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetJob, SetKeepRoom,
+    SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -23,6 +23,7 @@ use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
 use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
+use crate::disk_set::{disk_retire, disk_set};
 use crate::error::CliError;
 use crate::events;
 use crate::jobs::{show_job, show_jobs, watch};
@@ -174,6 +175,7 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
         stays: arguments.stays,
+        spare: arguments.spare,
         dry_run: false,
     };
     let path = format!("{}/disks", pool_path(&arguments.pool));
@@ -198,7 +200,8 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     let resize =
         arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
     let is_drain = arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some();
-    if let Some(resize) = resize.as_ref().filter(|_| is_drain || arguments.repair_after.is_some()) {
+    let is_more = arguments.repair_after.is_some() || arguments.keep_room_for.is_some();
+    if let Some(resize) = resize.as_ref().filter(|_| is_drain || is_more) {
         // What cannot be done is refused before anything else is.
         session.would(&format!("{path}/resize"), resize)?;
     }
@@ -214,6 +217,11 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     if let Some(RepairAfter(seconds)) = arguments.repair_after {
         let request = SetRepairAfter { seconds, dry_run: false };
         let path = format!("{}/repair_after", pool_path(&arguments.pool));
+        session.change(&path, &request, arguments.dry.intent())?;
+    }
+    if let Some(losses) = arguments.keep_room_for {
+        let request = SetKeepRoom { losses, dry_run: false };
+        let path = format!("{}/keep_room", pool_path(&arguments.pool));
         session.change(&path, &request, arguments.dry.intent())?;
     }
     let Some(resize) = resize else { return Ok(()) };
@@ -250,6 +258,8 @@ fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliEr
         DiskCommand::List(filter) => disk_list(session, &filter),
         DiskCommand::Replace(arguments) => disk_replace(session, &arguments),
         DiskCommand::Online(arguments) => disk_online(session, &arguments),
+        DiskCommand::Set(arguments) => disk_set(session, &arguments),
+        DiskCommand::Retire(arguments) => disk_retire(session, &arguments),
         DiskCommand::Offline(arguments) => {
             let path = format!("{}/offline", disk_path(&arguments.pool, &arguments.disk));
             session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
@@ -275,7 +285,7 @@ fn disk_list(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), C
     Ok(())
 }
 
-fn disk_path(pool: &dolmen_units::Name, disk: &str) -> String {
+pub(crate) fn disk_path(pool: &dolmen_units::Name, disk: &str) -> String {
     // A path is meant from here, where the person is, not from the daemon's working folder.
     let is_relative_path = disk.contains('/') && !disk.starts_with('/');
     let absolute = is_relative_path.then(|| absolute(&disk.into()).ok()).flatten();

@@ -14,6 +14,7 @@
 
 mod args;
 mod args_bench;
+mod args_disk;
 mod args_load;
 mod args_plan;
 mod args_serve;
@@ -23,6 +24,7 @@ mod clear;
 mod client;
 mod command;
 mod confirm;
+mod disk_set;
 mod error;
 mod events;
 mod explain;

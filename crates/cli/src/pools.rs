@@ -76,6 +76,14 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
         };
         facts.row(vec!["rebuilt without an absent disk".into(), text.into()]);
     }
+    if pool.keep_room_for > 0 {
+        let of = match pool.has_room_for < pool.keep_room_for {
+            true => format!(", and there is room for {}", pool.has_room_for),
+            false => String::new(),
+        };
+        let text = format!("to repair the loss of {}{of}", disk_count(pool.keep_room_for as usize));
+        facts.row(vec!["room kept".into(), text.into()]);
+    }
     for cache in &pool.write_caches {
         let (size, waiting) = (Bytes(cache.size_bytes), Bytes(cache.waiting_bytes));
         let lost = match cache.survives {

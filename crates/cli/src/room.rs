@@ -58,6 +58,7 @@ fn bytes_table(df: &Df) -> Table {
         ("      tables", df.tables_bytes, "checksums, states and rounding up"),
         ("    free", df.free_bytes, "not used"),
         ("      reserve", df.reserve_bytes, "kept for moves and repairs"),
+        ("      repair", df.kept_bytes, "kept so that lost disks can be repaired on the others"),
         ("promised", df.promised_bytes, "sizes of thin spaces beyond what is claimed"),
     ] {
         let share = percent(bytes, df.raw_bytes);

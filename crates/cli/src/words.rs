@@ -57,6 +57,8 @@ pub(crate) fn disk_state_cell(state: DiskState) -> Cell {
     match state {
         DiskState::Present => "present".into(),
         DiskState::Retired => Cell::toned("leaving", Tone::Caution),
+        DiskState::Spare => "spare".into(),
+        DiskState::Idle => "retired".into(),
         DiskState::Absent => Cell::toned("absent", Tone::Bad),
     }
 }

@@ -251,9 +251,14 @@ impl Engine {
 
     async fn give_up(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
         self.check_job_room(pool)?;
-        let forecast = pool.spaces.forecast_removal(disk.slot()).await;
+        let more = pool.offer_of_spare_for(disk);
+        let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         check_that_it_ends(pool, disk, &forecast.map_err(|error| fault::space(&error))?)?;
         let _coming = pool.job_turn.announce();
+        // A spare that held nothing is no loss, and needs none in its place.
+        if pool.spaces.pool().role_of(disk).is_none() {
+            self.call_spare(pool, disk).await?;
+        }
         pool.spaces.pool().retire(disk).await.map_err(|error| fault::pool(&error))?;
         pool.absences.give_up(disk.id());
         self.keep_history(pool).await;

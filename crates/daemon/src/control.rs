@@ -17,8 +17,8 @@ use dolmen_api::{
     Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
     Exports, Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, PurgeTrash,
     REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
-    SetJob, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why,
-    read_request,
+    SetDiskRole, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces,
+    Status, Trash, Version, Why, read_request,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -250,6 +250,12 @@ change!(
     /// Sets how long a disk may be absent before what it had is rebuilt on the others.
     post_repair_after, "/v1/pools/{pool}/repair_after", SetRepairAfter, set_repair_after, "pool" pool);
 change!(
+    /// Sets what a disk is to its pool: a member that takes rows, a spare, or one that stays empty.
+    post_disk_role, "/v1/pools/{pool}/disks/{disk}/role", SetDiskRole, set_disk_role, "pool" pool, "disk" disk);
+change!(
+    /// Sets for how many lost disks a pool keeps room.
+    post_keep_room, "/v1/pools/{pool}/keep_room", SetKeepRoom, set_keep_room, "pool" pool);
+change!(
     /// Adds disks to a pool.
     post_disks, "/v1/pools/{pool}/disks", AddDisks, add_disks, "pool" pool);
 change!(
@@ -405,6 +411,8 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_write_cache))
         .routes(routes!(post_write_cache_drain))
         .routes(routes!(post_repair_after))
+        .routes(routes!(post_keep_room))
+        .routes(routes!(post_disk_role))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))

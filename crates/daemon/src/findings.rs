@@ -11,6 +11,7 @@ use dolmen_space::{IncidentKind, Space};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::engine::OpenPool;
+use crate::keep_room::room_used;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -353,6 +354,7 @@ async fn findings_with(open: &OpenPool, shortness: Shortness<'_>) -> Vec<Finding
     findings.extend(of_disks(open));
     findings.extend(behind(open).await);
     findings.extend(few_voters(open));
+    findings.extend(room_used(open));
     findings.extend(waiting(open));
     // What is worst comes first: a screen has room for a few lines.
     let mut worst = Vec::new();

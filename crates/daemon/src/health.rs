@@ -18,6 +18,7 @@ use crate::findings::{
     waiting_replacements, without_labels,
 };
 use crate::jobs::Entry;
+use crate::keep_room::room_advice;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -239,6 +240,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));
     todo.extend(for_room(open));
+    todo.extend(room_advice(open));
     todo.extend(for_damage(open));
     todo
 }

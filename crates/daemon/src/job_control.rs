@@ -79,6 +79,10 @@ impl Engine {
             }
             (JobKind::Drain, Aim::Disk(leaving)) => match disk(leaving) {
                 Some(disk) if inner.is_drained(&disk) => Standing::GoesOn,
+                Some(disk) if inner.role_of(&disk).is_some() => match inner.holds_rows(&disk) {
+                    true => Standing::GoesOn,
+                    false => Standing::Ended(JobState::Done, "it holds nothing any more"),
+                },
                 left => Standing::ended(left.is_none()),
             },
             (JobKind::Resync, _) => match pool.spaces.is_behind().await {

@@ -76,6 +76,8 @@ pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
         reserve_grains: RESERVE_GRAINS.min(grains / 16),
         standing: Standing::Claimable,
         space_rows: 0,
+        size_grains: grains,
+        keep: 0,
     }
 }
 

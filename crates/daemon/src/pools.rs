@@ -10,7 +10,8 @@ use dolmen_api::{
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
-    Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, check_devices, create_as, discover,
+    Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, Role, check_devices, create_as,
+    discover,
 };
 use dolmen_space::{Clients, Incident, RebalanceForecast, Space, SpaceRange, Verification};
 use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
@@ -398,11 +399,13 @@ impl Engine {
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         let joining: Vec<_> =
             (next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)).collect();
-        let (behind, wider) = match request.stays {
+        let (behind, wider) = match request.stays || request.spare {
             true => (RebalanceForecast::default(), Vec::new()),
             false => (forecast(&pool, &joining).await?, widenings(&pool, &joining).await?),
         };
-        offers.extend(joining);
+        if !request.spare {
+            offers.extend(joining);
+        }
         let undo = disks.paths.iter().map(|path| format!("dolmen pool remove {name} {}", path.display()));
         let undo = Undo::unless_destroying(&disks.overwrite, undo.collect::<Vec<_>>().join("; "));
         let moved = behind.moved.0 + wider.iter().map(Widening::moved).sum::<u64>();
@@ -410,6 +413,9 @@ impl Engine {
         let mut steps = disks.steps("add");
         steps.extend(wider.iter().map(|one| one.step(&name)));
         steps.extend(steps_behind(&name, &behind));
+        if request.spare {
+            steps.push("keep them empty until a disk is lost, as spares".to_owned());
+        }
         let plan = figures.plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
@@ -418,7 +424,11 @@ impl Engine {
         for device in devices {
             let added = pool.spaces.add(device, &disks.overwrite).await;
             self.remember(&pool).await;
-            added.map_err(|error| fault::space(&error))?;
+            let disk = added.map_err(|error| fault::space(&error))?;
+            if request.spare {
+                let set = pool.spaces.pool().set_role(&disk, Some(Role::Spare)).await;
+                set.map_err(|error| fault::pool(&error).on(disk.name()))?;
+            }
         }
         let tended = pool.spaces.pool().tend_voters().await;
         let were = if extents.len() == 1 { "was" } else { "were" };

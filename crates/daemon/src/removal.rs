@@ -39,7 +39,16 @@ impl Engine {
             )));
         }
         let forecast = pool.spaces.forecast_removal(disk.slot()).await;
-        let forecast = forecast.map_err(|error| fault::space(&error))?;
+        let mut forecast = forecast.map_err(|error| fault::space(&error))?;
+        // A spare is for disks that are lost, or that nobody else could do without.
+        let is_spare = pool.spaces.pool().role_of(&disk).is_some();
+        let is_needed = !is_spare && (!disk.is_present() || !forecast.stuck.is_empty());
+        let spare = pool.spare_for(&disk).filter(|_| is_needed);
+        if spare.is_some() {
+            let more = pool.offer_of_spare_for(&disk);
+            let with = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+            forecast = with.map_err(|error| fault::space(&error))?;
+        }
         let narrower = narrowings(&pool, &disk, &forecast).await?;
         let moves = RemovalForecast {
             stuck: if narrower.is_some() { BTreeMap::new() } else { forecast.stuck.clone() },
@@ -54,11 +63,17 @@ impl Engine {
         let mut steps: Vec<String> =
             narrower.iter().map(|(space, of)| narrowing_step(&pool, space, of)).collect();
         steps.extend(steps_of_removing(&pool, &disk, &forecast));
+        if let Some(spare) = &spare {
+            steps.insert(0, format!("let the spare {} take data in its place", spare.name()));
+        }
         let plan = figures.plan(undo_of_removing(&pool, &disk), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
         let _coming = pool.job_turn.announce();
+        if spare.is_some() {
+            self.call_spare(&pool, &disk).await?;
+        }
         pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
         // Whatever the pool had made of it by itself, a person wants it gone.
         pool.absences.take_back(disk.id());
@@ -106,6 +121,11 @@ impl Engine {
                 self.start_draining(pool, disk).await;
             }
         }
+        for disk in pool.spaces.to_empty() {
+            if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
+                self.start_draining(pool, disk).await;
+            }
+        }
     }
 
     /// Whether a removal is at work, waits for its turn, or is paused.
@@ -132,7 +152,7 @@ impl Engine {
     async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
         let (pool, name) = (owner.spaces.pool(), disk.name());
         // It may have been called off, and begun again, by another job, before this one noticed.
-        let is_wanted = || pool.is_drained(disk) && !progress.is_to_stop();
+        let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
         let stays = || Ok(Outcome::CalledOff(format!("{name} is not removed any more")));
         if !is_wanted() {
             return stays();
@@ -147,6 +167,9 @@ impl Engine {
         }
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, disk));
+        }
+        if !pool.is_drained(disk) {
+            return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
         match self.strike(owner, disk, is_wanted).await? {
             Some(notes) => {
@@ -226,12 +249,16 @@ fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
 
 fn steps_of_removing(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Vec<String> {
     let name = disk.name();
-    let (rows, moved) = (counted(forecast.rows, "row", "rows"), forecast.moved);
-    let step = match disk.is_present() {
+    vec![steps_of_moving(pool, disk, forecast), format!("strike {name} from the pool")]
+}
+
+/// How what a disk has comes to the others.
+pub(crate) fn steps_of_moving(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> String {
+    let (name, rows, moved) = (disk.name(), counted(forecast.rows, "row", "rows"), forecast.moved);
+    match disk.is_present() {
         true => format!("move what {name} has of {rows}, {moved}, to the other disks of {}", pool.name()),
         false => format!("rebuild on other disks what {name} had of {rows}, {moved}"),
-    };
-    vec![step, format!("strike {name} from the pool")]
+    }
 }
 
 fn narrowing_step(pool: &OpenPool, space: &Space, of: &ConversionForecast) -> String {

@@ -7,7 +7,7 @@ use dolmen_api::{
     PoolState, PoolTally, ResiliencyKind, SCHEMA, SpaceTally,
 };
 use dolmen_disk::MemberState;
-use dolmen_pool::PoolState as State;
+use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
 use crate::caller::Answer;
@@ -15,6 +15,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{is_here, pool_health, space_health};
 use crate::health::not_open;
+use crate::keep_room::kept_bytes;
 use crate::limits::view_limits;
 use crate::nbd::Served;
 use crate::plan::{usable, usable_fixed};
@@ -60,6 +61,7 @@ impl Engine {
             let here = is_here(disk);
             let free = room.iter().find(|room| room.slot == disk.slot()).map_or(0, |room| room.free.0);
             let retired = disk.member().state == MemberState::Retired;
+            let role = pool.role_of(disk);
             Disk {
                 slot: disk.slot().0,
                 id: disk.id().to_string(),
@@ -68,7 +70,12 @@ impl Engine {
                 state: match (here, retired) {
                     (false, _) => DiskState::Absent,
                     (true, true) => DiskState::Retired,
-                    (true, false) => DiskState::Present,
+                    (true, false) if role.is_some() && pool.holds_rows(disk) => DiskState::Retired,
+                    (true, false) => match role {
+                        None => DiskState::Present,
+                        Some(Role::Spare) => DiskState::Spare,
+                        Some(Role::Idle) => DiskState::Idle,
+                    },
                 },
                 plight: open.plight_of(disk).map(Plight::kind),
                 size_bytes: disk.member().capacity.0,
@@ -118,6 +125,8 @@ impl Engine {
             space_count: open.spaces.list().len() as u64,
             trash_count,
             trash_bytes,
+            keep_room_for: pool.keeps_room_for(),
+            has_room_for: pool.kept_room().losses,
             repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
             disks,
@@ -141,6 +150,8 @@ impl Engine {
             space_count: 0,
             trash_count: 0,
             trash_bytes: 0,
+            keep_room_for: 0,
+            has_room_for: 0,
             repair_after_s: None,
             write_caches: Vec::new(),
             disks: Vec::new(),
@@ -262,6 +273,7 @@ impl Engine {
             tables_bytes: used.saturating_sub(claimed + redundancy + write_cache + trash),
             free_bytes: free,
             reserve_bytes: disks.iter().map(|disk| disk.reserve_bytes.min(disk.free_bytes)).sum(),
+            kept_bytes: kept_bytes(&open).0,
             promised_bytes: promised,
             fits: self.fits(&open),
             disks,

@@ -91,7 +91,9 @@ impl Engine {
         let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));
         let begun = pool.spaces.pool().replacements();
         let is_replacing = begun.iter().any(|(_, new)| is_free(JobKind::Replace, is_for(new)));
-        let is_draining = pool.spaces.drains().iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
+        let mut emptied = pool.spaces.drains();
+        emptied.extend(pool.spaces.to_empty());
+        let is_draining = emptied.iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
         let overdue = self.overdue(pool);
         if !is_behind && !is_replacing && !is_draining && overdue.is_empty() {
             let goes_on = !pool.is_closing.get() && !self.is_stopping.get();

@@ -75,6 +75,7 @@ impl<'a> Scene<'a> {
             | FindingCode::RemovalWaits
             | FindingCode::SpaceDataLost
             | FindingCode::SpaceTakenAsFound
+            | FindingCode::RoomForRepairUsed
             | FindingCode::SpaceFull
             | FindingCode::SpaceNearlyFull
             | FindingCode::AttachedWaits

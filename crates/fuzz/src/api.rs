@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use dolmen_api::{
     AddDisks, AttachSpace, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy, DetachSpace,
     DrainWriteCache, ImportPool, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetJob, SetLimits, SetRepairAfter, Shutdown, Simple,
-    read_request,
+    ResizeWriteCache, RestoreSpace, ServeSpace, SetDiskRole, SetJob, SetKeepRoom, SetLimits, SetRepairAfter,
+    Shutdown, Simple, read_request,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,12 +20,14 @@ use crate::script::Script;
 use crate::{Reached, named};
 
 /// Every document that may be a body.
-const REQUESTS: [fn(&[u8]) -> Reached; 23] = [
+const REQUESTS: [fn(&[u8]) -> Reached; 25] = [
     judge::<CreatePool>,
     judge::<ImportPool>,
     judge::<Simple>,
     judge::<DrainWriteCache>,
     judge::<SetRepairAfter>,
+    judge::<SetKeepRoom>,
+    judge::<SetDiskRole>,
     judge::<ResizeWriteCache>,
     judge::<Destroy>,
     judge::<AddDisks>,

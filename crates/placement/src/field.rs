@@ -6,8 +6,12 @@ use std::fmt;
 
 use dolmen_units::DiskSlot;
 
+use crate::keep::{RowKind, Settled, settle};
 use crate::request::Resiliency;
 use crate::shape::Shape;
+
+/// Groups whose order is drawn: no row has as many slabs.
+const DRAWN_MAX: u16 = 48;
 
 /// A fault domain: disks that may fail as one. By default each disk is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +30,12 @@ pub enum Standing {
     Claimable,
     /// Retired, absent or failing: it takes none, and its fault domain does not count for it either.
     Excluded,
+    /// A member that is absent: as one that is excluded, but that what it has may have to be repaired.
+    Away,
+    /// It takes none before a disk is lost, and then what that had.
+    Spare,
+    /// It takes none, and what it has is to go to the others.
+    Leaving,
 }
 
 /// What one disk offers to a claim.
@@ -43,6 +53,10 @@ pub struct Offer {
     pub standing: Standing,
     /// Rows of the claiming space that already lie on it. Only `span` asks.
     pub space_rows: u64,
+    /// Grains of it in all. Only asked where room is kept.
+    pub size_grains: u64,
+    /// Lost disks for which the pool keeps room; of several offers, the most. 0 for none.
+    pub keep: u32,
 }
 
 impl Offer {
@@ -50,7 +64,16 @@ impl Offer {
     #[must_use]
     pub fn alone(slot: DiskSlot, free_grains: u64) -> Self {
         let domain = DomainId(u32::from(slot.0));
-        Self { slot, domain, free_grains, reserve_grains: 0, standing: Standing::Claimable, space_rows: 0 }
+        Self {
+            slot,
+            domain,
+            free_grains,
+            reserve_grains: 0,
+            standing: Standing::Claimable,
+            space_rows: 0,
+            size_grains: free_grains,
+            keep: 0,
+        }
     }
 
     /// Grains that a claim may take.
@@ -58,7 +81,7 @@ impl Offer {
     pub fn claimable_grains(&self) -> u64 {
         match self.standing {
             Standing::Claimable => self.free_grains.saturating_sub(self.reserve_grains),
-            Standing::Excluded => 0,
+            Standing::Excluded | Standing::Away | Standing::Spare | Standing::Leaving => 0,
         }
     }
 }
@@ -90,14 +113,20 @@ impl Group {
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) groups: Vec<Group>,
+    /// Slabs that a row may have at most, so that it can be repaired; `None` for as many as there are groups.
+    pub(crate) width_max: Option<u32>,
+    /// Losses for which room is kept.
+    pub(crate) losses: u32,
 }
 
 impl Field {
     /// Groups the offers for rows of which `narrowest` is the narrowest shape.
-    pub(crate) fn new(offers: &[Offer], resiliency: Resiliency, narrowest: &Shape) -> Self {
+    pub(crate) fn new(offers: &[Offer], resiliency: Resiliency, narrowest: &Shape, shapes: &[Shape]) -> Self {
+        let kind = RowKind::of(resiliency, narrowest, shapes);
+        let Settled { offers, width_max, losses } = settle(offers, kind);
         let mut members: Vec<&Offer> =
             offers.iter().filter(|offer| offer.standing == Standing::Claimable).collect();
-        let by_domain = resiliency.survives() > 0 && Self::has_domains(offers, narrowest);
+        let by_domain = resiliency.survives() > 0 && Self::has_domains(&offers, narrowest);
         members.sort_unstable_by_key(|offer| (by_domain.then_some(offer.domain), offer.slot));
         assert!(
             members.iter().zip(members.iter().skip(1)).all(|(one, next)| one.slot != next.slot),
@@ -110,7 +139,7 @@ impl Field {
                 bins: disks.iter().map(|o| Bin { slot: o.slot, free: o.claimable_grains() }).collect(),
             })
             .collect();
-        Self { groups }
+        Self { groups, width_max, losses }
     }
 
     /// Whether there are fault domains enough for rows of which `narrowest` is the narrowest shape.
@@ -125,6 +154,11 @@ impl Field {
         u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
     }
 
+    /// Slabs of a row at most whose width is automatic.
+    pub(crate) fn width_max(&self) -> u32 {
+        self.width_max.map_or(u32::MAX, |most| most).min(self.group_count())
+    }
+
     /// Sorts groups and their disks, most room first. Those about one `quantum` apart or less count as even and
     /// stand in an order that `turn` draws: in a fixed order the same disks would be partners for ever. The
     /// borders between quanta are drawn too, lest two disks on either side of one be told apart every time.
@@ -136,8 +170,35 @@ impl Field {
                 group.bins.sort_unstable_by_key(|bin| key(bin.free, bin.slot));
             }
         }
+        if self.losses > 0 {
+            self.draw_order(turn);
+            return;
+        }
         self.groups
             .sort_by_cached_key(|group| key(group.free, group.bins.first().map_or(DiskSlot(0), |b| b.slot)));
+    }
+
+    /// An order that is drawn, each place by what room the groups have. Where room is kept for the repair of lost disks, rows
+    /// are to lie evenly from the first to the last, and in every combination: what was on a lost disk goes to disks that its
+    /// rows do not use, and those that are always filled together do not help each other.
+    fn draw_order(&mut self, turn: u64) {
+        self.groups.sort_unstable_by_key(|group| group.bins.first().map_or(DiskSlot(0), |bin| bin.slot));
+        let mut left: u64 = self.groups.iter().map(|group| group.free).sum();
+        for (place, number) in (0..self.groups.len()).zip(0u16..DRAWN_MAX) {
+            if left == 0 {
+                return;
+            }
+            let mut at = mix(turn, DiskSlot(number)) % left;
+            let mut behind = self.groups.iter().skip(place);
+            let drawn = behind.position(|group| {
+                let is_it = at < group.free;
+                at = at.saturating_sub(group.free);
+                is_it
+            });
+            let Some(drawn) = drawn else { return };
+            self.groups.swap(place, place + drawn);
+            left -= self.groups.get(place).map_or(0, |group| group.free);
+        }
     }
 }
 

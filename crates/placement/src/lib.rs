@@ -32,6 +32,7 @@
 mod bound;
 mod capacity;
 mod field;
+mod keep;
 mod place;
 mod request;
 mod shape;
@@ -39,6 +40,7 @@ mod shape;
 pub use bound::Bound;
 pub use capacity::{Capacity, ONE_BY_ONE_MAX, Stranded};
 pub use field::{DomainId, Offer, Standing};
+pub use keep::{Kept, kept};
 pub use place::{Code, NoRoom, Placement, Placer, SlabPlace};
 pub use request::{Request, RequestError, Resiliency, Width};
 

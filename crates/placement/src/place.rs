@@ -4,6 +4,7 @@ use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::bound::{Bound, FINE, Promise, Rule, fixed_rows};
 use crate::field::{Field, Group, Offer, Standing};
+use crate::keep::{RowKind, settle};
 use crate::request::{Request, Resiliency};
 use crate::shape::Shape;
 
@@ -86,6 +87,14 @@ pub enum NoRoom {
         slabs_needed: u32,
         /// The length of the longest of them.
         slab: Bytes,
+    },
+    /// It would fit, but in room that is kept for the repair of lost disks.
+    #[error(
+        "cannot place a row: what is free is kept so that the loss of {losses} of the disks can be repaired on the others; add a disk, free space, or have less kept with `dolmen pool set POOL --keep-room-for N`"
+    )]
+    Kept {
+        /// Losses for which room is kept.
+        losses: u32,
     },
 }
 
@@ -174,7 +183,7 @@ impl Placer {
             return self.place_span(offers);
         }
         let mut field = self.field(offers);
-        let choice = self.choose(&mut field, 1, turn).ok_or_else(|| self.no_room(&field))?;
+        let choice = self.choose(&mut field, 1, turn).ok_or_else(|| self.no_room_of(&field, offers))?;
         let mut slabs: Vec<SlabPlace> = choice
             .picks
             .iter()
@@ -190,17 +199,33 @@ impl Placer {
     /// A span goes on where it is, so that what was written together stays together and other disks can rest.
     fn place_span(&self, offers: &[Offer]) -> Result<Placement, NoRoom> {
         let grains = self.narrowest.long_grains;
-        let best = offers
+        let settled = self.claimable(offers);
+        let best = settled
             .iter()
             .filter(|offer| offer.claimable_grains() >= grains)
             .max_by_key(|offer| (offer.space_rows, offer.claimable_grains(), std::cmp::Reverse(offer.slot)))
-            .ok_or_else(|| self.no_room(&self.field(offers)))?;
+            .ok_or_else(|| self.no_room_of(&self.field(offers), offers))?;
         let slabs = vec![SlabPlace { column: 0, copy: 0, slot: best.slot, grains }];
         Ok(Placement { code: code(&self.narrowest), columns: 1, slabs })
     }
 
     pub(crate) fn field(&self, offers: &[Offer]) -> Field {
-        Field::new(offers, self.request.resiliency(), &self.narrowest)
+        Field::new(offers, self.request.resiliency(), &self.narrowest, &self.shapes)
+    }
+
+    /// The same offers without room that is kept for repair: what is left may be looked at disk by disk.
+    #[must_use]
+    pub fn claimable(&self, offers: &[Offer]) -> Vec<Offer> {
+        settle(offers, RowKind::of(self.request.resiliency(), &self.narrowest, &self.shapes)).offers
+    }
+
+    fn no_room_of(&self, field: &Field, offers: &[Offer]) -> NoRoom {
+        let losses = field.losses;
+        if losses == 0 {
+            return self.no_room(field);
+        }
+        let all: Vec<Offer> = offers.iter().map(|offer| Offer { keep: 0, ..*offer }).collect();
+        self.place(&all, 0).map_or_else(|refused| refused, |_| NoRoom::Kept { losses })
     }
 
     fn no_room(&self, field: &Field) -> NoRoom {
@@ -246,7 +271,7 @@ impl Placer {
 
     /// An automatic row is no wider than one slab to each group allows.
     fn is_wide_enough_for(&self, shape: &Shape, field: &Field) -> bool {
-        *shape == self.narrowest || shape.slabs() <= field.group_count()
+        *shape == self.narrowest || shape.slabs() <= field.width_max()
     }
 
     fn level(&self, field: &Field, promise: Option<Promise>) -> Level {

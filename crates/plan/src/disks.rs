@@ -156,6 +156,8 @@ impl Disks {
             reserve_grains: disk.cut.reserve_bytes / GRAIN_BYTES,
             standing: Standing::Claimable,
             space_rows: 0,
+            size_grains: disk.cut.data_bytes / GRAIN_BYTES,
+            keep: 0,
         };
         (0u16..).zip(&self.disks).zip(self.domains()).map(offer).collect()
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_disk::MemberState;
+use dolmen_disk::{Extent, MemberState};
 use dolmen_placement::{
-    Code, DomainId, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width,
+    Code, DomainId, Kept, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width, kept,
 };
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -14,6 +14,7 @@ use crate::disk::Disk;
 use crate::error::PoolError;
 use crate::free::{FreeMap, RUNS_MAX};
 use crate::pool::{Pool, domain_of};
+use crate::roles::Role;
 
 /// What a small slab takes, with its tables.
 const SLAB_GRAINS: u64 = (2 << 20) / GRAIN_BYTES;
@@ -104,9 +105,14 @@ impl Change<'_> {
         own: &impl Fn(DiskSlot) -> u64,
         turn: u64,
     ) -> Result<Placed, PoolError> {
+        let is_among = !left_out.is_empty();
         // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
         loop {
             let mut offers = self.pool.offers(self.purpose);
+            if is_among {
+                // What is kept for repair is reckoned with all disks.
+                offers = placer.claimable(&offers);
+            }
             offers.retain(|offer| !left_out.contains(&offer.slot));
             offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
             let placement = placer.place(&offers, turn);
@@ -137,12 +143,13 @@ impl Change<'_> {
         turn: u64,
     ) -> Option<Placed> {
         let Resiliency::Striped { copies } = request.resiliency() else { return None };
-        if !self.pool.disks().iter().any(|disk| is_active(disk) && !disk.is_present()) {
+        if !self.pool.disks().iter().any(|disk| self.pool.takes_rows(disk) && !disk.is_present()) {
             return None;
         }
         // As wide as can be, or else as narrow: that one fits wherever any does.
         let narrow = Width::Columns(1);
         let widths = [Some(request.width()), (request.width() == Width::Auto).then_some(narrow)];
+        let whole = Placer::new(*request, slab_grains);
         let domains = self.pool.domains(|disk| disk.is_present());
         let here_max = if self.keeps_domains_apart(copies) { domains.min(copies - 1) } else { copies - 1 };
         for here in (1..=here_max).rev() {
@@ -151,7 +158,7 @@ impl Change<'_> {
                 let fewer = Request::new(striped, width, request.row(), request.interleave()).ok()?;
                 let placed = self.place_here(&Placer::new(fewer, slab_grains), &|_| 0, turn);
                 let Ok((placement, claims)) = placed else { continue };
-                match self.take_further(&placement.slabs, here, copies) {
+                match self.take_further(&whole, &placement.slabs, (here, copies)) {
                     Some(further) => return Some(with_further((placement, claims), further, copies)),
                     None => self.untake_all(&claims),
                 }
@@ -163,9 +170,9 @@ impl Change<'_> {
     /// Slabs for the copies that the columns of a row have not, on disks that are here or absent.
     fn take_further(
         &mut self,
+        placer: &Placer,
         placed: &[SlabPlace],
-        here: u32,
-        copies: u32,
+        (here, copies): (u32, u32),
     ) -> Option<Vec<(SlabPlace, Claim)>> {
         let domains = self.keeps_domains_apart(copies);
         let mut used: BTreeSet<DiskSlot> = placed.iter().map(|slab| slab.slot).collect();
@@ -174,7 +181,7 @@ impl Change<'_> {
             let Some(first) = column.first() else { continue };
             let mut of_column: Vec<DiskSlot> = column.iter().map(|slab| slab.slot).collect();
             for copy in here..copies {
-                let Some(claim) = self.take_beside(&of_column, first.grains, &used, domains) else {
+                let Some(claim) = self.take_beside(placer, &of_column, first.grains, (&used, domains)) else {
                     let claims: Vec<Claim> = taken.into_iter().map(|(_, claim)| claim).collect();
                     self.untake_all(&claims);
                     return None;
@@ -190,17 +197,16 @@ impl Change<'_> {
     /// Grains of one more disk for a column: one that is here if possible, and that the row does not use yet.
     fn take_beside(
         &mut self,
+        placer: &Placer,
         of_column: &[DiskSlot],
         grains: u64,
-        used: &BTreeSet<DiskSlot>,
-        domains_apart: bool,
+        (used, domains_apart): (&BTreeSet<DiskSlot>, bool),
     ) -> Option<Claim> {
         let domain = |slot: DiskSlot| self.pool.disk(slot).map(|disk| domain_of(&disk.member()));
         let others: Vec<Option<DomainId>> = of_column.iter().map(|slot| domain(*slot)).collect();
         let is_apart = |offer: &Offer| !domains_apart || !others.contains(&Some(offer.domain));
-        let mut fit: Vec<_> = self
-            .pool
-            .offers_of(is_active, self.purpose)
+        let mut fit: Vec<_> = placer
+            .claimable(&self.pool.offers_with_absent(self.purpose))
             .into_iter()
             .filter(|offer| !of_column.contains(&offer.slot) && is_apart(offer))
             .filter(|offer| offer.claimable_grains() >= grains)
@@ -246,16 +252,11 @@ fn with_further((placement, claims): Placed, further: Vec<(SlabPlace, Claim)>, c
     (Placement { code: Code::Striped { copies }, columns: placement.columns, slabs }, claims)
 }
 
-/// Whether a member takes new slabs, if it is here.
-fn is_active(disk: &Rc<Disk>) -> bool {
-    disk.member().state == MemberState::Active
-}
-
 impl Pool {
     /// What each disk that takes new slabs has to offer.
     #[must_use]
     pub fn offers(&self, purpose: Purpose) -> Vec<Offer> {
-        self.offers_of(|disk| is_active(disk) && disk.is_present(), purpose)
+        self.offers_of(|disk| self.takes_rows(disk) && disk.is_present(), purpose)
     }
 
     /// Whether hardly a row fits any more; only a planted bug asks.
@@ -273,26 +274,94 @@ impl Pool {
     /// As [`offers`](Self::offers), absent disks included: a row with copies may have some there, as long as it has one here.
     #[must_use]
     pub fn offers_with_absent(&self, purpose: Purpose) -> Vec<Offer> {
-        self.offers_of(is_active, purpose)
+        self.offers_of(|disk| self.takes_rows(disk), purpose)
     }
 
     /// Fault domains of the members that take new slabs, if they are here, and that `is_meant` means.
     fn domains(&self, is_meant: impl Fn(&Disk) -> bool) -> u32 {
-        let members = self.disks().into_iter().filter(|disk| is_active(disk) && is_meant(disk));
+        let members = self.disks().into_iter().filter(|disk| self.takes_rows(disk) && is_meant(disk));
         let domains: BTreeSet<DomainId> = members.map(|disk| domain_of(&disk.member())).collect();
         u32::try_from(domains.len()).unwrap_or(u32::MAX)
     }
 
-    fn offers_of(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose) -> Vec<Offer> {
-        let free = self.free.borrow();
-        let offer = |disk: &Rc<Disk>| Offer {
-            slot: disk.slot(),
-            domain: domain_of(&disk.member()),
-            free_grains: free.get(&disk.slot()).map_or(0, FreeMap::total),
-            reserve_grains: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
-            standing: Standing::Claimable,
-            space_rows: 0,
-        };
-        self.disks().iter().filter(|disk| is_meant(disk)).map(offer).collect()
+    /// As [`offers`](Self::offers) of a claim, with the room that is kept for repair: what moves may use.
+    #[must_use]
+    pub fn offers_for_repair(&self) -> Vec<Offer> {
+        let mut offers = self.offers(Purpose::Claim);
+        offers.retain(|offer| offer.standing == Standing::Claimable);
+        offers.iter_mut().for_each(|offer| offer.keep = 0);
+        offers
     }
+
+    /// As [`offers_for_repair`](Self::offers_for_repair), with a member as if it took rows.
+    pub(crate) fn offers_as_if(&self, other: &Disk) -> Vec<Offer> {
+        let is_other = |disk: &Rc<Disk>| disk.id() == other.id();
+        let here = |disk: &Rc<Disk>| disk.is_present() && (is_other(disk) || self.takes_rows(disk));
+        self.offers_with(here, Purpose::Claim, 0)
+    }
+
+    /// What a disk is to those that keep room, where it takes nothing now.
+    fn standing_of(&self, disk: &Rc<Disk>) -> Standing {
+        match (disk.member().state, self.role_of(disk)) {
+            (MemberState::Retired, _) => Standing::Leaving,
+            (MemberState::Active, None) => Standing::Away,
+            (MemberState::Active, Some(Role::Spare)) if disk.is_present() && !self.holds_rows(disk) => {
+                Standing::Spare
+            }
+            // What it may have goes to the others.
+            (MemberState::Active, Some(Role::Spare | Role::Idle)) => Standing::Leaving,
+        }
+    }
+
+    /// For how many lost disks there is room, and for how many people want it kept.
+    #[must_use]
+    pub fn kept_room(&self) -> Kept {
+        kept(&self.offers(Purpose::Claim))
+    }
+
+    /// What claims would find if room for so many lost disks were kept.
+    #[must_use]
+    pub fn offers_keeping(&self, losses: u32) -> Vec<Offer> {
+        let here = |disk: &Rc<Disk>| self.takes_rows(disk) && disk.is_present();
+        self.offers_with(here, Purpose::Claim, losses)
+    }
+
+    fn offers_of(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose) -> Vec<Offer> {
+        let keep = if purpose == Purpose::Claim { self.keep.get() } else { 0 };
+        self.offers_with(is_meant, purpose, keep)
+    }
+
+    /// Where room is kept, disks that are not meant are told as well: what is on them may have to be repaired.
+    fn offers_with(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose, keep: u32) -> Vec<Offer> {
+        let free = self.free.borrow();
+        let offer = |disk: &Rc<Disk>| {
+            let size = disk.extent().map_or_else(|| size_on_record(disk), |extent| extent.grain_count());
+            Offer {
+                slot: disk.slot(),
+                domain: domain_of(&disk.member()),
+                free_grains: free.get(&disk.slot()).map_or(0, FreeMap::total),
+                reserve_grains: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
+                standing: if is_meant(disk) { Standing::Claimable } else { self.standing_of(disk) },
+                space_rows: 0,
+                size_grains: size,
+                keep,
+            }
+        };
+        if keep == 0 {
+            return self.disks().iter().filter(|disk| is_meant(disk)).map(offer).collect();
+        }
+        let mut offers: Vec<Offer> = self.disks().iter().map(offer).collect();
+        // What is on a disk that is being replaced goes to the one that takes its place, and to no other.
+        for (old, new) in self.replacements() {
+            let leaving = offers.extract_if(.., |offer| offer.slot == old.slot()).next();
+            let used = leaving.map_or(0, |offer| offer.size_grains.saturating_sub(offer.free_grains));
+            let taken = offers.iter_mut().filter(|offer| offer.slot == new.slot());
+            taken.for_each(|offer| offer.free_grains = offer.free_grains.saturating_sub(used));
+        }
+        offers
+    }
+}
+
+fn size_on_record(disk: &Disk) -> u64 {
+    Extent::of(disk.member().capacity).map_or(0, |extent| extent.grain_count())
 }

@@ -274,6 +274,7 @@ impl Pool {
         // What is all free is one run.
         change.delete(keys::free(slot, 0));
         change.delete(keys::free_total(slot));
+        keys::of_member(slot).into_iter().for_each(|key| change.delete(key));
         change.commit().await
     }
 

@@ -98,6 +98,24 @@ pub fn pool_setting(which: u64) -> Key {
     setting(SpaceId(0), which)
 }
 
+/// A setting of a member, by its slot.
+#[must_use]
+pub fn member_setting(slot: DiskSlot, which: u64) -> Key {
+    key(Kind::Counter, 3, slot.0.into(), which)
+}
+
+/// What is on record of a member beside its room.
+#[must_use]
+pub fn of_member(slot: DiskSlot) -> [Key; 1] {
+    [member_setting(slot, 1)]
+}
+
+/// All settings of members.
+#[must_use]
+pub fn member_settings() -> Range<Key> {
+    key(Kind::Counter, 3, 0, 0)..key(Kind::Counter, 4, 0, 0)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {

@@ -29,6 +29,7 @@ pub mod keys;
 mod open;
 mod pool;
 mod removal;
+mod roles;
 mod settings;
 mod spared;
 
@@ -46,3 +47,5 @@ pub use free::{RUNS_MAX, Run};
 pub use hosts::{HOLD, WATCH};
 pub use open::{Foreseen, OpenMode, OpenOptions, Opened, foresee, open};
 pub use pool::{DiskRoom, ExcludeReason, LogRoom, Pool, PoolState, RecordedBlocks, RecoveredBlock};
+pub use roles::Role;
+pub use settings::KEEP_ROOM_FOR_MAX;

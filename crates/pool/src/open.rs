@@ -421,6 +421,7 @@ impl Opening<'_> {
         let blocks = replay(&read)?;
         let pool = self.assemble(&read, generation, None, PoolState::ReadOnly(cause));
         load_free(&pool).await?;
+        pool.load_settings().await?;
         Ok((pool, blocks))
     }
 
@@ -446,6 +447,7 @@ impl Opening<'_> {
         let opened = log.append(RECORD_OPEN, &[], Class::Reserved, Wait::Durable).await;
         opened.map_err(|error| pool.log_failed(error))?;
         load_free(&pool).await?;
+        pool.load_settings().await?;
         pool.write_other_labels().await;
         pool.start_checkpointer();
         Ok((pool, blocks))
@@ -629,6 +631,8 @@ impl Opening<'_> {
             state: RefCell::new(state),
             log_flushed: Cell::default(),
             turn_number: Cell::new(0),
+            keep: Cell::new(0),
+            roles: RefCell::default(),
             changed: Notify::new(),
             stopping: Cell::new(false),
             stop_bell: Rc::default(),

@@ -20,6 +20,7 @@ use crate::checkpoint::{Left, TableOwner};
 use crate::disk::{Disk, DiskState};
 use crate::error::PoolError;
 use crate::free::{FreeMap, Run};
+use crate::roles::Role;
 
 /// A record in the log: keys and values.
 pub(crate) const RECORD_META: u8 = 1;
@@ -176,6 +177,10 @@ pub struct Pool {
     /// The last batch that may have been in the voters' caches when they were last flushed.
     pub(crate) log_flushed: Cell<Option<Lsn>>,
     pub(crate) turn_number: Cell<u64>,
+    /// Lost disks for which claims leave room.
+    pub(crate) keep: Cell<u32>,
+    /// Members that take no rows.
+    pub(crate) roles: RefCell<BTreeMap<DiskId, Role>>,
     pub(crate) changed: Notify,
     pub(crate) stopping: Cell<bool>,
     /// Rings when the pool stops, for tasks that do not hold it.

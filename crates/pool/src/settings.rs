@@ -13,7 +13,39 @@ const REPAIR_AFTER: u64 = 1;
 /// How long a disk may be absent where nobody has set that.
 const REPAIR_AFTER_USUAL: Duration = Duration::from_secs(30 * 60);
 
+/// Lost disks for which room is kept (docs/design/0023).
+const KEEP_ROOM_FOR: u64 = 2;
+/// The most of them.
+pub const KEEP_ROOM_FOR_MAX: u32 = 8;
+
 impl Pool {
+    /// Reads, when the pool is opened, what claims have to know. A number that makes no sense is none.
+    pub(crate) async fn load_settings(&self) -> Result<(), PoolError> {
+        let value = self.get(&keys::pool_setting(KEEP_ROOM_FOR)).await?;
+        let losses = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
+        self.keep.set(u32::try_from(losses).unwrap_or(0).min(KEEP_ROOM_FOR_MAX));
+        self.load_roles().await
+    }
+
+    /// Lost disks for whose repair claims leave room.
+    #[must_use]
+    pub fn keeps_room_for(&self) -> u32 {
+        self.keep.get()
+    }
+
+    /// Sets it. Whether there is as much room is the business of whoever calls.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written.
+    pub async fn set_keep_room_for(self: &Rc<Self>, losses: u32) -> Result<(), PoolError> {
+        let losses = losses.min(KEEP_ROOM_FOR_MAX);
+        let mut change = self.change(Purpose::Release).await;
+        change.put(keys::pool_setting(KEEP_ROOM_FOR), u64::from(losses).to_le_bytes().to_vec());
+        change.commit().await?;
+        self.keep.set(losses);
+        Ok(())
+    }
+
     /// How long a disk may be absent before what it had is rebuilt on others (docs/design/0015); `None` for ever.
     ///
     /// # Errors

@@ -101,8 +101,10 @@ impl WriteCacheRows {
         // Its size and its rows are within every limit.
         let placer = Placer::new(spec.check().ok()?, slab_grains(spec.interleave, 0));
         let on_fast = fastest(&self.left, spec.resiliency.copies(), is_fast).and_then(|fast| {
+            // What is kept for repair is reckoned with all disks.
+            let claimable = placer.claimable(&self.left);
             let offers: Vec<Offer> =
-                self.left.iter().filter(|offer| fast.contains(&offer.slot)).copied().collect();
+                claimable.into_iter().filter(|offer| fast.contains(&offer.slot)).collect();
             placer.place(&offers, turn).ok()
         });
         let placement = match on_fast.map_or_else(|| placer.place(&self.left, turn), Ok) {

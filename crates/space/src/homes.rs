@@ -28,8 +28,8 @@ pub(crate) struct Homes {
 impl Homes {
     /// What the disks of a pool have to give now, beside what each keeps for repair.
     pub(crate) fn of(pool: &Pool) -> Self {
-        let domains = pool.offers_with_absent(Purpose::Claim).into_iter().map(|offer| offer.domain).collect();
-        Self { offers: pool.offers(Purpose::Claim), refused: BTreeSet::new(), domains }
+        let domains = pool.offers_with_absent(Purpose::Move).into_iter().map(|offer| offer.domain).collect();
+        Self { offers: pool.offers_for_repair(), refused: BTreeSet::new(), domains }
     }
 
     /// The same with disks that may join the pool.

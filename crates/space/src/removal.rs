@@ -56,7 +56,19 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     pub async fn forecast_removal(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
-        self.forecast_leaving(from, Homes::of(self.pool())).await
+        self.forecast_removal_with(from, &[]).await
+    }
+
+    /// As [`forecast_removal`](Self::forecast_removal), with disks that may take rows by then.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn forecast_removal_with(
+        &self,
+        from: DiskSlot,
+        more: &[Offer],
+    ) -> Result<RemovalForecast, SpaceError> {
+        self.forecast_leaving(from, Homes::with_more(self.pool(), more)).await
     }
 
     /// The same, to disks with such room.
@@ -103,7 +115,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn drain_disk(&self, disk: &Rc<Disk>, progress: &Progress) -> Result<bool, SpaceError> {
-        let goes_on = || self.pool().is_drained(disk);
+        let goes_on = || self.pool().is_to_be_empty(disk);
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
         // A claim that began before may have left something there.
@@ -240,6 +252,16 @@ impl Spaces {
             }
         }
         Ok(())
+    }
+
+    /// Members that stay and are to hold nothing, and hold something.
+    #[must_use]
+    pub fn to_empty(&self) -> Vec<Rc<Disk>> {
+        let is_meant = |disk: &Rc<Disk>| {
+            let pool = self.pool();
+            pool.role_of(disk).is_some() && !pool.is_drained(disk) && pool.holds_rows(disk)
+        };
+        self.pool().disks().into_iter().filter(is_meant).collect()
     }
 
     /// The disks that are to leave without another in their place.

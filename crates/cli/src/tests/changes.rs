@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 36] = [
+const CHANGES: [&str; 42] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -22,9 +22,15 @@ const CHANGES: [&str; 36] = [
     "disk replace tank 3 --cancel",
     "pool set tank --write-cache 1G",
     "pool set tank --repair-after 1h",
+    "pool set tank --keep-room-for 1",
     "pool acknowledge tank",
     "disk online tank 3",
     "disk offline tank 3",
+    "pool add tank /c --spare",
+    "disk set tank 3 --spare",
+    "disk set tank 3 --member",
+    "disk retire tank 3",
+    "disk retire tank 3 --cancel",
     "space create tank/x --size 1G",
     "space set tank/x --name y",
     "space set tank/x --iops-max 100 --rate-min none",
@@ -688,6 +694,10 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
     let asked = fake.asked();
     assert_eq!(asked[7].line, "POST /v1/pools/tank/repair_after");
     assert_eq!(asked[7].body, json!({"seconds": 7200, "dry_run": true}));
+    fake.run("pool set tank --keep-room-for 2 -n", &NOBODY);
+    let last = fake.asked().pop().unwrap();
+    assert_eq!(last.line, "POST /v1/pools/tank/keep_room");
+    assert_eq!(last.body, json!({"losses": 2, "dry_run": true}));
     let drain = |fill: Option<u8>, rate: Option<u64>, survives: Option<u8>, dry_run: bool| json!({"fill_percent": fill, "bytes_per_s_max": rate, "survives": survives, "dry_run": dry_run});
     assert_eq!(asked[2].line, "POST /v1/pools/tank/write_cache/drain");
     assert_eq!(asked[2].body, drain(Some(50), None, None, false));

@@ -23,6 +23,8 @@ mod events;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]
+mod keep_room;
+#[cfg(test)]
 mod leave;
 #[cfg(test)]
 mod life;

@@ -80,6 +80,8 @@ fn requests(free: &str) -> Vec<(&'static str, Value)> {
         ("/v1/pools/tank/write_cache/resize", json!({"size_bytes": 5 << 20})),
         ("/v1/pools/tank/write_cache/drain", json!({"fill_percent": 50})),
         ("/v1/pools/tank/repair_after", json!({"seconds": 3600})),
+        ("/v1/pools/tank/keep_room", json!({"losses": 1})),
+        ("/v1/pools/tank/disks/0/role", json!({"role": "spare"})),
         ("/v1/pools/tank/export", json!({})),
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),

@@ -1,0 +1,132 @@
+//! Room that is kept for repair (docs/design/0023), against the real daemon.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::client::{World, eventually};
+use crate::jobs::{expect, full, idle};
+
+const KEEP: &str = "/v1/pools/tank/keep_room";
+
+fn fits(world: &World, resiliency: &str) -> u64 {
+    let df = world.get("/v1/pools/tank/df");
+    let of = |fits: &&Value| fits["resiliency"] == resiliency && fits["copies"] != 3 && fits["copies"] != 4;
+    df["fits"].as_array().unwrap().iter().find(of).unwrap()["usable_fixed_bytes"].as_u64().unwrap()
+}
+
+fn fixed(name: &str, bytes: u64) -> Value {
+    json!({"name": name, "size_bytes": bytes, "resiliency": "mirror", "copies": 2, "provisioning": "fixed",
+        "row_bytes": 64 << 20})
+}
+
+#[test]
+fn what_df_says_fits_beside_the_room_that_is_kept_and_a_lost_disk_heals_into_it() {
+    // Scenario: room for the loss of a disk is kept, and all is claimed that df says fits; one row more is refused, and says why.
+    // A disk is lost: the pool is healthy again by itself but for the room that is used, until a disk is added.
+    let mut world = full(&["d0", "d1", "d2", "d3"]);
+    let before = fits(&world, "mirror");
+    assert_eq!(world.post(KEEP, &json!({"losses": 1, "dry_run": true}))["is_changed"], false);
+    let set = world.post(KEEP, &json!({"losses": 1}));
+    assert!(
+        set["plan"]["usable_after_bytes"].as_u64() < set["plan"]["usable_before_bytes"].as_u64(),
+        "{set}"
+    );
+    assert!(set["plan"]["undo"].as_str().unwrap().ends_with("--keep-room-for 0"), "{set}");
+    let pool = world.get("/v1/pools/tank")["pool"].clone();
+    assert_eq!((&pool["keep_room_for"], &pool["has_room_for"]), (&json!(1), &json!(1)));
+    assert!(world.get("/v1/pools/tank/df")["kept_bytes"].as_u64().unwrap() > 0);
+    let room = fits(&world, "mirror");
+    assert!(room > 0 && room < before, "{room} of {before}");
+    world.post("/v1/pools/tank/spaces", &fixed("f", room));
+    assert_eq!(fits(&world, "mirror"), 0);
+    let refused = world.refused("/v1/pools/tank/spaces", &fixed("g", 64 << 20));
+    assert_eq!(refused["code"], "bad_size", "{refused}");
+    world.post("/v1/pools/tank/repair_after", &json!({"seconds": 1}));
+    world.kill();
+    fs::remove_file(world.disk("d3")).unwrap();
+    world.start();
+    eventually("it has left", || {
+        (world.get("/v1/pools/tank/disks")["disks"].as_array().unwrap().len() == 3).then_some(())
+    });
+    idle(&world);
+    expect(&world);
+    let status = world.get("/v1/status");
+    assert!(status["why"].to_string().contains("no room to repair the loss of a disk"), "{status}");
+    assert!(status["todo"].to_string().contains("--keep-room-for 0"), "{status}");
+    let path = world.make_disk("d9", 256 << 20);
+    world.post("/v1/pools/tank/disks", &json!({"disks": [path]}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+#[test]
+fn room_that_is_used_is_not_promised() {
+    // Scenario: a mirror on two disks, and one that has taken most of three: neither can be repaired on what is left. Both are
+    // refused with the figures, and nothing is changed.
+    let world = full(&["d0", "d1"]);
+    let refused = world.refused(KEEP, &json!({"losses": 1}));
+    assert!(refused["message"].as_str().unwrap().contains("nothing was changed"), "{refused}");
+    assert_eq!(world.get("/v1/pools/tank")["pool"]["keep_room_for"], 0);
+    world.post("/v1/pools/tank/disks", &json!({"disks": [world.disk("d2")]}));
+    let room = fits(&world, "mirror");
+    world.post("/v1/pools/tank/spaces", &fixed("f", room));
+    let refused = world.refused(KEEP, &json!({"losses": 1}));
+    let text = refused["message"].as_str().unwrap();
+    assert!(text.contains("the others would have to hold") && refused["code"] == "no_space", "{refused}");
+    assert_eq!(world.refused(KEEP, &json!({"losses": 9}))["code"], "bad_request");
+}
+
+fn disk_of(world: &World, slot: u64) -> Value {
+    let disks = world.get("/v1/pools/tank/disks")["disks"].as_array().unwrap().clone();
+    disks.into_iter().find(|disk| disk["slot"] == slot).unwrap_or_default()
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_lost_disk_by_itself_over_kills() {
+    // Scenario: a spare is added to a mirror on two disks, and holds nothing. One of these is lost: the pool has its redundancy
+    // back with nobody at the keyboard, although the daemon is killed on the way; and one of the two that are left may go.
+    let mut world = full(&["d0", "d1"]);
+    let path = world.disk("d2");
+    let add = json!({"disks": [path], "spare": true, "dry_run": true});
+    assert_eq!(world.post("/v1/pools/tank/disks", &add)["is_changed"], false);
+    world.post("/v1/pools/tank/disks", &json!({"disks": [path], "spare": true}));
+    let spare = disk_of(&world, 2);
+    assert_eq!((&spare["state"], &spare["data_bytes"]), (&json!("spare"), &spare["free_bytes"]));
+    assert_eq!(world.post(KEEP, &json!({"losses": 1}))["is_changed"], true, "it counts as room");
+    world.kill();
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.start();
+    assert_eq!(disk_of(&world, 2)["state"], "spare");
+    world.post("/v1/pools/tank/repair_after", &json!({"seconds": 1}));
+    eventually("the spare is called", || (disk_of(&world, 2)["state"] == "present").then_some(()));
+    world.kill();
+    world.start();
+    eventually("the lost disk has left", || disk_of(&world, 0).is_null().then_some(()));
+    idle(&world);
+    expect(&world);
+    world.kill();
+    fs::remove_file(world.disk("d1")).unwrap();
+    world.start();
+    expect(&world);
+}
+
+#[test]
+fn a_retired_disk_is_emptied_and_stays() {
+    // Scenario: a disk is retired, the daemon killed on the way; it ends empty, and a member. It takes data again when it is told
+    // to; where the others have no place for what it holds nothing is begun, and the way out is named.
+    let mut world = full(&["d0", "d1", "d2"]);
+    let role = "/v1/pools/tank/disks/2/role";
+    assert_eq!(world.post(role, &json!({"role": "retired", "dry_run": true}))["is_changed"], false);
+    world.post(role, &json!({"role": "retired"}));
+    world.kill();
+    world.start();
+    eventually("it is empty", || (disk_of(&world, 2)["state"] == "idle").then_some(()));
+    idle(&world);
+    expect(&world);
+    assert_eq!(disk_of(&world, 2)["free_bytes"], disk_of(&world, 2)["data_bytes"]);
+    let refused = world.refused("/v1/pools/tank/disks/1/role", &json!({"role": "spare"}));
+    assert!(refused["message"].as_str().unwrap().contains("no other disk can take"), "{refused}");
+    world.post(role, &json!({"role": "member"}));
+    assert_eq!(disk_of(&world, 2)["state"], "present");
+    assert_eq!(world.post(role, &json!({"role": "member"}))["is_changed"], false);
+}

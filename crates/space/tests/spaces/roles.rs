@@ -1,0 +1,64 @@
+//! Members that take no rows: spares, and disks that stay empty (docs/design/0023).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use dolmen_pool::{ExcludeReason, Role};
+use dolmen_space::{Progress, Resiliency, SpaceSpec};
+use dolmen_units::Bytes;
+
+use crate::harness::{Bench, ROW};
+
+/// Scenario: a disk of a pool that is written to becomes a spare. What it has goes to the others, nothing new comes to it, over
+/// an opening too, and a pool that keeps room has it there; a disk is lost, the spare takes rows, and all is redundant again.
+#[test]
+fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
+    for kind in [Resiliency::Mirror { copies: 2 }, Resiliency::Parity { parity: 1 }] {
+        let bench = Bench::new(9200, 5, Bytes::mib(96));
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(64), kind);
+            (spec.row, spec.interleave, spec.columns) =
+                (Some(ROW), Bytes::kib(64), Some(kind.parity_columns() + 1));
+            let space = spaces.create(spec).await?;
+            for row in 0..12 {
+                lab.write(&space, row << 20, 64 << 10, 1).await?;
+            }
+            let pool = spaces.pool();
+            let spare = pool.find_disk("disk4")?;
+            assert!(pool.holds_rows(&spare));
+            pool.set_role(&spare, Some(Role::Spare)).await?;
+            assert_eq!(spaces.to_empty().len(), 1);
+            assert!(spaces.drain_disk(&spare, &Progress::default()).await?);
+            for row in 12..24 {
+                lab.write(&space, row << 20, 64 << 10, 1).await?;
+            }
+            assert!(!pool.holds_rows(&spare) && spaces.to_empty().is_empty(), "it is empty, and stays so");
+            assert!(pool.is_member(&spare));
+            lab.check_and_close(spaces).await?;
+            let spaces = lab.open().await?;
+            let pool = spaces.pool();
+            let spare = pool.find_disk("disk4")?;
+            assert_eq!(pool.role_of(&spare), Some(Role::Spare), "it is on record");
+            pool.set_keep_room_for(1).await?;
+            assert_eq!(pool.kept_room().losses, 1);
+            let space = spaces.find("data")?;
+            for row in 24..32 {
+                lab.write(&space, row << 20, 64 << 10, 1).await?;
+            }
+            assert!(!pool.holds_rows(&spare));
+            let lost = pool.find_disk("disk1")?;
+            pool.exclude(lost.slot(), ExcludeReason::Asked).await?;
+            pool.set_role(&spare, None).await?;
+            pool.retire(&lost).await?;
+            assert!(spaces.drain_disk(&lost, &Progress::default()).await?);
+            pool.strike(&lost).await?;
+            assert!(pool.holds_rows(&spare));
+            let other = pool.find_disk("disk2")?;
+            pool.exclude(other.slot(), ExcludeReason::Asked).await?;
+            for row in 0..32 {
+                lab.expect(&space, row << 20, 64 << 10, 1).await?;
+            }
+            Ok(spaces.close().await?)
+        });
+        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
