@@ -28,6 +28,7 @@ use crate::doors::Doors;
 use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
+use crate::filling::Filling;
 use crate::findings::RoomKnown;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
@@ -60,6 +61,9 @@ pub(crate) struct OpenPool {
     pub(crate) history: History,
     pub(crate) absences: Absences,
     pub(crate) room_known: RoomKnown,
+    pub(crate) filling: Filling,
+    /// Rows that lie badly, as they were counted last.
+    pub(crate) laid_badly: Cell<u64>,
     pub(crate) paces: Paces,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
@@ -80,6 +84,8 @@ impl OpenPool {
             history,
             absences,
             room_known,
+            laid_badly: Cell::new(0),
+            filling: Filling::default(),
             paces,
             plights,
         })
