@@ -156,11 +156,15 @@ pub enum Bug {
     AnyNameDestroys,
     /// A disk is emptied only while it is here itself.
     DrainNeedsItsDisk,
+    /// Claims take the room that is kept for the repair of lost disks.
+    KeptRoomIsClaimed,
+    /// Rows are laid on spares.
+    SpareTakesRows,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 74] = [
+    pub const ALL: [Self; 76] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -235,6 +239,8 @@ impl Bug {
         Self::CacheOfOneCopy,
         Self::AnyNameDestroys,
         Self::DrainNeedsItsDisk,
+        Self::KeptRoomIsClaimed,
+        Self::SpareTakesRows,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -316,6 +322,8 @@ impl Bug {
             Self::CacheOfOneCopy => "cache-of-one-copy",
             Self::AnyNameDestroys => "any-name-destroys",
             Self::DrainNeedsItsDisk => "drain-needs-its-disk",
+            Self::KeptRoomIsClaimed => "kept-room-is-claimed",
+            Self::SpareTakesRows => "spare-takes-rows",
         }
     }
 }
