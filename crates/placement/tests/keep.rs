@@ -1,5 +1,6 @@
 //! Room that is kept for repair: pools are filled to the last row that claims may take, then disks are lost, and what was on
 //! them finds a place on the others, slab by slab, as a pool repairs.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 mod common;
 
