@@ -51,6 +51,7 @@ def show(paths):
     for member in sorted(members.members, key=lambda member: member.slot):
         disk = members.disk(member.slot)
         words = [["active", "retired"][member.state - 1]]
+        words += pool.words_of(member)
         words += ["carries log and map"] if member.disk in members.epoch.voters else []
         words += [f"gives its slabs to slot {member.successor - 1}"] if member.successor else []
         words += [f"missed what was written since epoch {member.left}"] if member.left else []

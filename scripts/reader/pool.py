@@ -91,6 +91,18 @@ class Pool:
         found = self.keys[bisect.bisect_left(self.keys, first) : bisect.bisect_right(self.keys, last)]
         return ((key_parts(name), self.map[name]) for name in found)
 
+    def words_of(self, member):
+        """What the map says of a member: that it takes no rows, and the name of its fault domain."""
+        words = []
+        value = self.map.get(key(COUNTER, 3, member.slot, 1), b"")
+        if len(value) == 24 and value[:16] == member.disk:
+            role = struct.unpack_from("<Q", value, 16)[0]
+            words += {1: ["spare"], 2: ["stays empty"]}.get(role, [])
+        if member.domain:
+            name = self.map.get(key(COUNTER, 4, member.domain, 0))
+            words.append(f"in {name.decode('ascii', 'replace')}" if name else f"in fault domain {member.domain}")
+        return words
+
     def spaces(self, caches=False):
         """All spaces, those of write caches alone or left out."""
         found = []

@@ -124,6 +124,21 @@ codes! {
             "They are healed when such a disk is back."
             "Bring the absent disks back before anything is given up or replaced."
         }
+        RowsShareEnclosure = "rows_share_enclosure" {
+            "Rows have slabs that should be apart on disks that may fail as one, although there are enclosures enough to keep them apart: disks were put in other ones since."
+            "New rows are laid apart. Those that are there stay where they are: were that enclosure lost, a part of them would be."
+            "`dolmen pool rebalance POOL` moves them apart."
+        }
+        PoolNearlyFull = "pool_nearly_full" {
+            "More of the pool is used than a threshold of `dolmen pool set POOL --alert-at` allows, and thin spaces may ask for more."
+            "Nothing: writes go on until the pool is full."
+            "Add a disk, purge the trash, or trim something; `dolmen df` shows what fits; `dolmen pool set POOL --alert-at` sets other thresholds."
+        }
+        PoolFilling = "pool_filling" {
+            "At the pace of the last week the pool will be full within two weeks."
+            "Nothing: writes go on until it is."
+            "Add a disk, purge the trash, or trim something before that; `dolmen df` shows what fits."
+        }
         RoomForRepairUsed = "room_for_repair_used" {
             "The pool is to keep room so that lost disks can be repaired on the others, and has it no more: a repair has used it, or a disk left."
             "Nothing: writes go on. Were another disk lost, a part of what it had might find no place before a disk is added."

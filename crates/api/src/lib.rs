@@ -13,7 +13,10 @@
 //! | `POST /v1/pools/{pool}/rebalance` | [`Simple`] | [`Change`] with a job, unless all is even |
 //! | `POST /v1/pools/{pool}/rebalance/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/write_cache/drain` | [`DrainWriteCache`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/disks/{disk}/enclosure` | [`SetEnclosure`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/disks/{disk}/forget` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/role` | [`SetDiskRole`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/alert_at` | [`SetAlertAt`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/keep_room` | [`SetKeepRoom`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/repair_after` | [`SetRepairAfter`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/write_cache/resize` | [`ResizeWriteCache`] | [`Change`] with a job |
@@ -96,7 +99,8 @@ pub use plan::{Change, Plan, Simple};
 pub use pool::{
     AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskPlight, DiskRole, DiskState,
     Disks, DrainWriteCache, ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools,
-    ReplaceDisk, ResizeWriteCache, SetDiskRole, SetKeepRoom, SetRepairAfter, WriteCache,
+    ReplaceDisk, ResizeWriteCache, SetAlertAt, SetDiskRole, SetEnclosure, SetKeepRoom, SetRepairAfter,
+    WriteCache,
 };
 pub use request::{RequestError, read_request};
 pub use room::{Df, DiskRoom, Fits};

@@ -47,6 +47,18 @@ pub enum DiskRole {
     Retired,
 }
 
+/// Says what a disk is in: an enclosure, a shelf, whatever may fail as one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetEnclosure {
+    /// Its name; left out for a disk by itself.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Sets what a disk is to its pool. What it holds goes to the other disks where it is to hold nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +96,9 @@ pub struct Disk {
     pub free_bytes: u64,
     /// What may fail as one with it; 0 for itself alone.
     pub fault_domain: u32,
+    /// The name of that, if it has one.
+    #[serde(default)]
+    pub enclosure: Option<String>,
     /// Whether it carries log and metadata.
     pub is_voter: bool,
     /// Reads that failed, as far as this host remembers: what it counted ends with an export of the pool.
@@ -260,6 +275,17 @@ pub struct SetRepairAfter {
     pub dry_run: bool,
 }
 
+/// Sets from how full on it is told that a pool fills up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetAlertAt {
+    /// Percents of what can be used, up to four from 1 to 99; empty for never.
+    pub percents: Vec<u8>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Sets for how many lost disks a pool keeps room, so that they can be repaired on the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -308,6 +334,10 @@ pub struct CreatePool {
     /// A fault domain for each disk; 0, or missing, for itself alone.
     #[serde(default)]
     pub fault_domains: Vec<u32>,
+    /// What each disk is in, in the order of `disks`: those with the same name may fail together. Empty for a disk by itself, as
+    /// are those that are left out. Not beside `fault_domains`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub enclosures: Vec<String>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,
@@ -373,6 +403,9 @@ pub struct AddDisks {
     /// Whether they are to be spares, which take no rows before a disk is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spare: bool,
+    /// What each disk is in, in the order of `disks`; empty, or left out, for a disk by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub enclosures: Vec<String>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

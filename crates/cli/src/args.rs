@@ -9,14 +9,14 @@ use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;
-use crate::args_disk::{DiskRetire, DiskSet};
+use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
 use crate::args_load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
 use crate::values::{
-    IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName, parse_fill, parse_seconds, parse_size,
-    parse_space_size,
+    AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName, parse_fill, parse_seconds,
+    parse_size, parse_space_size,
 };
 
 /// Stands above the options that every command has, apart from its own.
@@ -226,6 +226,8 @@ pub(crate) enum DiskCommand {
     Set(DiskSet),
     /// Stop using a disk for data and empty it; it stays a disk of the pool, until `dolmen pool remove`
     Retire(DiskRetire),
+    /// Do without a disk that is gone for good: what it had is rebuilt on the others, unless something was on it alone
+    Forget(DiskForget),
 }
 
 /// `dolmen space …`
@@ -333,6 +335,9 @@ pub(crate) struct PoolCreate {
     /// A number for each disk, in order: disks with the same one may fail together; 0 for a disk by itself
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", hide_short_help = true)]
     pub fault_domains: Vec<u32>,
+    /// What all these disks are in, such as an enclosure, which may fail as one; DISK@NAME says it of one disk
+    #[arg(long, value_name = "NAME", conflicts_with = "fault_domains")]
+    pub enclosure: Option<Name>,
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
@@ -355,6 +360,9 @@ pub(crate) struct PoolAdd {
     /// Keep them empty until a disk is lost, whose place one of them takes then by itself
     #[arg(long)]
     pub spare: bool,
+    /// What all these disks are in, such as an enclosure, which may fail as one; DISK@NAME says it of one disk
+    #[arg(long, value_name = "NAME")]
+    pub enclosure: Option<Name>,
     /// What may be overwritten.
     #[command(flatten)]
     pub consent: DestroyDisks,
@@ -400,7 +408,7 @@ pub(crate) struct PoolRebalance {
 
 /// `dolmen pool set`
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain", "repair_after", "keep_room_for"])))]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["write_cache", "write_cache_fill", "write_cache_drain", "repair_after", "keep_room_for", "alert_at"])))]
 pub(crate) struct PoolSet {
     /// The pool
     pub pool: Name,
@@ -427,6 +435,9 @@ pub(crate) struct PoolSet {
     /// on the others without a new disk; 0 keeps none, as a new pool does
     #[arg(long, value_name = "DISKS", value_parser = clap::value_parser!(u32).range(0..=8))]
     pub keep_room_for: Option<u32>,
+    /// From how full on the status tells that the pool fills up: up to four percents, or never; usually 80,90
+    #[arg(long, value_name = "PERCENTS")]
+    pub alert_at: Option<AlertAt>,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

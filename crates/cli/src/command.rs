@@ -7,8 +7,8 @@ use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace,
     Destroy, DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode,
     ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, OnlineDisk, Pool, PoolDocument, Pools,
-    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetJob, SetKeepRoom,
-    SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Why,
+    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetAlertAt, SetJob,
+    SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -23,7 +23,7 @@ use crate::args_serve::ServeArguments;
 use crate::change::{Disks, Session, absolute};
 use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
-use crate::disk_set::{disk_retire, disk_set};
+use crate::disk_set::{disk_forget, disk_retire, disk_set, in_enclosures};
 use crate::error::CliError;
 use crate::events;
 use crate::jobs::{show_job, show_jobs, watch};
@@ -33,7 +33,7 @@ use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::top;
 use crate::trash::show_trash;
-use crate::values::{IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName};
+use crate::values::{AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName};
 use crate::why::show_why;
 
 /// How long a daemon that said that it ends may take for it.
@@ -151,12 +151,14 @@ fn show_others(session: &mut Session<'_, '_>, open: &[Pool]) {
 }
 
 fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<(), CliError> {
-    let disks = Disks::read(&arguments.disks, &arguments.consent.destroy)?;
+    let (paths, enclosures) = in_enclosures(&arguments.disks, arguments.enclosure.as_ref());
+    let disks = Disks::read(&paths, &arguments.consent.destroy)?;
     let request = |destroy: &[String]| CreatePool {
         name: arguments.pool.to_string(),
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
         fault_domains: arguments.fault_domains.clone(),
+        enclosures: enclosures.clone(),
         dry_run: false,
     };
     session.take_in("/pools", &disks, request, arguments.dry.intent()).map(drop)
@@ -170,12 +172,14 @@ fn pool_remove(session: &mut Session<'_, '_>, arguments: &PoolRemove) -> Result<
 }
 
 fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), CliError> {
-    let disks = Disks::read(&arguments.disks, &arguments.consent.destroy)?;
+    let (paths, enclosures) = in_enclosures(&arguments.disks, arguments.enclosure.as_ref());
+    let disks = Disks::read(&paths, &arguments.consent.destroy)?;
     let request = |destroy: &[String]| AddDisks {
         disks: disks.absolute.clone(),
         destroy: destroy.to_vec(),
         stays: arguments.stays,
         spare: arguments.spare,
+        enclosures: enclosures.clone(),
         dry_run: false,
     };
     let path = format!("{}/disks", pool_path(&arguments.pool));
@@ -200,7 +204,8 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     let resize =
         arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
     let is_drain = arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some();
-    let is_more = arguments.repair_after.is_some() || arguments.keep_room_for.is_some();
+    let is_more =
+        arguments.repair_after.is_some() || arguments.keep_room_for.is_some() || arguments.alert_at.is_some();
     if let Some(resize) = resize.as_ref().filter(|_| is_drain || is_more) {
         // What cannot be done is refused before anything else is.
         session.would(&format!("{path}/resize"), resize)?;
@@ -222,6 +227,11 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     if let Some(losses) = arguments.keep_room_for {
         let request = SetKeepRoom { losses, dry_run: false };
         let path = format!("{}/keep_room", pool_path(&arguments.pool));
+        session.change(&path, &request, arguments.dry.intent())?;
+    }
+    if let Some(AlertAt(percents)) = &arguments.alert_at {
+        let request = SetAlertAt { percents: percents.clone(), dry_run: false };
+        let path = format!("{}/alert_at", pool_path(&arguments.pool));
         session.change(&path, &request, arguments.dry.intent())?;
     }
     let Some(resize) = resize else { return Ok(()) };
@@ -260,6 +270,7 @@ fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliEr
         DiskCommand::Online(arguments) => disk_online(session, &arguments),
         DiskCommand::Set(arguments) => disk_set(session, &arguments),
         DiskCommand::Retire(arguments) => disk_retire(session, &arguments),
+        DiskCommand::Forget(arguments) => disk_forget(session, &arguments),
         DiskCommand::Offline(arguments) => {
             let path = format!("{}/offline", disk_path(&arguments.pool, &arguments.disk));
             session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)

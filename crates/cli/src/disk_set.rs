@@ -1,23 +1,50 @@
 //! Disks that get another part in their pool.
 
-use dolmen_api::{DiskRole, SetDiskRole};
+use std::path::PathBuf;
 
-use crate::args_disk::{DiskRetire, DiskSet};
+use dolmen_api::{DiskRole, SetDiskRole, SetEnclosure, Simple};
+use dolmen_units::Name;
+
+use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
 use crate::change::Session;
 use crate::command::disk_path;
 use crate::error::CliError;
 
 /// `dolmen disk set`
 pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Result<(), CliError> {
+    let path = disk_path(&arguments.pool, &arguments.disk);
+    if arguments.enclosure.is_some() || arguments.alone {
+        let name = arguments.enclosure.as_ref().map(ToString::to_string);
+        let request = SetEnclosure { name, dry_run: false };
+        session.change(&format!("{path}/enclosure"), &request, arguments.dry.intent())?;
+    }
     let role = match (arguments.spare, arguments.member) {
         (true, _) => DiskRole::Spare,
         (false, true) => DiskRole::Member,
         (false, false) => return Ok(()),
     };
-    let path = format!("{}/role", disk_path(&arguments.pool, &arguments.disk));
     let request = SetDiskRole { role, dry_run: false };
-    let change = session.change(&path, &request, arguments.dry.intent())?;
+    let change = session.change(&format!("{path}/role"), &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
+}
+
+/// Disks, and what each is in: DISK@NAME, unless that is what a disk is called, or what all of them are in.
+pub(crate) fn in_enclosures(disks: &[PathBuf], all: Option<&Name>) -> (Vec<PathBuf>, Vec<String>) {
+    let of_all = all.map(ToString::to_string).unwrap_or_default();
+    let one = |disk: &PathBuf| {
+        let typed = disk.to_str().filter(|_| !disk.exists());
+        match typed.and_then(|text| text.rsplit_once('@')) {
+            Some((path, name)) if name.parse::<Name>().is_ok() && !path.is_empty() => {
+                (PathBuf::from(path), name.to_owned())
+            }
+            _ => (disk.clone(), of_all.clone()),
+        }
+    };
+    let (paths, enclosures): (Vec<PathBuf>, Vec<String>) = disks.iter().map(one).unzip();
+    match enclosures.iter().all(String::is_empty) {
+        true => (paths, Vec::new()),
+        false => (paths, enclosures),
+    }
 }
 
 /// `dolmen disk retire`
@@ -27,4 +54,32 @@ pub(crate) fn disk_retire(session: &mut Session<'_, '_>, arguments: &DiskRetire)
     let request = SetDiskRole { role, dry_run: false };
     let change = session.change(&path, &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
+}
+
+/// `dolmen disk forget`
+pub(crate) fn disk_forget(session: &mut Session<'_, '_>, arguments: &DiskForget) -> Result<(), CliError> {
+    let path = format!("{}/forget", disk_path(&arguments.pool, &arguments.disk));
+    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_in_what_stands_behind_its_path() {
+        let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let shelf: Name = "shelf".parse().unwrap();
+        let (disks, enclosures) = in_enclosures(&paths(&["/no/a@one", "/no/b", "/no/c@"]), None);
+        assert_eq!(disks, paths(&["/no/a", "/no/b", "/no/c@"]));
+        assert_eq!(enclosures, ["one", "", ""]);
+        assert_eq!(in_enclosures(&paths(&["/no/a@one", "/no/b"]), Some(&shelf)).1, ["one", "shelf"]);
+        assert!(in_enclosures(&paths(&["/no/a", "/no/b@c@"]), None).1.is_empty());
+        let folder = std::env::temp_dir().join(format!("dolmen@x{}", std::process::id()));
+        std::fs::write(&folder, b"").unwrap();
+        let (disks, enclosures) = in_enclosures(std::slice::from_ref(&folder), None);
+        std::fs::remove_file(&folder).unwrap();
+        assert!(disks == [folder] && enclosures.is_empty(), "a disk that is called so is that disk");
+    }
 }

@@ -13,6 +13,19 @@ use crate::status::{disk_count, disk_count_of, disk_table, pool_table, space_tab
 use crate::table::{Align, Cell, Table};
 use crate::words::{count, health, health_tone, pool_state_cell};
 
+/// What is kept for the repair of lost disks, if anything is.
+fn facts_of_kept_room(pool: &Pool) -> Option<Vec<Cell>> {
+    if pool.keep_room_for == 0 {
+        return None;
+    }
+    let of = match pool.has_room_for < pool.keep_room_for {
+        true => format!(", and there is room for {}", pool.has_room_for),
+        false => String::new(),
+    };
+    let text = format!("to repair the loss of {}{of}", disk_count(pool.keep_room_for as usize));
+    Some(vec!["room kept".into(), text.into()])
+}
+
 /// Shows all pools.
 pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
     if pools.pools.is_empty() {
@@ -76,14 +89,7 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
         };
         facts.row(vec!["rebuilt without an absent disk".into(), text.into()]);
     }
-    if pool.keep_room_for > 0 {
-        let of = match pool.has_room_for < pool.keep_room_for {
-            true => format!(", and there is room for {}", pool.has_room_for),
-            false => String::new(),
-        };
-        let text = format!("to repair the loss of {}{of}", disk_count(pool.keep_room_for as usize));
-        facts.row(vec!["room kept".into(), text.into()]);
-    }
+    facts_of_kept_room(pool).into_iter().for_each(|row| facts.row(row));
     for cache in &pool.write_caches {
         let (size, waiting) = (Bytes(cache.size_bytes), Bytes(cache.waiting_bytes));
         let lost = match cache.survives {

@@ -61,6 +61,9 @@ fn bytes_table(df: &Df) -> Table {
         ("      repair", df.kept_bytes, "kept so that lost disks can be repaired on the others"),
         ("promised", df.promised_bytes, "sizes of thin spaces beyond what is claimed"),
     ] {
+        if place.ends_with("repair") && bytes == 0 {
+            continue;
+        }
         let share = percent(bytes, df.raw_bytes);
         table.row(vec![place.into(), Bytes(bytes).to_string().into(), share.into(), what.into()]);
     }

@@ -181,10 +181,10 @@ fn errors(disk: &dolmen_api::Disk) -> u64 {
 
 /// Disks, one a line, with what they got wrong.
 pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
-    let mut table = Table::new(&[
-        ("DISK", Align::Right),
-        ("POOL", Align::Left),
-        ("STATE", Align::Left),
+    let has_enclosures = disks.iter().any(|(_, disk)| disk.enclosure.is_some());
+    let enclosure = has_enclosures.then_some(("IN", Align::Left));
+    let columns = [("DISK", Align::Right), ("POOL", Align::Left), ("STATE", Align::Left)];
+    let others = [
         ("SIZE", Align::Right),
         ("FREE", Align::Right),
         ("ID", Align::Left),
@@ -192,19 +192,21 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
         ("ERRORS", Align::Left),
         // The longest goes last: where a line is too long for the terminal, the others stand below each other all the same.
         ("PATH", Align::Left),
-    ]);
+    ];
+    let columns: Vec<(&'static str, Align)> = columns.into_iter().chain(enclosure).chain(others).collect();
+    let mut table = Table::new(&columns);
     for (pool, disk) in disks {
-        table.row(vec![
-            disk.slot.to_string().into(),
-            pool.name.as_str().into(),
-            disk_state_cell(disk.state),
+        let first = [disk.slot.to_string().into(), pool.name.as_str().into(), disk_state_cell(disk.state)];
+        let enclosure = has_enclosures.then(|| disk.enclosure.clone().unwrap_or_default().into());
+        let others = [
             Bytes(disk.size_bytes).to_string().into(),
             Bytes(disk.free_bytes).to_string().into(),
             disk.id.chars().take(8).collect::<String>().into(),
             score_cell(disk),
             errors_cell(disk),
             disk_place(disk).into(),
-        ]);
+        ];
+        table.row(first.into_iter().chain(enclosure).chain(others).collect());
     }
     table
 }

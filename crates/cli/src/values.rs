@@ -97,6 +97,29 @@ pub(crate) fn parse_fill(text: &str) -> Result<u8, FillError> {
     if FILL_RANGE.contains(&percent) { Ok(percent) } else { Err(FillError) }
 }
 
+/// No percents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("up to four percents from 1 to 99, separated by commas, or never")]
+pub(crate) struct AlertAtError;
+
+/// Percents from which on something is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AlertAt(pub Vec<u8>);
+
+impl FromStr for AlertAt {
+    type Err = AlertAtError;
+
+    fn from_str(text: &str) -> Result<Self, AlertAtError> {
+        if text == "never" {
+            return Ok(Self(Vec::new()));
+        }
+        let one = |text: &str| text.trim().trim_end_matches('%').parse().map_err(|_| AlertAtError);
+        let percents: Vec<u8> = text.split(',').map(one).collect::<Result<_, _>>()?;
+        let is_allowed = percents.len() <= 4 && percents.iter().all(|percent| (1..=99).contains(percent));
+        if is_allowed { Ok(Self(percents)) } else { Err(AlertAtError) }
+    }
+}
+
 /// A size a second; `None` for no limit, which is written `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate(pub Option<Bytes>);

@@ -17,8 +17,8 @@ use dolmen_api::{
     Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
     Exports, Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, PurgeTrash,
     REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
-    SetDiskRole, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces,
-    Status, Trash, Version, Why, read_request,
+    SetAlertAt, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple,
+    SpaceDocument, Spaces, Status, Trash, Version, Why, read_request,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -250,8 +250,17 @@ change!(
     /// Sets how long a disk may be absent before what it had is rebuilt on the others.
     post_repair_after, "/v1/pools/{pool}/repair_after", SetRepairAfter, set_repair_after, "pool" pool);
 change!(
+    /// Says what a disk is in: an enclosure, a shelf, whatever may fail as one.
+    post_enclosure, "/v1/pools/{pool}/disks/{disk}/enclosure", SetEnclosure, set_enclosure, "pool" pool, "disk" disk);
+change!(
+    /// Does without a disk that is gone for good, where nothing was on it alone.
+    post_forget, "/v1/pools/{pool}/disks/{disk}/forget", Simple, forget_disk, "pool" pool, "disk" disk);
+change!(
     /// Sets what a disk is to its pool: a member that takes rows, a spare, or one that stays empty.
     post_disk_role, "/v1/pools/{pool}/disks/{disk}/role", SetDiskRole, set_disk_role, "pool" pool, "disk" disk);
+change!(
+    /// Sets from which percents on it is told that a pool fills up.
+    post_alert_at, "/v1/pools/{pool}/alert_at", SetAlertAt, set_alert_at, "pool" pool);
 change!(
     /// Sets for how many lost disks a pool keeps room.
     post_keep_room, "/v1/pools/{pool}/keep_room", SetKeepRoom, set_keep_room, "pool" pool);
@@ -412,7 +421,10 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_write_cache_drain))
         .routes(routes!(post_repair_after))
         .routes(routes!(post_keep_room))
+        .routes(routes!(post_alert_at))
         .routes(routes!(post_disk_role))
+        .routes(routes!(post_forget))
+        .routes(routes!(post_enclosure))
         .routes(routes!(get_disks, post_disks))
         .routes(routes!(post_replace))
         .routes(routes!(post_cancel))

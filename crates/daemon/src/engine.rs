@@ -29,6 +29,7 @@ use crate::emptying::Emptyings;
 use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
+use crate::filling::Filling;
 use crate::findings::RoomKnown;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
@@ -62,6 +63,9 @@ pub(crate) struct OpenPool {
     pub(crate) history: History,
     pub(crate) absences: Absences,
     pub(crate) room_known: RoomKnown,
+    pub(crate) filling: Filling,
+    /// Rows that lie badly, as they were counted last.
+    pub(crate) laid_badly: Cell<u64>,
     pub(crate) paces: Paces,
     pub(crate) emptyings: Emptyings,
     pub(crate) smarts: Smarts,
@@ -85,6 +89,8 @@ impl OpenPool {
             history,
             absences,
             room_known,
+            laid_badly: Cell::new(0),
+            filling: Filling::default(),
             paces,
             emptyings,
             smarts,

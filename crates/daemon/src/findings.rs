@@ -10,6 +10,7 @@ use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::{Bytes, SpaceId};
 
+use crate::enclosure::rows_share;
 use crate::engine::OpenPool;
 use crate::keep_room::room_used;
 use crate::slow::Slow;
@@ -345,6 +346,7 @@ impl RoomKnown {
 /// The same for who asks each second: the room of one space is reckoned, that of the others taken from the looks before.
 pub(crate) async fn findings_at_a_glance(open: &OpenPool) -> Vec<Finding> {
     open.room_known.look_at_next(open);
+    open.look_at_filling().await;
     findings_with(open, &|space| open.room_known.short.borrow().get(&space.id()).cloned()).await
 }
 
@@ -355,6 +357,8 @@ async fn findings_with(open: &OpenPool, shortness: Shortness<'_>) -> Vec<Finding
     findings.extend(behind(open).await);
     findings.extend(few_voters(open));
     findings.extend(room_used(open));
+    findings.extend(rows_share(open));
+    findings.extend(open.filling_findings());
     findings.extend(waiting(open));
     // What is worst comes first: a screen has room for a few lines.
     let mut worst = Vec::new();

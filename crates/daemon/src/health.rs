@@ -11,6 +11,7 @@ use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{IncidentKind, Space};
 
 use crate::caller::Answer;
+use crate::enclosure::apart_advice;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::findings::{
@@ -241,6 +242,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     todo.extend(for_disks_without_labels(open, jobs));
     todo.extend(for_room(open));
     todo.extend(room_advice(open));
+    todo.extend(apart_advice(open));
     todo.extend(for_damage(open));
     todo
 }

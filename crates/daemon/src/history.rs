@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
 use crate::files::{FILE_BYTES_MAX, read_if_any, remove_durably, write_durably};
+use crate::filling::Look;
 use crate::scribe::Scribe;
 use crate::slow::Slow;
 
@@ -162,6 +163,8 @@ struct Recorded {
     disks: Vec<RecordedDisk>,
     #[serde(default)]
     ranges: Vec<RecordedRange>,
+    #[serde(default)]
+    filled: Vec<Look>,
 }
 
 /// The files.
@@ -371,6 +374,7 @@ impl OpenPool {
             version: VERSION,
             disks,
             ranges: self.incidents().iter().map(RecordedRange::from).collect(),
+            filled: self.filling.looks(),
         }
     }
 
@@ -400,6 +404,7 @@ impl OpenPool {
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
         }
+        self.filling.recall(&recorded.filled);
         let mut ranges = self.history.ranges.borrow_mut();
         recorded.ranges.iter().filter_map(RecordedRange::incident).for_each(|one| add(&mut ranges, one));
     }

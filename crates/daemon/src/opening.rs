@@ -271,6 +271,10 @@ impl Engine {
         }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
         self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
+        // It reads all rows: clients do not wait for it.
+        let counted = Rc::clone(&pool);
+        let count = async move { counted.count_badly_laid().await };
+        self.seams.spawner.spawn("rows laid badly", Box::pin(count));
         self.closed.borrow_mut().remove(&pool.id());
         self.ways.go_on(pool.id());
         if mode != ImportMode::Read {

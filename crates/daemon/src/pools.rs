@@ -18,6 +18,7 @@ use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::{allocate_metadata, canonical};
+use crate::enclosure::{Domains, check_count};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::{
@@ -76,12 +77,16 @@ impl Engine {
             let message = "there are more fault domains than disks; nothing was changed";
             return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()));
         }
+        check_count(request.enclosures.len(), request.fault_domains.len(), request.disks.len())
+            .map_err(|error| error.on(name.as_str()))?;
+        let Domains { numbers, named } = Domains::of(&request.enclosures, None)?;
+        let fault_domains = if numbers.is_empty() { request.fault_domains } else { numbers };
         let disks = NamedDisks::of(&request.disks, &request.destroy)?;
         let id = PoolId(self.seams.entropy.next_id());
         let devices = self.open_all(&disks.paths, id)?;
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
         let extents = checked.map_err(|error| fault::create(&error))?;
-        let domain = |slot: u16| request.fault_domains.get(usize::from(slot)).copied().unwrap_or(0);
+        let domain = |slot: u16| fault_domains.get(usize::from(slot)).copied().unwrap_or(0);
         let offers: Vec<_> =
             (0u16..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, domain(slot))).collect();
         let mut steps = disks.steps("claim");
@@ -92,11 +97,7 @@ impl Engine {
             return Ok(planned(plan, format!("pool {name} would be made of {}", disks_of(devices.len()))));
         }
         allocate_metadata(&disks.paths, &extents)?;
-        let options = CreateOptions {
-            name: name.clone(),
-            overwrite: disks.overwrite,
-            fault_domains: request.fault_domains,
-        };
+        let options = CreateOptions { name: name.clone(), overwrite: disks.overwrite, fault_domains };
         self.note_making(id, name.as_str(), &disks.paths).await?;
         self.events.note_making(id);
         let opened = create_as(&self.seams, Rc::clone(&self.arbiter), &devices, &options, id).await;
@@ -110,6 +111,10 @@ impl Engine {
         };
         let pool = self.take_over(opened, ImportMode::Write, Clients::AreGone).await?;
         self.remember(&pool).await;
+        if !named.is_empty() {
+            let inner = pool.spaces.pool();
+            inner.name_domains(&named).await.map_err(|error| fault::pool(&error).on(name.as_str()))?;
+        }
         let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
@@ -397,8 +402,13 @@ impl Engine {
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
-        let joining: Vec<_> =
-            (next..).zip(&extents).map(|(slot, extent)| offer_of(slot, extent, 0)).collect();
+        check_count(request.enclosures.len(), 0, request.disks.len())?;
+        let domains = Domains::of(&request.enclosures, Some(pool.spaces.pool()))?;
+        let joining: Vec<_> = (next..)
+            .zip(&extents)
+            .enumerate()
+            .map(|(index, (slot, extent))| offer_of(slot, extent, domains.number(index)))
+            .collect();
         let (behind, wider) = match request.stays || request.spare {
             true => (RebalanceForecast::default(), Vec::new()),
             false => (forecast(&pool, &joining).await?, widenings(&pool, &joining).await?),
@@ -421,8 +431,12 @@ impl Engine {
             return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
         }
         allocate_metadata(&disks.paths, &extents)?;
-        for device in devices {
-            let added = pool.spaces.add(device, &disks.overwrite).await;
+        if !domains.named.is_empty() {
+            let named = pool.spaces.pool().name_domains(&domains.named).await;
+            named.map_err(|error| fault::pool(&error).on(name.as_str()))?;
+        }
+        for (index, device) in devices.into_iter().enumerate() {
+            let added = pool.spaces.add_in(device, &disks.overwrite, domains.number(index)).await;
             self.remember(&pool).await;
             let disk = added.map_err(|error| fault::space(&error))?;
             if request.spare {

@@ -144,6 +144,7 @@ pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome
         let before = forecast(pool, &[]).await?;
         course.bytes_max.set(progress.bytes.get() + before.moved.0);
         let is_even = spaces.rebalance(progress).await.map_err(|error| fault::space(&error))?;
+        pool.count_badly_laid().await;
         let after = let_go_first(pool, course).await;
         if progress.is_to_stop() && (after != Turn::Kept || !is_even) {
             let stays = "it was called off; what was moved stays where it is";

@@ -215,6 +215,12 @@ pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &Remova
             )));
         }
     }
+    check_that_it_fits(pool, disk, forecast)
+}
+
+/// What a disk has finds a place on the others.
+pub(crate) fn check_that_it_fits(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
+    let name = disk.name();
     if forecast.stuck.is_empty() {
         return Ok(());
     }
@@ -247,7 +253,7 @@ fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
     ))
 }
 
-fn steps_of_removing(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Vec<String> {
+pub(crate) fn steps_of_removing(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Vec<String> {
     let name = disk.name();
     vec![steps_of_moving(pool, disk, forecast), format!("strike {name} from the pool")]
 }

@@ -82,6 +82,7 @@ impl Engine {
                 data_bytes: disk.data_bytes().0,
                 free_bytes: if here { free } else { 0 },
                 fault_domain: disk.member().fault_domain,
+                enclosure: pool.domain_name(disk.member().fault_domain).map(|name| name.to_string()),
                 is_voter: voters.contains(&disk.id()),
                 read_errors: counters.read_errors,
                 write_errors: counters.write_errors,

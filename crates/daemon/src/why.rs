@@ -76,6 +76,9 @@ impl<'a> Scene<'a> {
             | FindingCode::SpaceDataLost
             | FindingCode::SpaceTakenAsFound
             | FindingCode::RoomForRepairUsed
+            | FindingCode::PoolNearlyFull
+            | FindingCode::PoolFilling
+            | FindingCode::RowsShareEnclosure
             | FindingCode::SpaceFull
             | FindingCode::SpaceNearlyFull
             | FindingCode::AttachedWaits

@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use dolmen_api::{
     AddDisks, AttachSpace, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy, DetachSpace,
     DrainWriteCache, ImportPool, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetDiskRole, SetJob, SetKeepRoom, SetLimits, SetRepairAfter,
-    Shutdown, Simple, read_request,
+    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom,
+    SetLimits, SetRepairAfter, Shutdown, Simple, read_request,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use crate::script::Script;
 use crate::{Reached, named};
 
 /// Every document that may be a body.
-const REQUESTS: [fn(&[u8]) -> Reached; 25] = [
+const REQUESTS: [fn(&[u8]) -> Reached; 27] = [
     judge::<CreatePool>,
     judge::<ImportPool>,
     judge::<Simple>,
@@ -28,6 +28,8 @@ const REQUESTS: [fn(&[u8]) -> Reached; 25] = [
     judge::<SetRepairAfter>,
     judge::<SetKeepRoom>,
     judge::<SetDiskRole>,
+    judge::<SetAlertAt>,
+    judge::<SetEnclosure>,
     judge::<ResizeWriteCache>,
     judge::<Destroy>,
     judge::<AddDisks>,

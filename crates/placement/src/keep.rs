@@ -270,10 +270,9 @@ fn level(sizes: &[u64], slabs: u32) -> u64 {
 
 /// As `level`, but lower where no disk is to be in nearly every row.
 fn spread_level(sizes: &[u64], slabs: u32) -> u64 {
-    match sizes.len() > as_index(slabs) {
-        true => level(sizes, slabs + 1),
-        false => level(sizes, slabs),
-    }
+    // Groups of several disks are their own way out: where there are no more of them, a lost slab goes to its own group.
+    let most = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
+    level(sizes, slabs.saturating_add(1).min(most))
 }
 
 /// The width of rows in which these sizes hold most data.

@@ -1,5 +1,6 @@
 //! Room that is kept for repair: pools are filled to the last row that claims may take, then disks are lost, and what was on
 //! them finds a place on the others, slab by slab, as a pool repairs.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 mod common;
 
@@ -214,4 +215,22 @@ fn what_a_repair_has_used_is_told_and_claims_go_on_behind_it() {
     let claimed = placer.usable(&offers).slabs().0 / dolmen_units::GRAIN_BYTES;
     assert!(claimed + waits <= free, "{claimed} + {waits} of {free}");
     assert!(claimed > 0, "a loss does not stop writes");
+}
+
+/// Two enclosures of two disks hold a mirror whose copies are apart, and room to repair the loss of a disk in its own enclosure.
+#[test]
+fn two_enclosures_of_several_disks_keep_room_within_each() {
+    for domains in [&[1, 1, 2, 2][..], &[1, 1, 1, 2, 2, 2], &[1, 1, 2, 2, 2]] {
+        let disks: Vec<(u64, u32)> = domains.iter().map(|domain| (10_000, *domain)).collect();
+        let mut offers = common::in_domains(&disks);
+        let placer = small(MIRROR2, Width::Auto, 64);
+        let all = placer.usable(&offers).data.0;
+        offers.iter_mut().for_each(|offer| offer.keep = 1);
+        assert!(placer.usable(&offers).data.0 * 4 > all, "{domains:?}: a quarter at the least");
+        let rows = filled(std::slice::from_ref(&placer), &mut offers, &mut Drawn(7));
+        assert!(rows.len() > 50, "{domains:?}: {} rows", rows.len());
+        for lost in sets(domains.len(), 1) {
+            assert_eq!(stuck(&offers, &rows, &lost), 0, "{domains:?}, {lost:?}");
+        }
+    }
 }

@@ -162,11 +162,15 @@ pub enum Bug {
     SickDiskKeepsAll,
     /// New rows are laid on disks that are slow or sick as on others.
     NewRowsAnywhere,
+    /// Claims take the room that is kept for the repair of lost disks.
+    KeptRoomIsClaimed,
+    /// Rows are laid on spares.
+    SpareTakesRows,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 77] = [
+    pub const ALL: [Self; 79] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -244,6 +248,8 @@ impl Bug {
         Self::DrainNeedsItsDisk,
         Self::SickDiskKeepsAll,
         Self::NewRowsAnywhere,
+        Self::KeptRoomIsClaimed,
+        Self::SpareTakesRows,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -328,6 +334,8 @@ impl Bug {
             Self::DrainNeedsItsDisk => "drain-needs-its-disk",
             Self::SickDiskKeepsAll => "sick-disk-keeps-all",
             Self::NewRowsAnywhere => "new-rows-anywhere",
+            Self::KeptRoomIsClaimed => "kept-room-is-claimed",
+            Self::SpareTakesRows => "spare-takes-rows",
         }
     }
 }

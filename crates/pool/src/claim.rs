@@ -7,6 +7,7 @@ use dolmen_disk::{Extent, MemberState};
 use dolmen_placement::{
     Code, DomainId, Kept, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width, kept,
 };
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::change::{Change, Claim, Purpose, give};
@@ -316,7 +317,7 @@ impl Pool {
     /// For how many lost disks there is room, and for how many people want it kept.
     #[must_use]
     pub fn kept_room(&self) -> Kept {
-        kept(&self.offers(Purpose::Claim))
+        kept(&self.offers_keeping(self.keep.get()))
     }
 
     /// What claims would find if room for so many lost disks were kept.
@@ -327,7 +328,8 @@ impl Pool {
     }
 
     fn offers_of(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose) -> Vec<Offer> {
-        let keep = if purpose == Purpose::Claim { self.keep.get() } else { 0 };
+        let is_kept = purpose == Purpose::Claim && !is_planted(Bug::KeptRoomIsClaimed);
+        let keep = if is_kept { self.keep.get() } else { 0 };
         self.offers_with(is_meant, purpose, keep)
     }
 

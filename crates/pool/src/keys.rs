@@ -116,6 +116,18 @@ pub fn member_settings() -> Range<Key> {
     key(Kind::Counter, 3, 0, 0)..key(Kind::Counter, 4, 0, 0)
 }
 
+/// The name of a fault domain.
+#[must_use]
+pub fn domain_name(number: u32) -> Key {
+    key(Kind::Counter, 4, number.into(), 0)
+}
+
+/// All names of fault domains.
+#[must_use]
+pub fn domain_names() -> Range<Key> {
+    key(Kind::Counter, 4, 0, 0)..key(Kind::Counter, 5, 0, 0)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {

@@ -181,6 +181,8 @@ pub struct Pool {
     pub(crate) keep: Cell<u32>,
     /// Members that take no rows.
     pub(crate) roles: RefCell<BTreeMap<DiskId, Role>>,
+    /// Names of fault domains.
+    pub(crate) domain_names: RefCell<BTreeMap<u32, Name>>,
     pub(crate) changed: Notify,
     pub(crate) stopping: Cell<bool>,
     /// Rings when the pool stops, for tasks that do not hold it.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use dolmen_disk::MemberState;
 use dolmen_placement::Offer;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{DiskId, DiskSlot};
 
 use crate::change::Purpose;
@@ -58,7 +59,8 @@ impl Pool {
     /// Whether a member takes rows, if it is here.
     #[must_use]
     pub fn takes_rows(&self, disk: &Disk) -> bool {
-        disk.member().state == MemberState::Active && self.role_of(disk).is_none()
+        let is_free = self.role_of(disk).is_none() || is_planted(Bug::SpareTakesRows);
+        disk.member().state == MemberState::Active && is_free
     }
 
     /// Whether a member is to hold nothing: it is to leave, or has a role.

@@ -15,7 +15,13 @@ const REPAIR_AFTER_USUAL: Duration = Duration::from_secs(30 * 60);
 
 /// Lost disks for which room is kept (docs/design/0023).
 const KEEP_ROOM_FOR: u64 = 2;
-/// The most of them.
+/// Percents from which on people are told that the pool fills up, a byte each.
+const ALERT_AT: u64 = 3;
+/// The most of these.
+pub const ALERTS_MAX: usize = 4;
+/// Those where nobody has set any.
+const ALERTS_USUAL: [u8; 2] = [80, 90];
+/// The most disks for which room is kept.
 pub const KEEP_ROOM_FOR_MAX: u32 = 8;
 
 impl Pool {
@@ -24,7 +30,8 @@ impl Pool {
         let value = self.get(&keys::pool_setting(KEEP_ROOM_FOR)).await?;
         let losses = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
         self.keep.set(u32::try_from(losses).unwrap_or(0).min(KEEP_ROOM_FOR_MAX));
-        self.load_roles().await
+        self.load_roles().await?;
+        self.load_domain_names().await
     }
 
     /// Lost disks for whose repair claims leave room.
@@ -70,5 +77,32 @@ impl Pool {
         let mut change = self.change(Purpose::Release).await;
         change.put(keys::pool_setting(REPAIR_AFTER), seconds.to_le_bytes().to_vec());
         change.commit().await.map(drop)
+    }
+
+    /// Percents of use from which on people are told, ascending.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the map cannot be read. A number that makes no sense is none.
+    pub async fn alert_at(&self) -> Result<Vec<u8>, PoolError> {
+        let Some(value) = self.get(&keys::pool_setting(ALERT_AT)).await? else {
+            return Ok(ALERTS_USUAL.to_vec());
+        };
+        let mut percents: Vec<u8> = value.into_iter().filter(|percent| (1..=99).contains(percent)).collect();
+        percents.sort_unstable();
+        percents.truncate(ALERTS_MAX);
+        Ok(percents)
+    }
+
+    /// Sets them.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written.
+    pub async fn set_alert_at(self: &Rc<Self>, percents: &[u8]) -> Result<(), PoolError> {
+        let mut value = [0; 8];
+        let places = value.iter_mut().take(ALERTS_MAX).zip(percents);
+        places.for_each(|(place, percent)| *place = *percent);
+        let mut change = self.change(Purpose::Release).await;
+        change.put(keys::pool_setting(ALERT_AT), value.to_vec());
+        change.commit().await
     }
 }

@@ -92,6 +92,35 @@ impl Homes {
         Some(to)
     }
 
+    /// A disk in another fault domain for the slab of a column that is on `from`, if it lies in one with another slab from which
+    /// it should be apart. Its room is reckoned as taken.
+    pub(crate) fn choose_apart(
+        &mut self,
+        pool: &Pool,
+        record: &RowRecord,
+        column: usize,
+        from: DiskSlot,
+    ) -> Option<DiskSlot> {
+        if !self.lies_badly(pool, record, column, from) {
+            return None;
+        }
+        self.choose(pool, record, column, from)
+    }
+
+    /// Whether the slab of a column on `from` shares a fault domain with another one, and there are domains enough for all.
+    pub(crate) fn lies_badly(&self, pool: &Pool, record: &RowRecord, column: usize, from: DiskSlot) -> bool {
+        let is_parity = record.shape.parity_columns() > 0;
+        let columns = record.columns.iter().enumerate();
+        let beside: BTreeSet<DomainId> = columns
+            .filter(|(other, _)| is_parity || *other == column)
+            .flat_map(|(_, slabs)| slabs.iter())
+            .filter(|slab| slab.disk != from)
+            .filter_map(|slab| pool.domain_of(slab.disk))
+            .collect();
+        let own = pool.domain_of(from);
+        own.is_some_and(|own| beside.contains(&own)) && self.domains.len() > beside.len()
+    }
+
     /// The emptiest disk that may take the slab of a column that is on `from`, of those that are meant: one that is well, if any is.
     fn best(
         &mut self,

@@ -1,7 +1,8 @@
 //! Rows that were laid before a disk was added are evened out: slabs move from full disks to emptier ones (docs/design/0012).
 //!
 //! Invariants:
-//! - A slab moves only to a disk that is emptier than its own also behind the move, so a rebalance comes to an end.
+//! - A slab moves only to a disk that is emptier than its own also behind the move, or out of a fault domain that it shares with
+//!   another slab of which it should be apart, and never into one, so a rebalance comes to an end.
 //! - A row whose redundancy is not whole is left to those who repair it, and rows that no client sees to those who made them.
 //! - What a rebalance that was cut short left too much is given up by the next one, and before that costs room alone.
 //!
@@ -67,6 +68,33 @@ impl Spaces {
     /// [`SpaceError`] when the metadata cannot be read.
     pub async fn forecast_rebalance(&self, more: &[Offer]) -> Result<RebalanceForecast, SpaceError> {
         Ok(self.uneven(more).await?.forecast)
+    }
+
+    /// Rows that would come apart with a fault domain although the members have domains enough.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn rows_laid_badly(&self) -> Result<u64, SpaceError> {
+        let homes = Homes::of(self.pool());
+        let mut rows = 0;
+        for space in self.made_by_people() {
+            space
+                .for_each_record(|_, record| {
+                    if space.resiliency_of(record.layout).redundancy() == 0 {
+                        return;
+                    }
+                    let mut slabs = record
+                        .columns
+                        .iter()
+                        .enumerate()
+                        .flat_map(|(column, slabs)| slabs.iter().map(move |slab| (column, slab.disk)));
+                    rows += u64::from(
+                        slabs.any(|(column, disk)| homes.lies_badly(self.pool(), record, column, disk)),
+                    );
+                })
+                .await?;
+        }
+        Ok(rows)
     }
 
     /// Moves slabs from full disks to emptier ones until they are even, or it is stopped. Redundancy is never lower on the
@@ -209,6 +237,16 @@ fn move_of(pool: &Pool, homes: &mut Homes, record: &RowRecord, resiliency: &Resi
     let mut slabs: Vec<(usize, DiskSlot)> =
         columns.flat_map(|(column, slabs)| slabs.iter().map(move |slab| (column, slab.disk))).collect();
     slabs.sort_by_key(|(_, disk)| homes.room_on(*disk));
+    // What may fail as one comes apart first, whatever is free where.
+    let apart = |(column, from): &(usize, DiskSlot)| {
+        let to = homes.choose_apart(pool, record, *column, *from)?;
+        Some(Move { column: *column, from: *from, to })
+    };
+    if resiliency.redundancy() > 0
+        && let Some(found) = slabs.iter().find_map(apart)
+    {
+        return Some(found);
+    }
     slabs.into_iter().find_map(|(column, from)| {
         homes.choose_emptier(pool, record, column, from).map(|to| Move { column, from, to })
     })

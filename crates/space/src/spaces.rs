@@ -210,20 +210,12 @@ impl Spaces {
     /// [`SpaceError`] names what there is too little of.
     pub(crate) fn check_disks(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
         let request = spec.check()?;
-        let room = self.pool().room();
-        let mut domains: Vec<_> = room
-            .iter()
-            .filter(|room| room.state == dolmen_pool::DiskState::Present)
-            .map(|room| room.domain)
-            .collect();
+        let takes = |disk: &Rc<Disk>| disk.is_present() && self.pool().role_of(disk).is_none();
+        let disks = self.pool().disks().into_iter().filter(takes);
+        let mut domains: Vec<_> = disks.filter_map(|disk| self.pool().domain_of(disk.slot())).collect();
         domains.sort_unstable();
         domains.dedup();
-        let minimum = request.resiliency().minimum_disks();
-        let needed = match (spec.columns.map(u32::from), spec.resiliency) {
-            (None, _) => minimum,
-            (Some(columns), Resiliency::Parity { parity }) => columns + u32::from(parity),
-            (Some(columns), _) => minimum * columns,
-        };
+        let needed = spec.domains_needed(request.resiliency().minimum_disks());
         if (domains.len() as u64) < u64::from(needed) {
             let what = spec
                 .columns
@@ -769,7 +761,20 @@ impl Spaces {
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
     ) -> Result<Rc<Disk>, SpaceError> {
-        Ok(self.pool().add_device(device, overwrite, 0).await?)
+        self.add_in(device, overwrite, 0).await
+    }
+
+    /// As [`add`](Self::add), in a fault domain.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn add_in(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+        fault_domain: u32,
+    ) -> Result<Rc<Disk>, SpaceError> {
+        Ok(self.pool().add_device(device, overwrite, fault_domain).await?)
     }
 
     /// Takes a device that belongs to the pool and was away back in; [`resync`](Self::resync) brings it up to date.

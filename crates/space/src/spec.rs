@@ -270,6 +270,16 @@ impl SpaceSpec {
         }
     }
 
+    /// Fault domains that its rows want, of which rows of its resiliency have so many at least.
+    #[must_use]
+    pub fn domains_needed(&self, minimum: u32) -> u32 {
+        match (self.columns.map(u32::from), self.resiliency) {
+            (None, _) => minimum,
+            (Some(columns), Resiliency::Parity { parity }) => columns + u32::from(parity),
+            (Some(columns), _) => minimum * columns,
+        }
+    }
+
     /// Checks it against the limits.
     ///
     /// # Errors

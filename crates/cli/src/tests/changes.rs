@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 42] = [
+const CHANGES: [&str; 46] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -23,14 +23,18 @@ const CHANGES: [&str; 42] = [
     "pool set tank --write-cache 1G",
     "pool set tank --repair-after 1h",
     "pool set tank --keep-room-for 1",
+    "pool set tank --alert-at 70,85%",
     "pool acknowledge tank",
     "disk online tank 3",
     "disk offline tank 3",
     "pool add tank /c --spare",
     "disk set tank 3 --spare",
     "disk set tank 3 --member",
+    "pool add tank /c@shelf --spare",
+    "disk set tank 3 --enclosure shelf",
     "disk retire tank 3",
     "disk retire tank 3 --cancel",
+    "disk forget tank 3",
     "space create tank/x --size 1G",
     "space set tank/x --name y",
     "space set tank/x --iops-max 100 --rate-min none",
@@ -718,6 +722,9 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
         "pool set tank --write-cache-drain fast",
         "pool set tank --repair-after 0",
         "pool set tank --repair-after -1s",
+        "pool set tank --alert-at 0",
+        "pool set tank --alert-at 1,2,3,4,5",
+        "pool set tank --keep-room-for 9",
     ] {
         assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }

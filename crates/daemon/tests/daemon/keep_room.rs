@@ -130,3 +130,52 @@ fn a_retired_disk_is_emptied_and_stays() {
     assert_eq!(disk_of(&world, 2)["state"], "present");
     assert_eq!(world.post(role, &json!({"role": "member"}))["is_changed"], false);
 }
+
+#[test]
+fn a_ghost_is_forgotten_only_where_nothing_was_on_it_alone() {
+    // Scenario: a disk is gone for good. While a space of one copy had a part there, it is told which bytes of it that are, and
+    // nothing is done; with that space gone, the disk is forgotten although another such space is there, and what it had is rebuilt.
+    let mut world = full(&["d0", "d1", "d2"]);
+    let span = |name: &str, bytes: u64| json!({"name": name, "size_bytes": bytes, "resiliency": "span", "provisioning": "fixed", "row_bytes": 1 << 20});
+    world.post("/v1/pools/tank/spaces", &span("here", 2 << 20));
+    let slot = |world: &World, name: &str| {
+        let before = world.get(&format!("/v1/pools/tank/spaces/{name}"));
+        before["space"]["footprint_bytes"].as_u64().unwrap()
+    };
+    assert!(slot(&world, "here") > 0);
+    let forget = |slot: u64| format!("/v1/pools/tank/disks/{slot}/forget");
+    assert_eq!(world.refused(&forget(0), &json!({}))["code"], "busy", "it is no ghost");
+    // A span lies on one disk: on which, its loss tells.
+    let mut lost_on = None;
+    for slot in 0..3u64 {
+        world.kill();
+        fs::rename(world.disk(&format!("d{slot}")), world.folder.path().join("away")).unwrap();
+        world.start();
+        let (status, answer) = world.try_ask("POST", &forget(slot), br#"{"dry_run": true}"#).unwrap();
+        if status != 200 {
+            let text = answer["error"]["message"].as_str().unwrap();
+            assert!(text.contains("of tank/here in bytes 0-2097152"), "{answer}");
+            assert!(
+                answer["error"]["hint"].as_str().unwrap().contains("space delete tank/here --purge"),
+                "{answer}"
+            );
+            lost_on = Some(slot);
+        }
+        fs::rename(world.folder.path().join("away"), world.disk(&format!("d{slot}"))).unwrap();
+        world.post(&format!("/v1/pools/tank/disks/{slot}/online"), &json!({}));
+        idle(&world);
+    }
+    let ghost = if lost_on == Some(2) { 1 } else { 2 };
+    assert!(lost_on.is_some());
+    world.kill();
+    fs::remove_file(world.disk(&format!("d{ghost}"))).unwrap();
+    world.start();
+    assert_eq!(
+        world.refused(&format!("/v1/pools/tank/disks/{ghost}/remove"), &json!({}))["code"],
+        "no_such_device"
+    );
+    world.post(&forget(ghost), &json!({}));
+    eventually("it has left", || disk_of(&world, ghost).is_null().then_some(()));
+    idle(&world);
+    expect(&world);
+}

@@ -19,6 +19,8 @@ mod doors;
 #[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
+mod enclosures;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod jobs;

@@ -46,7 +46,8 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 10] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 11] = [
+    ("/v1/pools/{pool}/disks/{disk}/forget", "a_ghost_is_forgotten_only_where_nothing_was_on_it_alone"),
     ("/v1/pools/{pool}/acknowledge", "healed_errors_are_a_warning_until_somebody_has_seen_them"),
     ("/v1/jobs/{id}/pause", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
     ("/v1/jobs/{id}/resume", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
@@ -81,7 +82,9 @@ fn requests(free: &str) -> Vec<(&'static str, Value)> {
         ("/v1/pools/tank/write_cache/drain", json!({"fill_percent": 50})),
         ("/v1/pools/tank/repair_after", json!({"seconds": 3600})),
         ("/v1/pools/tank/keep_room", json!({"losses": 1})),
+        ("/v1/pools/tank/alert_at", json!({"percents": [70]})),
         ("/v1/pools/tank/disks/0/role", json!({"role": "spare"})),
+        ("/v1/pools/tank/disks/0/enclosure", json!({"name": "shelf"})),
         ("/v1/pools/tank/export", json!({})),
         ("/v1/pools/tank/spaces", space),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 64 << 20})),

@@ -51,7 +51,7 @@ fn a_full_pool_that_keeps_room_heals_without_a_new_disk() {
                 let space = thin(&spaces, kind).await?;
                 let rows = fill(&lab, &space, 0).await?;
                 assert!(rows > 50, "{rows}");
-                assert_eq!(pool.kept_room().losses, 1);
+                assert_eq!(pool.kept_room().losses, 1, "claims have taken what is kept");
                 for disk in pool.disks() {
                     let forecast = spaces.forecast_removal(disk.slot()).await?;
                     assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");

@@ -1,0 +1,251 @@
+//! How full a pool is, and when it will be: thresholds that people set, and the pace of the last week (docs/design/0023).
+//!
+//! Of a pool that nothing thin can grow in nothing is told: that it is full is what somebody wanted.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetAlertAt};
+use dolmen_placement::{Offer, Placer};
+use dolmen_pool::{DiskState, PoolState};
+use dolmen_space::{Resiliency, SpaceSpec, slab_grains};
+use dolmen_units::{Bytes, GRAIN_BYTES};
+use serde::{Deserialize, Serialize};
+
+use crate::caller::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::findings::found;
+use crate::job_record::seconds_now;
+use crate::plan::{Undo, made, planned};
+
+const HOUR_S: u64 = 3600;
+const DAY_S: u64 = 24 * HOUR_S;
+/// How long a look at a pool is kept, and how long a pace is reckoned from at most.
+const WEEK_S: u64 = 7 * DAY_S;
+/// Looks of less than this together say nothing of a pace.
+const SPAN_MIN_S: u64 = DAY_S;
+/// One each hour of a week, and some.
+const LOOKS_MAX: usize = 200;
+/// A pool that is full in so many days is told of.
+const DAYS_TOLD: u64 = 14;
+
+/// How much of a pool was used, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Look {
+    at_s: u64,
+    used: u64,
+}
+
+/// What is known of how a pool fills.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    looks: RefCell<Vec<Look>>,
+    /// Percents from which on people are told, ascending.
+    thresholds: RefCell<Vec<u8>>,
+    is_known: Cell<bool>,
+}
+
+impl Filling {
+    /// Keeps one look an hour, of a week. A clock that went back forgets what is of the future.
+    pub(crate) fn note(&self, now_s: u64, used: u64) {
+        let mut looks = self.looks.borrow_mut();
+        looks.retain(|look| look.at_s <= now_s && look.at_s + WEEK_S >= now_s);
+        if looks.last().is_none_or(|last| last.at_s + HOUR_S <= now_s) {
+            looks.push(Look { at_s: now_s, used });
+        }
+        let surplus = looks.len().saturating_sub(LOOKS_MAX);
+        looks.drain(..surplus);
+    }
+
+    pub(crate) fn looks(&self) -> Vec<Look> {
+        self.looks.borrow().clone()
+    }
+
+    pub(crate) fn recall(&self, looks: &[Look]) {
+        let mut known = looks.to_vec();
+        known.sort_by_key(|look| look.at_s);
+        self.looks.replace(known);
+    }
+
+    /// Days until `left` bytes more are used at the pace of the last week; `None` where it does not grow, or too little is known.
+    fn days_left(&self, now_s: u64, used: u64, left: u64) -> Option<u64> {
+        let looks = self.looks.borrow();
+        let first = looks.iter().find(|look| look.at_s <= now_s && look.at_s + WEEK_S >= now_s)?;
+        let (span_s, grown) = (now_s - first.at_s, used.saturating_sub(first.used));
+        if span_s < SPAN_MIN_S || grown == 0 {
+            return None;
+        }
+        let seconds = u128::from(left) * u128::from(span_s) / u128::from(grown);
+        u64::try_from(seconds / u128::from(DAY_S)).ok()
+    }
+}
+
+/// The highest threshold that is reached.
+fn reached(thresholds: &[u8], used: u64, left: u64) -> Option<u8> {
+    let percent = u128::from(used) * 100 / u128::from((used + left).max(1));
+    thresholds.iter().copied().filter(|at| u128::from(*at) <= percent).max()
+}
+
+impl OpenPool {
+    /// Bytes used on disks that are here, and bytes that claims may still take of them.
+    fn used_and_left(&self) -> (u64, u64) {
+        let room = self.spaces.pool().room();
+        let here = room.iter().filter(|room| room.state == DiskState::Present);
+        let used = here.map(|room| room.data.0.saturating_sub(room.free.0)).sum();
+        let offers = self.offers();
+        let request = "x".parse().ok().and_then(|name| {
+            let spec = SpaceSpec::usual(name, Bytes::gib(1), Resiliency::Mirror { copies: 2 });
+            Some((spec.check().ok()?, spec.interleave))
+        });
+        let claimable = match request {
+            Some((request, interleave)) => {
+                Placer::new(request, slab_grains(interleave, 0)).claimable(&offers)
+            }
+            None => offers,
+        };
+        (used, claimable.iter().map(Offer::claimable_grains).sum::<u64>() * GRAIN_BYTES)
+    }
+
+    /// Whether a thin space may still ask for room.
+    fn may_grow(&self) -> bool {
+        let spaces = self.spaces.list();
+        spaces.iter().any(|space| space.size().0 > space.claimed().0)
+    }
+
+    /// Looks at how full the pool is, for those who ask later.
+    pub(crate) async fn look_at_filling(&self) {
+        if !self.filling.is_known.get()
+            && let Ok(thresholds) = self.spaces.pool().alert_at().await
+        {
+            self.filling.thresholds.replace(thresholds);
+            self.filling.is_known.set(true);
+        }
+        let room = self.spaces.pool().room();
+        let used = room.iter().map(|room| room.data.0.saturating_sub(room.free.0)).sum();
+        self.filling.note(seconds_now(), used);
+    }
+
+    /// That the pool is above a threshold, or will be full soon.
+    pub(crate) fn filling_findings(&self) -> Vec<Finding> {
+        if self.spaces.pool().state() != PoolState::Writable || !self.may_grow() {
+            return Vec::new();
+        }
+        let (used, left) = self.used_and_left();
+        let (name, object) = (self.name(), Object::pool(self.name()));
+        let mut findings = Vec::new();
+        if let Some(at) = reached(&self.filling.thresholds.borrow(), used, left) {
+            let text = format!(
+                "pool {name} is used to more than {at} percent: {} can be claimed still, on all disks together",
+                Bytes(left)
+            );
+            let finding = found(FindingCode::PoolNearlyFull, Health::Warning, object.clone(), text);
+            findings.push(Finding { amount: at.into(), ..finding });
+        }
+        let days = self.filling.days_left(seconds_now(), used, left);
+        if let Some(days) = days.filter(|days| *days < DAYS_TOLD) {
+            let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
+            let text = format!("pool {name} is full in about {days} at the pace of the last week");
+            findings.push(found(FindingCode::PoolFilling, Health::Warning, object, text));
+        }
+        findings
+    }
+}
+
+impl Engine {
+    /// Sets from which percents on it is told that a pool fills up.
+    pub(crate) async fn set_alert_at(self: Rc<Self>, name: String, request: SetAlertAt) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _turn = self.turn_to_change(&pool).await?;
+        let inner = pool.spaces.pool();
+        inner.check_writable().map_err(|error| fault::pool(&error))?;
+        let mut after = request.percents.clone();
+        after.sort_unstable();
+        after.dedup();
+        if after.len() > dolmen_pool::ALERTS_MAX || after.iter().any(|percent| !(1..=99).contains(percent)) {
+            let message = "thresholds are up to four percents from 1 to 99; nothing was changed";
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name));
+        }
+        let before = inner.alert_at().await.map_err(|error| fault::pool(&error))?;
+        if before == after {
+            let text = format!("pool {name} is told of {} already", in_words(&after));
+            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
+        }
+        let listed: Vec<String> = before.iter().map(ToString::to_string).collect();
+        let listed = if listed.is_empty() { "never".to_owned() } else { listed.join(",") };
+        let steps = vec![format!("tell of {}, where {} was told of", in_words(&after), in_words(&before))];
+        let plan = pool.plan(Undo::By(format!("dolmen pool set {name} --alert-at {listed}")), steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("it would be told of pool {name} {}", in_words(&after))));
+        }
+        inner.set_alert_at(&after).await.map_err(|error| fault::pool(&error))?;
+        pool.filling.thresholds.replace(after.clone());
+        pool.filling.is_known.set(true);
+        Ok(made(plan, format!("it is told of pool {name} {}", in_words(&after))))
+    }
+}
+
+fn in_words(percents: &[u8]) -> String {
+    if percents.is_empty() {
+        return "at no fullness".to_owned();
+    }
+    let listed: Vec<String> = percents.iter().map(|percent| format!("{percent} %")).collect();
+    format!("from {} on", listed.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn filled(gib_a_day: u64, days: u64) -> (Filling, u64) {
+        let (filling, begin) = (Filling::default(), 1_700_000_000);
+        for hour in 0..=days * 24 {
+            filling.note(begin + hour * HOUR_S, 100 * GIB + hour * gib_a_day * GIB / 24);
+        }
+        (filling, begin + days * DAY_S)
+    }
+
+    /// Scenario: a pool grows by 10 GiB a day, and has 70 left: a week. What it did before the last week says nothing.
+    #[test]
+    fn days_left_are_those_of_the_pace_of_the_last_week() {
+        let (filling, now_s) = filled(10, 5);
+        assert_eq!(filling.days_left(now_s, 150 * GIB, 70 * GIB), Some(7));
+        let (filling, now_s) = filled(10, 30);
+        assert!(filling.looks().len() <= LOOKS_MAX);
+        assert_eq!(filling.days_left(now_s, 400 * GIB, 70 * GIB), Some(7));
+        // It stands still for a week then.
+        for hour in 1..=7 * 24 {
+            filling.note(now_s + hour * HOUR_S, 400 * GIB);
+        }
+        assert_eq!(filling.days_left(now_s + WEEK_S, 400 * GIB, 70 * GIB), None);
+    }
+
+    /// Scenario: too little is known, the clock goes back, or the pool gets emptier: nothing is foretold.
+    #[test]
+    fn nothing_is_foretold_of_what_is_not_known() {
+        let filling = Filling::default();
+        assert_eq!(filling.days_left(1000, 5, 5), None);
+        filling.note(1_700_000_000, GIB);
+        filling.note(1_700_000_001, 9 * GIB);
+        assert_eq!(filling.looks().len(), 1, "one an hour");
+        assert_eq!(filling.days_left(1_700_000_000 + HOUR_S, 9 * GIB, GIB), None, "of an hour");
+        assert_eq!(filling.days_left(1_700_000_000 + DAY_S, 0, GIB), None, "it got emptier");
+        filling.note(1_600_000_000, GIB);
+        assert_eq!(filling.looks().len(), 1, "what is of the future is forgotten");
+        let again = Filling::default();
+        again.recall(&filling.looks());
+        assert_eq!(again.looks(), filling.looks());
+    }
+
+    #[test]
+    fn the_highest_threshold_that_is_reached_counts() {
+        for (used, expected) in [(79, None), (80, Some(80)), (89, Some(80)), (90, Some(90)), (100, Some(90))]
+        {
+            assert_eq!(reached(&[80, 90], used, 100 - used), expected, "{used}");
+        }
+        assert_eq!(reached(&[], 100, 0), None);
+        assert_eq!(reached(&[1], 0, 0), None, "of no disks");
+    }
+}

@@ -1,0 +1,73 @@
+//! What only certain disks have: what would be lost with them (docs/design/0023).
+//!
+//! Left to others: blocks that have rotted on all other copies; a removal of the disk finds those, and waits for it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use dolmen_pool::Pool;
+use dolmen_units::{Bytes, Name};
+
+use crate::cache::is_hidden;
+use crate::error::SpaceError;
+use crate::row::{RowRecord, Slab};
+use crate::spaces::Spaces;
+
+/// What would be lost, by space: ranges of its addresses in which at least a part is, whole rows each.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lost {
+    /// In order, none touching the next.
+    pub ranges: BTreeMap<Name, Vec<Range<Bytes>>>,
+    /// Whether what is on its way is lost too, in a write cache, a stream or a conversion: whose that is is not told.
+    pub on_its_way: bool,
+}
+
+impl Lost {
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.ranges.is_empty() && !self.on_its_way
+    }
+}
+
+/// Whether a row cannot be read in whole from disks that are here and up to date.
+fn is_lost(pool: &Pool, record: &RowRecord) -> bool {
+    let is_good = |slab: &Slab| slab.stale.is_none() && slab.present(pool).is_some();
+    let lacking = record.columns.iter().filter(|slabs| !slabs.iter().any(is_good)).count();
+    lacking > record.shape.parity_columns()
+}
+
+impl Spaces {
+    /// What the absent disks alone have, of all rows with a part on one of them.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn only_on_absent(&self) -> Result<Lost, SpaceError> {
+        let mut lost = Lost::default();
+        for space in self.all() {
+            let row_bytes = space.row_bytes();
+            let mut ranges: Vec<Range<Bytes>> = Vec::new();
+            space
+                .for_each_record(|index, record| {
+                    if !is_lost(self.pool(), record) {
+                        return;
+                    }
+                    let (from, to) = (Bytes(index * row_bytes), Bytes((index + 1) * row_bytes));
+                    match ranges.last_mut() {
+                        Some(last) if last.end == from => last.end = to,
+                        _ => ranges.push(from..to),
+                    }
+                })
+                .await?;
+            if ranges.is_empty() {
+                continue;
+            }
+            if is_hidden(space.id()) {
+                lost.on_its_way = true;
+            } else {
+                lost.ranges.insert(space.name(), ranges);
+            }
+        }
+        Ok(lost)
+    }
+}
