@@ -9,6 +9,7 @@ use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;
+use crate::args_disk::{DiskLocate, DiskSet};
 use crate::args_load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
@@ -221,6 +222,10 @@ pub(crate) enum DiskCommand {
     Online(DiskOnline),
     /// Let go of a disk, to carry it elsewhere or look at it; it stays a disk of the pool
     Offline(DiskOffline),
+    /// Have a disk show where it is: by the light of its place in the enclosure, or else by its own, which blinks
+    Locate(DiskLocate),
+    /// Note where a disk is: the name of its bay
+    Set(DiskSet),
 }
 
 /// `dolmen space …`

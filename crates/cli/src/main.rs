@@ -14,6 +14,7 @@
 
 mod args;
 mod args_bench;
+mod args_disk;
 mod args_load;
 mod args_plan;
 mod args_serve;

@@ -8,8 +8,8 @@ use std::fmt::Debug;
 
 use dolmen_api::{
     AddDisks, AttachSpace, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy, DetachSpace,
-    DrainWriteCache, ImportPool, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetJob, SetLimits, SetRepairAfter, Shutdown, Simple,
+    DrainWriteCache, ImportPool, LocateDisk, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
+    ResizeWriteCache, RestoreSpace, ServeSpace, SetDisk, SetJob, SetLimits, SetRepairAfter, Shutdown, Simple,
     read_request,
 };
 use serde::Serialize;
@@ -20,7 +20,7 @@ use crate::script::Script;
 use crate::{Reached, named};
 
 /// Every document that may be a body.
-const REQUESTS: [fn(&[u8]) -> Reached; 23] = [
+const REQUESTS: [fn(&[u8]) -> Reached; 25] = [
     judge::<CreatePool>,
     judge::<ImportPool>,
     judge::<Simple>,
@@ -31,6 +31,8 @@ const REQUESTS: [fn(&[u8]) -> Reached; 23] = [
     judge::<AddDisks>,
     judge::<ReplaceDisk>,
     judge::<OnlineDisk>,
+    judge::<LocateDisk>,
+    judge::<SetDisk>,
     judge::<CreateSpace>,
     judge::<ResizeSpace>,
     judge::<ConvertSpace>,

@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 36] = [
+const CHANGES: [&str; 39] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -25,6 +25,9 @@ const CHANGES: [&str; 36] = [
     "pool acknowledge tank",
     "disk online tank 3",
     "disk offline tank 3",
+    "disk locate tank 3 --seconds 5",
+    "disk locate tank 3 --off",
+    "disk set tank 3 --bay left",
     "space create tank/x --size 1G",
     "space set tank/x --name y",
     "space set tank/x --iops-max 100 --rate-min none",
