@@ -56,6 +56,8 @@ def show(paths):
         words += [f"gives its slabs to slot {member.successor - 1}"] if member.successor else []
         words += [f"missed what was written since epoch {member.left}"] if member.left else []
         place = disk.path if disk else "absent"
+        bay = pool.bay(member)
+        words += [f"bay {bay}"] if bay else []
         say(f"  slot {member.slot:<3}  {member.disk.hex()}  {member.capacity} bytes  {', '.join(words)}  {place}")
     say("spaces")
     for space in pool.spaces():

@@ -3,6 +3,7 @@
 import bisect
 import copy
 import struct
+import unicodedata
 
 from .codes import BLOCK
 from .disk import LOG_AT, Damage, Problem
@@ -113,6 +114,16 @@ class Pool:
                 except Damage as error:
                     raise Problem(f"space {number} makes no sense: {error}") from None
         return found
+
+    def bay(self, member):
+        """What people call the bay of a disk, or None; a record of another disk, or of another form, is none."""
+        value = self.map.get(key(COUNTER, 5, 1, member.slot), b"")
+        try:
+            bay = value[16:].decode()
+        except UnicodeDecodeError:
+            return None
+        is_fit = 1 <= len(value) - 16 <= 64 and not any(unicodedata.category(one) == "Cc" for one in bay)
+        return bay if value[:16] == member.disk and is_fit else None
 
     def space(self, name):
         """The space of a name, or of an id: of several of one name, the whole one."""

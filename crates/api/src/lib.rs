@@ -28,6 +28,8 @@
 //! | `POST /v1/pools/{pool}/disks/{disk}/remove/cancel` | [`Simple`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/online` | [`OnlineDisk`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/disks/{disk}/offline` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/disks/{disk}/locate` | [`LocateDisk`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/disks/{disk}/set` | [`SetDisk`] | [`Change`] |
 //! | `GET /v1/pools/{pool}/df` | | [`Df`] |
 //! | `GET /v1/pools/{pool}/spaces`, `POST …` | [`CreateSpace`] | [`Spaces`], [`Change`] |
 //! | `GET /v1/pools/{pool}/spaces/{space}` | | [`SpaceDocument`] |
@@ -75,6 +77,7 @@ mod exit;
 mod figures;
 mod finding;
 mod job;
+mod place;
 mod plan;
 mod pool;
 mod request;
@@ -95,6 +98,7 @@ pub use exit::ExitCode;
 pub use figures::{DiskFigures, Figures, IoFigures, LatencyBucket, Load, SpaceFigures};
 pub use finding::{Finding, FindingCode, Object, ObjectKind};
 pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJob};
+pub use place::{LocateDisk, SetDisk};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
     AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskPlight, DiskRole, DiskState,

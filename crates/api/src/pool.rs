@@ -123,6 +123,9 @@ pub struct Disk {
     /// Why nothing is known of that.
     #[serde(default)]
     pub smart_silence: Option<String>,
+    /// What people call its bay.
+    #[serde(default)]
+    pub bay: Option<String>,
 }
 
 /// What has become of what a disk lies on, while its pool is open.

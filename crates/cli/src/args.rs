@@ -9,7 +9,7 @@ use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;
-use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
+use crate::args_disk::{DiskForget, DiskLocate, DiskRetire, DiskSet};
 use crate::args_load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
@@ -222,7 +222,9 @@ pub(crate) enum DiskCommand {
     Online(DiskOnline),
     /// Let go of a disk, to carry it elsewhere or look at it; it stays a disk of the pool
     Offline(DiskOffline),
-    /// Make a disk a spare, or one that takes data
+    /// Have a disk show where it is: by the light of its place in the enclosure, or else by its own, which blinks
+    Locate(DiskLocate),
+    /// Make a disk a spare, or one that takes data; say what it is in, or what its bay is called
     Set(DiskSet),
     /// Stop using a disk for data and empty it; it stays a disk of the pool, until `dolmen pool remove`
     Retire(DiskRetire),

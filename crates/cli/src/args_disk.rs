@@ -1,13 +1,31 @@
-//! `dolmen disk set`, `retire` and `forget`.
+//! `dolmen disk set`, `retire`, `forget` and `locate`.
 
 use clap::Args;
 use dolmen_units::Name;
 
 use crate::args::{DryRun, Waiting};
 
+/// `dolmen disk locate`
+#[derive(Debug, Args)]
+pub(crate) struct DiskLocate {
+    /// The pool
+    pub pool: Name,
+    /// The disk: its path, its id (the first digits will do) or its number in the pool
+    pub disk: String,
+    /// End it
+    #[arg(long, conflicts_with = "seconds")]
+    pub off: bool,
+    /// How long, from 1 to 3600; usually 60
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
 /// `dolmen disk set`
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["spare", "member", "enclosure", "alone"])))]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["spare", "member", "enclosure", "alone", "bay"])))]
 pub(crate) struct DiskSet {
     /// The pool
     pub pool: Name,
@@ -25,6 +43,9 @@ pub(crate) struct DiskSet {
     /// Say that it is in nothing that other disks are in
     #[arg(long)]
     pub alone: bool,
+    /// What its bay is called; '' for nothing. It is shown wherever somebody may have to take the disk in hand
+    #[arg(long, value_name = "NAME")]
+    pub bay: Option<String>,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

@@ -6,9 +6,10 @@ use std::time::Duration;
 use dolmen_api::{
     AddDisks, AttachSpace, AttachWay, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace,
     Destroy, DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode,
-    ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, OnlineDisk, Pool, PoolDocument, Pools,
-    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetAlertAt, SetJob,
-    SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Why,
+    ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, LocateDisk, OnlineDisk, Pool,
+    PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace,
+    SetAlertAt, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces,
+    Status, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -274,6 +275,11 @@ fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliEr
         DiskCommand::Offline(arguments) => {
             let path = format!("{}/offline", disk_path(&arguments.pool, &arguments.disk));
             session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+        DiskCommand::Locate(arguments) => {
+            let path = format!("{}/locate", disk_path(&arguments.pool, &arguments.disk));
+            let request = LocateDisk { off: arguments.off, seconds: arguments.seconds, dry_run: false };
+            session.change(&path, &request, arguments.dry.intent()).map(drop)
         }
     }
 }

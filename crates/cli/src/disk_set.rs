@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dolmen_api::{DiskRole, SetDiskRole, SetEnclosure, Simple};
+use dolmen_api::{DiskRole, SetDisk, SetDiskRole, SetEnclosure, Simple};
 use dolmen_units::Name;
 
 use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
@@ -17,6 +17,10 @@ pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Re
         let name = arguments.enclosure.as_ref().map(ToString::to_string);
         let request = SetEnclosure { name, dry_run: false };
         session.change(&format!("{path}/enclosure"), &request, arguments.dry.intent())?;
+    }
+    if let Some(bay) = &arguments.bay {
+        let request = SetDisk { bay: bay.clone(), dry_run: false };
+        session.change(&format!("{path}/set"), &request, arguments.dry.intent())?;
     }
     let role = match (arguments.spare, arguments.member) {
         (true, _) => DiskRole::Spare,

@@ -214,7 +214,8 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
 /// Where a disk is, or was.
 fn disk_place(disk: &dolmen_api::Disk) -> String {
     let was = || disk.last_path.as_ref().map(|path| format!("was {path}"));
-    let place = disk.path.clone().or_else(was).unwrap_or_default();
+    let mut place = disk.path.clone().or_else(was).unwrap_or_default();
+    place.extend(disk.bay.iter().map(|bay| format!(" (bay {bay})")));
     match disk.plight {
         Some(DiskPlight::Removed) => format!("{place} (removed)"),
         Some(DiskPlight::CutShort) => format!("{place} (cut short)"),

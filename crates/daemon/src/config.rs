@@ -12,6 +12,9 @@ pub const STATE_FOLDER: &str = "/var/lib/dolmen";
 /// Where its sockets are, when nobody says otherwise.
 pub const RUN_FOLDER: &str = "/run/dolmen";
 
+/// Where the kernel shows devices.
+pub(crate) const SYS_FOLDER: &str = "/sys";
+
 /// Where attached spaces get their stable names, when nobody says otherwise.
 pub const LINKS_FOLDER: &str = "/dev/dolmen";
 /// The hidden command by which the daemon's own program becomes the keeper.
@@ -59,6 +62,8 @@ pub struct Config {
     pub links: PathBuf,
     /// How long spaces stay in the trash before they are purged by themselves; none for ever.
     pub trash_after: Option<Duration>,
+    /// Where the kernel shows devices, and their lights; another folder stands for it in tests.
+    pub sys: PathBuf,
     /// A program that speaks of disks as `smartctl` does, in its place, and is asked about all of them, files as well.
     pub smartctl: Option<PathBuf>,
     /// The program that keeps attached spaces waiting while the daemon is away; it calls [`keep`](crate::keep).
@@ -94,6 +99,7 @@ impl Config {
             links: PathBuf::from(LINKS_FOLDER),
             trash_after: Some(TRASH_AFTER),
             smartctl: None,
+            sys: PathBuf::from(SYS_FOLDER),
             keeper: KeeperProgram {
                 path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
                 arguments: vec![KEEPER_COMMAND.into()],

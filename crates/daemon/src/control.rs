@@ -15,10 +15,10 @@ use axum::{Json, body::Bytes};
 use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, DeleteSpace,
     Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
-    Exports, Figures, ImportPool, JobDocument, Jobs, OnlineDisk, PoolDocument, Pools, PurgeTrash,
+    Exports, Figures, ImportPool, JobDocument, Jobs, LocateDisk, OnlineDisk, PoolDocument, Pools, PurgeTrash,
     REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
-    SetAlertAt, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple,
-    SpaceDocument, Spaces, Status, Trash, Version, Why, read_request,
+    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown,
+    Simple, SpaceDocument, Spaces, Status, Trash, Version, Why, read_request,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -286,6 +286,12 @@ change!(
     /// Lets go of a disk that stays a member.
     post_offline, "/v1/pools/{pool}/disks/{disk}/offline", Simple, offline_disk, "pool" pool, "disk" disk);
 change!(
+    /// Has a disk show where it is, or ends that.
+    post_locate, "/v1/pools/{pool}/disks/{disk}/locate", LocateDisk, locate_disk, "pool" pool, "disk" disk);
+change!(
+    /// Changes what people note of a disk.
+    post_set_disk, "/v1/pools/{pool}/disks/{disk}/set", SetDisk, set_disk, "pool" pool, "disk" disk);
+change!(
     /// Makes a space.
     post_space, "/v1/pools/{pool}/spaces", CreateSpace, create_space, "pool" pool);
 change!(
@@ -432,6 +438,8 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_remove_cancel))
         .routes(routes!(post_online))
         .routes(routes!(post_offline))
+        .routes(routes!(post_locate))
+        .routes(routes!(post_set_disk))
         .routes(routes!(get_df))
         .routes(routes!(get_spaces, post_space))
         .routes(routes!(get_space))

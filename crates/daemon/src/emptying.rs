@@ -191,7 +191,8 @@ async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<
     let name = disk.name();
     let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
     let emptied = pool.spaces.empty_disk(disk, is_wanted, progress).await;
-    if !matches!(emptied, Ok(Emptied::All)) && pool.is_to_be_empty(disk) && !pool.is_closing.get() {
+    let has_failed = matches!(emptied, Ok(Emptied::AllBut(_)) | Err(_));
+    if has_failed && pool.is_to_be_empty(disk) && !pool.is_closing.get() {
         pool.emptyings.hold_off(disk.id(), pool.errors_of(disk));
     }
     Ok(match emptied.map_err(|error| fault::space(&error))? {

@@ -17,7 +17,7 @@ use dolmen_block_io::{Moment, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
 use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
-use dolmen_units::{DiskSlot, HostId, Name, PoolId};
+use dolmen_units::{DiskId, DiskSlot, HostId, Name, PoolId};
 
 use crate::absent::Absences;
 use crate::arbiter::FileArbiter;
@@ -37,6 +37,7 @@ use crate::job_turn::JobTurn;
 use crate::jobs::Jobs;
 use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
+use crate::locate::Locates;
 use crate::member::Members;
 use crate::nbd::NbdServer;
 use crate::plight::Plight;
@@ -69,6 +70,8 @@ pub(crate) struct OpenPool {
     pub(crate) paces: Paces,
     pub(crate) emptyings: Emptyings,
     pub(crate) smarts: Smarts,
+    /// What people call the bays of disks.
+    pub(crate) bays: RefCell<BTreeMap<DiskId, String>>,
     /// What has become of what disks lie on, as it was seen last.
     pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
 }
@@ -94,6 +97,7 @@ impl OpenPool {
             paces,
             emptyings,
             smarts,
+            bays: RefCell::default(),
             plights,
         })
     }
@@ -144,6 +148,7 @@ pub(crate) struct Engine {
     pub(crate) nbd: NbdServer,
     pub(crate) doors: Doors,
     pub(crate) ways: Ways,
+    pub(crate) locates: Locates,
     /// Changes of the set of pools, one at a time.
     pub(crate) changes: Turn,
     pub(crate) began: Moment,
@@ -160,6 +165,7 @@ impl Engine {
         scribe: Rc<Scribe>,
         ways: Ways,
         doors: Doors,
+        locates: Locates,
     ) -> Rc<Self> {
         let seams = handle.seams();
         let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&scribe));
@@ -175,6 +181,7 @@ impl Engine {
             arbiter: Rc::new(arbiter),
             ways,
             doors,
+            locates,
             handle,
             seams,
             config,

@@ -30,7 +30,7 @@ pub(crate) fn is_here(disk: &Disk) -> bool {
 
 pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
     let disks = open.spaces.pool().disks();
-    disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.name()).collect()
+    disks.iter().filter(|disk| !is_here(disk)).map(|disk| open.called(disk)).collect()
 }
 
 /// How absent disks come back, in words.
@@ -394,7 +394,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_told = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !is_planted(Bug::AbsentUntold));
     for disk in disks.iter().filter(|disk| is_told(disk)) {
-        let text = format!("{} of pool {name} is absent", disk.name());
+        let text = format!("{} of pool {name} is absent", open.called(disk));
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
     }
     for disk in disks.iter().filter(|disk| !disk.is_present()) {
@@ -407,7 +407,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
     findings.extend(open.smart_findings());
     for (disk, errors) in unseen_errors(open) {
         let code = if is_only_crowded(&errors) { FindingCode::DiskCrowded } else { FindingCode::DiskErrors };
-        let text = format!("{} had {}", disk.name(), errors_text(&errors));
+        let text = format!("{} had {}", open.called(&disk), errors_text(&errors));
         let amount = errors.read_errors.saturating_add(errors.write_errors);
         let amount = amount.saturating_add(errors.checksum_errors);
         let object = object(&disk);
@@ -417,7 +417,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         let times = slow.times();
         let text = format!(
             "{} is {times} times as slow as the other disks of pool {name}: {:.1} ms instead of {:.1} ms on average",
-            disk.name(),
+            open.called(&disk),
             milliseconds(slow.took_us),
             milliseconds(slow.others_us)
         );
@@ -436,13 +436,6 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
 #[allow(clippy::cast_precision_loss)] // for people
 fn milliseconds(us: u64) -> f64 {
     us as f64 / 1e3
-}
-
-impl OpenPool {
-    /// What people call a disk that they may have to take in hand.
-    pub(crate) fn called(&self, disk: &Disk) -> String {
-        disk.name()
-    }
 }
 
 /// Disks that are here, and much slower than the others.

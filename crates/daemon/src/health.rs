@@ -87,7 +87,7 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
     for (disk, _) in &sick {
         todo.push(Advice::for_disk(open, FindingCode::DiskErrors, disk, for_sick(open, disk, jobs)));
     }
-    let names: Vec<String> = suspect.iter().map(|(disk, _)| disk.name()).collect();
+    let names: Vec<String> = suspect.iter().map(|(disk, _)| open.called(disk)).collect();
     if !names.is_empty() {
         let text = format!(
             "`dolmen scrub {name}` to see whether all is sound; replace {} if it happens again; `dolmen pool acknowledge {name}` \
@@ -107,7 +107,7 @@ fn for_sick(open: &OpenPool, disk: &Disk, jobs: &[Job]) -> String {
     format!(
         "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}, and `dolmen pool remove {name} {slot}` does \
          without it; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
-        disk.name()
+        open.called(disk)
     )
 }
 
@@ -119,7 +119,7 @@ fn for_slow_disks(open: &OpenPool) -> Vec<Advice> {
         let text = format!(
             "find out what keeps {} busy beside the pool; new rows go to others meanwhile; if nothing does, `dolmen disk replace {name} {slot} NEW` or \
              `dolmen pool remove {name} {slot}`",
-            disk.name()
+            open.called(&disk)
         );
         Advice::for_disk(open, FindingCode::DiskSlow, &disk, text)
     };
@@ -192,18 +192,18 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
     if open.cut_of_absent(disk).is_some() {
         return format!(
             "`dolmen disk replace {name} {slot} {new}`, which makes what {} had anew from the other disks{outlook}",
-            disk.name()
+            open.called(disk)
         );
     }
     if is_only_crowded(&disk.counters()) {
         return format!(
             "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
-            disk.name()
+            open.called(disk)
         );
     }
     format!(
         "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
-        disk.name()
+        open.called(disk)
     )
 }
 

@@ -827,6 +827,30 @@ mod tests {
         });
     }
 
+    /// Scenario: a scrub is at work, and a sick disk is to be emptied; in the midst of that a resync comes. It is done first, then
+    /// the emptying, then the scrub.
+    #[test]
+    fn an_emptying_goes_before_what_can_wait_and_makes_way_for_what_restores_redundancy() {
+        in_a_world(|seams, devices| async move {
+            let pool = open_pool(&seams, &devices[..2]).await;
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let [scrub, emptying, resync] = [
+                entry(1, &pool, JobKind::Scrub),
+                entry(2, &pool, JobKind::Empty),
+                entry(3, &pool, JobKind::Resync),
+            ];
+            for one in [&scrub, &emptying, &resync] {
+                verifies(&seams, &pool, one, &order);
+                while one.id < 3 && one.course.progress.done.get() == 0 {
+                    sleep(seams.clock.as_ref(), Duration::from_micros(100)).await;
+                }
+            }
+            scrub.ends().await;
+            assert_eq!(*order.borrow(), [3, 2, 1]);
+            pool.spaces.close().await.unwrap();
+        });
+    }
+
     /// By how many bytes the fullest disk is fuller than the emptiest.
     fn unevenness(pool: &OpenPool) -> u64 {
         let free = || pool.spaces.pool().room().into_iter().map(|room| room.free.0);

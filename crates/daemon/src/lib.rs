@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                      scribe (own files) · usher (devices) · looker (files of disks) · asker (smartctl)
+//!                                      scribe (own files) · usher (devices) · looker (files of disks) · asker (smartctl) · locator (lights)
 //! ```
 //!
 //! | file | what |
@@ -30,6 +30,7 @@
 mod absent;
 mod arbiter;
 mod attach;
+mod bay;
 mod caller;
 mod config;
 mod control;
@@ -63,6 +64,7 @@ mod keep_room;
 mod kernel;
 mod ledger;
 mod limits;
+mod locate;
 mod member;
 mod names;
 mod nbd;
@@ -118,6 +120,7 @@ use crate::doors::Doors;
 use crate::engine::Engine;
 use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::kernel::EngineHost;
+use crate::locate::Locates;
 use crate::names::follow;
 use crate::scribe::Scribe;
 use crate::smart::follow_smart;
@@ -247,9 +250,10 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let made = Runtime::new(config.runtime).map_err(DaemonError::from);
     let made = made.and_then(|runtime| {
         let [scribe, usher, looker] = ["scribe", "usher", "looker"].map(Scribe::start);
-        Ok((runtime, scribe?, usher?, looker?, Scribe::start("asker")?))
+        let [asker, locator] = ["asker", "locator"].map(Scribe::start);
+        Ok((runtime, scribe?, usher?, looker?, asker?, locator?))
     });
-    let (runtime, scribe, usher, looker, asker) = match made {
+    let (runtime, scribe, usher, looker, asker, locator) = match made {
         Ok(made) => made,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -261,7 +265,9 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let (kernel, asked) = handle.mailbox();
     let (admitted, arrivals) = handle.mailbox();
     let ways = Ways::new(EngineHost::new(kernel), usher);
-    let engine = Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways, Doors::new(admitted));
+    let doors = Doors::new(admitted);
+    let engine =
+        Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways, doors, Locates::new(locator));
     let following = follow(Rc::downgrade(&engine), looker, runtime.seams().clock);
     runtime.seams().spawner.spawn("names", Box::pin(following));
     let asking = follow_smart(Rc::downgrade(&engine), asker, runtime.seams().clock);

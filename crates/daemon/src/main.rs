@@ -26,6 +26,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Config, String> {
             "--socket" => config.socket = PathBuf::from(value),
             "--look-in" => config.look_in.push(PathBuf::from(value)),
             "--links" => config.links = PathBuf::from(value),
+            "--sys" => config.sys = PathBuf::from(value),
             "--smartctl" => config.smartctl = Some(PathBuf::from(value)),
             "--trash-after-s" => {
                 let seconds: u64 =
@@ -34,7 +35,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Config, String> {
             }
             _ => {
                 return Err(format!(
-                    "unknown setting {argument}; known are --state, --run, --socket, --look-in, --links, --smartctl, --trash-after-s, --named-only"
+                    "unknown setting {argument}; known are --state, --run, --socket, --look-in, --links, --smartctl, --sys, --trash-after-s, --named-only"
                 ));
             }
         }

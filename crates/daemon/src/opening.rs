@@ -265,6 +265,7 @@ impl Engine {
         let pool = OpenPool::new(spaces, mode);
         let has_lost_labels = !without_labels(&pool).is_empty();
         self.recall(&pool).await;
+        pool.recall_bays().await;
         if has_lost_labels {
             // The labels that the opening has written do not say it any more.
             self.keep_history(&pool).await;

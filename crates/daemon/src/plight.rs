@@ -67,20 +67,17 @@ impl Plight {
     }
 
     /// What to do about it.
-    fn todo(self, pool: &str, disk: &Disk) -> String {
-        let slot = disk.slot().0;
+    fn todo(self, open: &OpenPool, disk: &Disk) -> String {
+        let (pool, slot, called) = (open.name(), disk.slot().0, open.called(disk));
         match self {
             Self::Removed => format!(
-                "`dolmen disk replace {pool} {slot} NEW` before this daemon ends, which moves what {} has to another disk",
-                disk.name()
+                "`dolmen disk replace {pool} {slot} NEW` before this daemon ends, which moves what {called} has to another disk"
             ),
             Self::CutTo(_) => format!(
-                "`dolmen disk replace {pool} {slot} NEW`, which makes what {} had anew from the other disks",
-                disk.name()
+                "`dolmen disk replace {pool} {slot} NEW`, which makes what {called} had anew from the other disks"
             ),
             Self::Unplugged => format!(
-                "attach {} again and `dolmen disk online {pool} {slot}`, or `dolmen disk replace {pool} {slot} NEW`",
-                disk.name()
+                "attach {called} again and `dolmen disk online {pool} {slot}`, or `dolmen disk replace {pool} {slot} NEW`"
             ),
         }
     }
@@ -140,7 +137,7 @@ impl OpenPool {
         let advice = |disk: &Rc<Disk>| {
             let plight = self.plight_of(disk)?;
             let object = Object::disk(name.as_str(), disk.slot().0);
-            Some(Advice::new(plight.code(), object, plight.todo(&name, disk)))
+            Some(Advice::new(plight.code(), object, plight.todo(self, disk)))
         };
         disks.iter().filter_map(advice).collect()
     }

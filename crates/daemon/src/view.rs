@@ -90,6 +90,7 @@ impl Engine {
                 late_reads: counters.late_reads,
                 times_slower: open.paces.slow(disk.id()).map(Slow::times),
                 score: here.then(|| open.score(disk)),
+                bay: open.bay_of(disk.id()),
                 smart: open.smarts.of(disk.id()).filter(|_| here),
                 smart_silence: open.smarts.silence_of(disk.id()).filter(|_| here),
             }

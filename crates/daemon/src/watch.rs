@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_api::{JobKind, JobState};
+use dolmen_api::{Job, JobKind, JobState};
 use dolmen_block_io::{Clock, sleep};
 use dolmen_pool::{Disk, PoolState};
 
@@ -82,10 +82,10 @@ impl Engine {
         }
         // What is paused stands for what the pool would begin by itself.
         let is_free = |kind, aim| !self.jobs.is_taken(pool.id(), kind, aim);
-        // What a rebalance is filling lacks everything meanwhile, and is no matter of anybody else.
+        // What a rebalance is filling, or the emptying of a disk, lacks everything meanwhile, and is no matter of anybody else.
         let jobs = self.jobs.of_pool(pool.id(), self.seams.clock.now());
-        let is_moving =
-            jobs.iter().any(|job| job.kind == JobKind::Rebalance && job.state == JobState::Running);
+        let moves = |job: &Job| matches!(job.kind, JobKind::Rebalance | JobKind::Empty);
+        let is_moving = jobs.iter().any(|job| moves(job) && job.state == JobState::Running);
         let is_behind =
             !is_moving && is_free(JobKind::Resync, None) && pool.spaces.is_behind().await.unwrap_or_default();
         let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));

@@ -8,9 +8,9 @@ use std::fmt::Debug;
 
 use dolmen_api::{
     AddDisks, AttachSpace, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy, DetachSpace,
-    DrainWriteCache, ImportPool, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom,
-    SetLimits, SetRepairAfter, Shutdown, Simple, read_request,
+    DrainWriteCache, ImportPool, LocateDisk, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
+    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob,
+    SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, read_request,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use crate::script::Script;
 use crate::{Reached, named};
 
 /// Every document that may be a body.
-const REQUESTS: [fn(&[u8]) -> Reached; 27] = [
+const REQUESTS: [fn(&[u8]) -> Reached; 29] = [
     judge::<CreatePool>,
     judge::<ImportPool>,
     judge::<Simple>,
@@ -35,6 +35,8 @@ const REQUESTS: [fn(&[u8]) -> Reached; 27] = [
     judge::<AddDisks>,
     judge::<ReplaceDisk>,
     judge::<OnlineDisk>,
+    judge::<LocateDisk>,
+    judge::<SetDisk>,
     judge::<CreateSpace>,
     judge::<ResizeSpace>,
     judge::<ConvertSpace>,

@@ -128,6 +128,18 @@ pub fn domain_names() -> Range<Key> {
     key(Kind::Counter, 4, 0, 0)..key(Kind::Counter, 5, 0, 0)
 }
 
+/// What people note of a disk. The setting comes first: whoever wants one of all disks has a range.
+#[must_use]
+pub fn disk_setting(which: u64, slot: DiskSlot) -> Key {
+    key(Kind::Counter, 5, which, u64::from(slot.0))
+}
+
+/// The same of all disks.
+#[must_use]
+pub fn disk_settings(which: u64) -> Range<Key> {
+    disk_setting(which, DiskSlot(0))..key(Kind::Counter, 5, which + 1, 0)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {

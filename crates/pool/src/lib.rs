@@ -15,6 +15,7 @@
 //! - A pool that lost its last voter, or its order of writes, is latched: nothing more is acknowledged.
 
 mod arbiter;
+mod bays;
 mod change;
 mod checkpoint;
 mod claim;
@@ -35,6 +36,7 @@ mod settings;
 mod spared;
 
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
+pub use bays::BAY_BYTES_MAX;
 pub use change::{Change, Claim, Purpose, decode_edits};
 pub use checkpoint::{LogNeed, TableOwner};
 pub use create::{

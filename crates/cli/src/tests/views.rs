@@ -134,6 +134,18 @@ fn what_has_become_of_the_file_of_a_disk_is_told_beside_its_path() {
     }
 }
 
+/// A bay stands beside the path, and what a disk says of itself among its errors, also in the status.
+#[test]
+fn a_disk_is_shown_with_its_bay_and_what_it_says_of_itself() {
+    let mut tank = pool("tank", "warning");
+    tank["disks"][0]["bay"] = json!("left 3");
+    tank["disks"][0]["smart"] = json!({"passed": false, "pending_sectors": 4, "media_errors": 1});
+    let ended = shown("status", status("warning", vec![tank], vec![]));
+    for told in ["/disks/a (bay left 3)", "says it fails, 5 bad places"] {
+        assert!(ended.results.contains(told), "{told}: {}", ended.results);
+    }
+}
+
 #[test]
 fn a_pool_is_shown_with_disks_and_spaces() {
     let fake = Fake::play(|line, _| match line {

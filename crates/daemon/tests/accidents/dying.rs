@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::bench::{
     BLOCK, Content, MIB, client, disks, expect_sound, health, idle, jobs, make_pool, make_space, mirror,
-    patiently,
 };
 use crate::client::World;
 use crate::faulty::Faults;
@@ -91,6 +90,20 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Reads until the disk holds nothing.
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn read_until_empty(world: &World, content: &Content) {
+    let (mut client, begun, mut turn) = (client(world, "m"), Instant::now(), 0);
+    while used(&dying(world)) > 0 {
+        for _ in 0..200 {
+            turn += 1;
+            let at = turn * 104_729 % (FILLED_MIB * MIB / BLOCK) * BLOCK;
+            assert!(client.read(at as u64, BLOCK) == content.block(at));
+        }
+        assert!(begun.elapsed() < KNOWN_WITHIN, "the disk that makes errors is not emptied");
+    }
+}
+
 /// Writes rows that were never written.
 fn write_new(world: &World, content: &mut Content, first_mib: usize) {
     let mut client = client(world, "m");
@@ -108,17 +121,7 @@ fn accident_12_dying_disk_with_errors() {
     assert!(used(&dying(&world)) > 0);
     let path = faults.paths()[1].clone();
     live_until(&world, &mut content, &format!("{path} had "));
-    let mut reader = client(&world, "m");
-    let mut turn = 0;
-    patiently("the disk that makes errors is emptied", || {
-        for _ in 0..200 {
-            turn += 1;
-            let at = turn * 104_729 % (FILLED_MIB * MIB / BLOCK) * BLOCK;
-            assert!(reader.read(at as u64, BLOCK) == content.block(at));
-        }
-        (used(&dying(&world)) == 0).then_some(())
-    });
-    drop(reader);
+    read_until_empty(&world, &content);
     idle(&world);
     let of_it = |job: &Value| job["kind"] == "empty" && job["subject"] == path.as_str();
     let job = jobs(&world).into_iter().find(of_it).expect("a job has emptied it");

@@ -39,6 +39,8 @@ mod partitions;
 #[cfg(test)]
 mod pki;
 #[cfg(test)]
+mod place;
+#[cfg(test)]
 mod plans;
 #[cfg(test)]
 mod rebalance;

@@ -76,6 +76,8 @@ fn requests(free: &str) -> Vec<(&'static str, Value)> {
         ("/v1/pools/tank/disks/0/remove", json!({})),
         ("/v1/pools/tank/disks/0/online", json!({})),
         ("/v1/pools/tank/disks/0/offline", json!({})),
+        ("/v1/pools/tank/disks/0/locate", json!({"seconds": 5})),
+        ("/v1/pools/tank/disks/0/set", json!({"bay": "left"})),
         ("/v1/pools/tank/scrub", json!({})),
         ("/v1/pools/tank/resync", json!({})),
         ("/v1/pools/tank/write_cache/resize", json!({"size_bytes": 5 << 20})),

@@ -92,6 +92,8 @@ fn a_disk_that_says_that_it_fails_is_named_and_emptied() {
     let ended =
         eventually("the job ends", || emptyings(&world).into_iter().find(|job| job["state"] == "done"));
     assert_eq!(ended["subject"], world.disk("d1"));
+    let jobs = world.get("/v1/jobs")["jobs"].to_string();
+    assert!(!jobs.contains("resync"), "what is being filled is no matter of a resync: {jobs}");
     let todo = world.get("/v1/status")["todo"].to_string();
     assert!(todo.contains("holds nothing") && todo.contains("dolmen disk replace tank 1 NEW"), "{todo}");
     let failing = disk(&world, 1);
