@@ -144,6 +144,11 @@ codes! {
             "Nothing: writes go on. Were another disk lost, a part of what it had might find no place before a disk is added."
             "Add a disk as large as the largest: `dolmen pool add POOL DISK`; or purge or trim something; or `dolmen pool set POOL --keep-room-for N` with fewer."
         }
+        SpaceLacksReserve = "space_lacks_reserve" {
+            "A part of what is reserved for a thin space is not claimed: others took the room before it was, or the space became smaller."
+            "Nothing: what is claimed of the reserve can be written, and all else as in any thin space."
+            "Add a disk, purge the trash, or trim something, then set it again: `dolmen space set POOL/SPACE --reserve SIZE`; or reserve less."
+        }
         SpaceLacksDisks = "space_lacks_disks" {
             "A thin space needs more disks for a new row than the pool has in use."
             "What was written before can be read and written over; only what was never written cannot be written."

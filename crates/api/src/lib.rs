@@ -37,6 +37,7 @@
 //! | `POST /v1/pools/{pool}/spaces/{space}/convert` | [`ConvertSpace`] | [`Change`] with a job, unless it is laid so already |
 //! | `POST /v1/pools/{pool}/spaces/{space}/rename` | [`RenameSpace`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/limits` | [`SetLimits`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/spaces/{space}/reserve` | [`SetReserve`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/spaces/{space}/delete` | [`DeleteSpace`] | [`Change`], with a job where it is purged |
 //! | `GET /v1/pools/{pool}/trash`, `/v1/trash` | | [`Trash`] |
 //! | `POST /v1/pools/{pool}/trash/{space}/restore` | [`RestoreSpace`] | [`Change`] |
@@ -111,7 +112,7 @@ pub use room::{Df, DiskRoom, Fits};
 pub use smart::Smart;
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,
-    ResizeSpace, SetLimits, Space, SpaceDocument, SpaceLimits, Spaces,
+    ResizeSpace, SetLimits, SetReserve, Space, SpaceDocument, SpaceLimits, Spaces,
 };
 pub use status::{Health, Shutdown, Status, Version};
 pub use time::duration;

@@ -81,6 +81,12 @@ pub struct Space {
     pub claimed_bytes: u64,
     /// Room that it takes on all disks, copies and tables included.
     pub footprint_bytes: u64,
+    /// Bytes of a thin space that can be written however full its pool is; 0 for none.
+    #[serde(default)]
+    pub reserve_bytes: u64,
+    /// What of that was never written.
+    #[serde(default)]
+    pub reserve_left_bytes: u64,
     /// What it may have of its pool's disks, and what others leave to it; absent where there are no limits.
     #[serde(default)]
     pub limits: Option<SpaceLimits>,
@@ -237,6 +243,17 @@ pub struct ConvertSpace {
 pub struct RenameSpace {
     /// The name wanted.
     pub name: String,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Reserves room for a thin space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetReserve {
+    /// Bytes of it that can be written however full its pool is, in whole rows; 0 for none.
+    pub bytes: u64,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

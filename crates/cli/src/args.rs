@@ -15,8 +15,8 @@ use crate::args_plan::PlanArguments;
 use crate::args_serve::{SERVE_HELP, ServeArguments};
 use crate::client::Intent;
 use crate::values::{
-    AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName, parse_fill, parse_seconds,
-    parse_size, parse_space_size,
+    AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, Reserve, SpaceName, parse_fill,
+    parse_seconds, parse_size, parse_space_size,
 };
 
 /// Stands above the options that every command has, apart from its own.
@@ -719,7 +719,7 @@ pub(crate) struct SpaceCreate {
 
 /// `dolmen space set`
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["name", "iops_max", "iops_min", "rate_max", "rate_min"])))]
+#[command(group(clap::ArgGroup::new("setting").required(true).multiple(true).args(["name", "reserve", "iops_max", "iops_min", "rate_max", "rate_min"])))]
 pub(crate) struct SpaceSet {
     /// The space
     #[arg(value_name = "POOL/SPACE")]
@@ -727,6 +727,9 @@ pub(crate) struct SpaceSet {
     /// Another name
     #[arg(long, value_name = "NAME")]
     pub name: Option<Name>,
+    /// Bytes of a thin space that can be written however full its pool is, such as 20G; or none
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub reserve: Option<Reserve>,
     /// Reads, writes and discards that it gets in a second at most, or none for as many as the disks give
     #[arg(long, value_name = "COUNT", allow_hyphen_values = true)]
     pub iops_max: Option<IopsLimit>,

@@ -8,8 +8,8 @@ use dolmen_api::{
     Destroy, DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode,
     ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, LocateDisk, OnlineDisk, Pool,
     PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace,
-    SetAlertAt, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, SpaceDocument, Spaces,
-    Status, Trash, Why,
+    SetAlertAt, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument,
+    Spaces, Status, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
 
@@ -34,7 +34,7 @@ use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::top;
 use crate::trash::show_trash;
-use crate::values::{AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, SpaceName};
+use crate::values::{AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAfter, Reserve, SpaceName};
 use crate::why::show_why;
 
 /// How long a daemon that said that it ends may take for it.
@@ -494,13 +494,21 @@ fn space_set(session: &mut Session<'_, '_>, arguments: &SpaceSet) -> Result<(), 
         bytes_per_s_min: rate(arguments.rate_min),
         dry_run: false,
     };
+    let limits = Some(limits).filter(|limits| *limits != SetLimits::default());
+    let reserve = arguments.reserve.map(|Reserve(bytes)| SetReserve { bytes, dry_run: false });
     let rename = arguments.name.as_ref().map(|name| RenameSpace { name: name.to_string(), dry_run: false });
-    if limits != SetLimits::default() {
-        if let Some(rename) = &rename {
-            // What cannot be done is refused before anything else is.
-            session.would(&format!("{path}/rename"), rename)?;
+    // What cannot be done is refused before anything else is.
+    if let Some(rename) = rename.as_ref().filter(|_| limits.is_some() || reserve.is_some()) {
+        session.would(&format!("{path}/rename"), rename)?;
+    }
+    if let Some(reserve) = &reserve {
+        if let Some(limits) = &limits {
+            session.would(&format!("{path}/limits"), limits)?;
         }
-        session.change(&format!("{path}/limits"), &limits, intent)?;
+        session.change(&format!("{path}/reserve"), reserve, intent)?;
+    }
+    if let Some(limits) = &limits {
+        session.change(&format!("{path}/limits"), limits, intent)?;
     }
     let Some(rename) = rename else { return Ok(()) };
     session.change(&format!("{path}/rename"), &rename, intent).map(drop)

@@ -35,6 +35,10 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     });
     let claimed = Bytes(space.claimed_bytes);
     let claimed = format!("{claimed}, {} of its size", percent(space.claimed_bytes, space.size_bytes));
+    let reserve = match space.reserve_bytes {
+        0 => String::new(),
+        bytes => format!("{}, {} of it not written yet", Bytes(bytes), Bytes(space.reserve_left_bytes)),
+    };
     let mut facts = Table::facts();
     for (name, value) in [
         ("size", Bytes(space.size_bytes).to_string()),
@@ -47,6 +51,7 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
         ("integrity", integrity.to_owned()),
         ("sector", Bytes(space.sector_bytes).to_string()),
         ("claimed", claimed),
+        ("reserve", reserve),
         ("on disks", Bytes(space.footprint_bytes).to_string()),
         ("attached at", space.attached_at.clone().unwrap_or_else(|| "not attached".to_owned())),
         ("served at", space.served_at.clone().unwrap_or_else(|| "not served".to_owned())),

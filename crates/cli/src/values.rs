@@ -209,6 +209,38 @@ impl FromStr for RateLimit {
     }
 }
 
+/// A text that is no reserve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReserveError {
+    /// Not a number of bytes.
+    #[error("{source}; a reserve is a size such as 20G, or none")]
+    Bytes {
+        /// What is wrong with it.
+        source: ParseBytesError,
+    },
+    /// Nothing.
+    #[error("a reserve of 0 reserves nothing; none takes a reserve away")]
+    Zero,
+}
+
+/// Bytes that are reserved for a space; 0 for none, which is written `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reserve(pub u64);
+
+impl FromStr for Reserve {
+    type Err = ReserveError;
+
+    fn from_str(text: &str) -> Result<Self, ReserveError> {
+        match text {
+            "none" => Ok(Self(0)),
+            size => match size.parse().map_err(|source| ReserveError::Bytes { source })? {
+                Bytes::ZERO => Err(ReserveError::Zero),
+                Bytes(bytes) => Ok(Self(bytes)),
+            },
+        }
+    }
+}
+
 /// The longest latency limit of a job.
 const LATENCY_LIMIT_MAX: Duration = Duration::from_secs(60);
 

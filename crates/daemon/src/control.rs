@@ -17,8 +17,8 @@ use dolmen_api::{
     Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
     Exports, Figures, ImportPool, JobDocument, Jobs, LocateDisk, OnlineDisk, PoolDocument, Pools, PurgeTrash,
     REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
-    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, Shutdown,
-    Simple, SpaceDocument, Spaces, Status, Trash, Version, Why, read_request,
+    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter,
+    SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why, read_request,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -307,6 +307,9 @@ change!(
     /// Sets what a space may have of its pool's disks, and what others leave to it.
     post_limits, "/v1/pools/{pool}/spaces/{space}/limits", SetLimits, set_limits, "pool" pool, "space" space);
 change!(
+    /// Reserves room for a thin space.
+    post_reserve, "/v1/pools/{pool}/spaces/{space}/reserve", SetReserve, set_reserve, "pool" pool, "space" space);
+change!(
     /// Deletes a space: into the trash, or for good.
     post_delete, "/v1/pools/{pool}/spaces/{space}/delete", DeleteSpace, delete_space, "pool" pool, "space" space);
 change!(
@@ -447,6 +450,7 @@ fn router() -> OpenApiRouter<App> {
         .routes(routes!(post_convert))
         .routes(routes!(post_rename))
         .routes(routes!(post_limits))
+        .routes(routes!(post_reserve))
         .routes(routes!(post_delete))
         .routes(routes!(get_trash))
         .routes(routes!(post_restore))

@@ -150,6 +150,10 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
             let hint = "add disks, or purge or trim something; `dolmen df` shows what fits";
             return body(ErrorCode::BadSize, error).on(name.to_string()).hint(hint);
         }
+        SpaceError::Reserve { name, .. } => {
+            let hint = "reserve less, add disks, or purge or trim something; `dolmen df` shows what fits";
+            return body(ErrorCode::BadSize, error).on(name.to_string()).hint(hint);
+        }
         SpaceError::Converting { name, .. } => {
             let hint = "`dolmen space show` tells what it is converted from";
             return body(ErrorCode::Busy, error).on(name.to_string()).hint(hint);

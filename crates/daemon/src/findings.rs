@@ -13,6 +13,7 @@ use dolmen_units::{Bytes, SpaceId};
 use crate::enclosure::rows_share;
 use crate::engine::OpenPool;
 use crate::keep_room::room_used;
+use crate::reserve::lacks_reserve;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -105,6 +106,7 @@ fn space_findings(open: &OpenPool, space: &Space, shortness: Shortness<'_>) -> V
     let mut findings = Vec::new();
     findings.extend(reduced(open, space, &object));
     findings.extend(damaged(open, space, &object));
+    findings.extend(lacks_reserve(open, space));
     findings.extend(shortness(space));
     findings
 }
@@ -177,7 +179,7 @@ fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
 pub(crate) fn short_of_room(open: &OpenPool, space: &Space) -> Option<Finding> {
     let (spec, pool) = (space.spec(), open.name());
     let unclaimed = spec.size.0.saturating_sub(space.claimed().0);
-    let usable = open.room_for(&spec);
+    let usable = Bytes(open.room_for(&spec).0 + space.blank_bytes().0);
     if unclaimed == 0 || usable.0 >= unclaimed || open.spaces.pool().state() != PoolState::Writable {
         return None;
     }

@@ -20,6 +20,7 @@ use crate::findings::{
 };
 use crate::jobs::Entry;
 use crate::keep_room::room_advice;
+use crate::reserve::reserve_advice;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -242,6 +243,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     todo.extend(for_disks_without_labels(open, jobs));
     todo.extend(for_room(open));
     todo.extend(room_advice(open));
+    todo.extend(reserve_advice(open));
     todo.extend(apart_advice(open));
     todo.extend(for_damage(open));
     todo

@@ -197,6 +197,8 @@ impl Engine {
             limits: view_limits(spec.limits),
             claimed_bytes: space.claimed().0,
             footprint_bytes: footprint.total.0,
+            reserve_bytes: space.reserve().0,
+            reserve_left_bytes: space.blank_bytes().0.min(space.reserve().0),
             attached_at: self.attached_at(open, space),
             served_at: export.as_ref().map(|export| export.uri.clone()),
             network_at: export.and_then(|export| export.network).map(|network| network.uri),

@@ -79,6 +79,7 @@ impl<'a> Scene<'a> {
             | FindingCode::PoolNearlyFull
             | FindingCode::PoolFilling
             | FindingCode::RowsShareEnclosure
+            | FindingCode::SpaceLacksReserve
             | FindingCode::SpaceFull
             | FindingCode::SpaceNearlyFull
             | FindingCode::AttachedWaits

@@ -10,7 +10,7 @@ use dolmen_api::{
     AddDisks, AttachSpace, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy, DetachSpace,
     DrainWriteCache, ImportPool, LocateDisk, OnlineDisk, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
     ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob,
-    SetKeepRoom, SetLimits, SetRepairAfter, Shutdown, Simple, read_request,
+    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, read_request,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use crate::script::Script;
 use crate::{Reached, named};
 
 /// Every document that may be a body.
-const REQUESTS: [fn(&[u8]) -> Reached; 29] = [
+const REQUESTS: [fn(&[u8]) -> Reached; 30] = [
     judge::<CreatePool>,
     judge::<ImportPool>,
     judge::<Simple>,
@@ -42,6 +42,7 @@ const REQUESTS: [fn(&[u8]) -> Reached; 29] = [
     judge::<ConvertSpace>,
     judge::<RenameSpace>,
     judge::<SetLimits>,
+    judge::<SetReserve>,
     judge::<DeleteSpace>,
     judge::<RestoreSpace>,
     judge::<PurgeTrash>,

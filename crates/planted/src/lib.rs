@@ -164,13 +164,17 @@ pub enum Bug {
     NewRowsAnywhere,
     /// Claims take the room that is kept for the repair of lost disks.
     KeptRoomIsClaimed,
+    /// A row of a space that it needs for what is reserved for it is given back.
+    ReserveGivenBack,
+    /// A row that holds something takes the place of another, as one that is reserved.
+    ReserveTakesWritten,
     /// Rows are laid on spares.
     SpareTakesRows,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 79] = [
+    pub const ALL: [Self; 81] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -249,6 +253,8 @@ impl Bug {
         Self::SickDiskKeepsAll,
         Self::NewRowsAnywhere,
         Self::KeptRoomIsClaimed,
+        Self::ReserveGivenBack,
+        Self::ReserveTakesWritten,
         Self::SpareTakesRows,
     ];
 
@@ -335,6 +341,8 @@ impl Bug {
             Self::SickDiskKeepsAll => "sick-disk-keeps-all",
             Self::NewRowsAnywhere => "new-rows-anywhere",
             Self::KeptRoomIsClaimed => "kept-room-is-claimed",
+            Self::ReserveGivenBack => "reserve-given-back",
+            Self::ReserveTakesWritten => "reserve-takes-written",
             Self::SpareTakesRows => "spare-takes-rows",
         }
     }

@@ -269,13 +269,13 @@ impl Space {
             return Ok(false);
         }
         if self.is_unused(row).await? {
-            self.free_row(row).await?;
+            self.give_back(row).await?;
         }
         Ok(true)
     }
 
     /// Whether no block of a row holds anything.
-    async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+    pub(crate) async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
         if row.has_parity() || !row.mappings.is_empty() {
             for block in 0..row.shape.row_blocks() {
                 if self.is_data(row, u64::from(block)).await? {

@@ -124,6 +124,18 @@ pub enum SpaceError {
         /// The largest that it can have now.
         most: Bytes,
     },
+    /// So much cannot be reserved for a space.
+    #[error("{wanted} cannot be reserved for space {name}, {most} at most: {why}; nothing was changed")]
+    Reserve {
+        /// The space.
+        name: Name,
+        /// What was asked for.
+        wanted: Bytes,
+        /// The most that it can have now.
+        most: Bytes,
+        /// Why not more.
+        why: &'static str,
+    },
     /// It is converted to something else already.
     #[error(
         "space {name} is being converted from {from} to {to}; let that end, or turn it round by converting it to what it was"

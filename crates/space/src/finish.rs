@@ -8,6 +8,7 @@
 //! | the space is unfinished | it was being deleted, or made with all of its rows | nobody finds it; a purge frees its rows, behind the opening (`trash`) |
 //! | rows behind its end | it was being made smaller | they are freed |
 //! | a fixed space lacks rows | it was being made larger | they are claimed |
+//! | a space lacks rows that are reserved for it | they were being claimed | they are |
 //! | a write cache that no space needs | its last space was being deleted, or its first made | it is deleted |
 
 use std::rc::Rc;
@@ -42,6 +43,9 @@ impl Spaces {
         if space.spec().provisioning == Provisioning::Fixed && space.row_count.get() < rows {
             space.claim_all().await?;
         }
-        Ok(())
+        if space.reserve_rows() > 0 {
+            space.look_for_unformatted().await?;
+        }
+        space.fill_reserve().await
     }
 }

@@ -136,13 +136,18 @@ impl Space {
             self.shared.forget_pages(heir);
             self.forget_heir(row);
         }
+        self.forget_what_was_of(row);
+        self.forget_own(record);
+    }
+
+    /// Forgets what memory has of a row that is no more, but for whose its grains are.
+    pub(crate) fn forget_what_was_of(&self, row: &Rc<Row>) {
         self.rows.borrow_mut().insert(row.index, None);
         self.shared.forget_pages(row);
         if let Some(cache) = self.cache_of(row) {
             cache.forget_row(row);
         }
         self.shared.forget_row(self.id(), row.index);
-        self.forget_own(record);
     }
 }
 

@@ -83,6 +83,7 @@ mod removal;
 mod replacement;
 mod replay;
 mod request;
+mod reserve;
 mod resync;
 mod room;
 mod row;

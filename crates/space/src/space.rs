@@ -21,6 +21,7 @@ use crate::layout::{Shape, slab_grains};
 use crate::layouts::{Layout, Layouts};
 use crate::locks::Range;
 use crate::request::Terms;
+use crate::reserve::Reserve;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 use crate::shared::Shared;
 use crate::spec::{Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
@@ -50,7 +51,7 @@ pub struct Space {
     row_bytes: u64,
     /// Rows that were looked up; `None` for those that do not exist.
     pub(crate) rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
-    claim_turn: Turn,
+    pub(crate) claim_turn: Turn,
     /// How often rows were dropped from memory.
     drops: Cell<u64>,
     /// Grains of each disk that the space has, kept for spans, which fill one disk after another.
@@ -76,6 +77,8 @@ pub struct Space {
     pub(crate) forming: Forming,
     /// Rows that are about to take the place of its own.
     pub(crate) heirs: Heirs,
+    /// What is reserved for it.
+    pub(crate) reserve: Reserve,
     /// What clients ask of it.
     pub(crate) meter: Rc<Meter>,
     /// What it may have, and is to get.
@@ -128,6 +131,7 @@ impl Space {
             drafts: RefCell::default(),
             forming: Forming::default(),
             heirs: Heirs::default(),
+            reserve: Reserve::default(),
             meter,
             terms,
             this: Weak::clone(this),
@@ -359,7 +363,34 @@ impl Space {
         Ok(())
     }
 
+    /// Claims a row that holds nothing for what is reserved, if it does not exist; whether it did not.
+    pub(crate) async fn claim_blank(&self, index: u64) -> Result<bool, SpaceError> {
+        let _turn = self.claim_turn.take().await;
+        self.check_stays()?;
+        if self.row(index).await?.is_some() {
+            return Ok(false);
+        }
+        self.claim_new(index).await.map(|_| true)
+    }
+
+    /// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
     async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
+        if let Some(row) = self.take_blank(index).await? {
+            return Ok(row);
+        }
+        match self.claim_new(index).await {
+            Err(error @ SpaceError::Pool(PoolError::NoSpace { .. })) => {
+                let blank = match self.finds_blanks().await? {
+                    true => self.take_blank(index).await?,
+                    false => None,
+                };
+                blank.ok_or(error)
+            }
+            claimed => claimed,
+        }
+    }
+
+    async fn claim_new(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
         let mut has_tried = false;
         loop {

@@ -27,6 +27,7 @@ use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
 use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::replay::FINISHED_TOGETHER;
+use crate::reserve::unless_full;
 use crate::resync::{Refilled, Resynced};
 use crate::row::Slabs;
 use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
@@ -91,6 +92,9 @@ impl Spaces {
             let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
             let count = pool.get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
+            if !is_hidden(space.id()) {
+                space.load_reserve(&pool).await?;
+            }
             match standing {
                 Standing::Whole => {}
                 Standing::Trashed { at_s } => space.trashed.set(Some(at_s)),
@@ -490,7 +494,9 @@ impl Spaces {
         spec.row = Some(Bytes(space.row_bytes()));
         spec.check()?;
         if size < before {
-            return self.shrink(space, spec).await;
+            self.shrink(space, spec).await?;
+            // What went was a part of what is reserved. Where others were faster, that is said.
+            return space.fill_reserve().await.or_else(unless_full);
         }
         self.check_grow(space, size)?;
         self.put_spec(space, spec.clone()).await?;
@@ -502,7 +508,7 @@ impl Spaces {
             let _ = self.shrink(space, spec).await;
             return Err(error);
         }
-        Ok(())
+        space.fill_reserve().await.or_else(unless_full)
     }
 
     /// Whether a space can have this size, larger than it has: a fixed one needs all of its rows at once.

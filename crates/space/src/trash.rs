@@ -24,6 +24,7 @@ use crate::cache::is_hidden;
 use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::progress::Progress;
+use crate::reserve::reserve_of;
 use crate::space::Space;
 use crate::spaces::Spaces;
 use crate::spec::Standing;
@@ -263,6 +264,7 @@ impl Spaces {
         change.delete(keys::space(space.id()));
         change.delete(keys::row_count(space.id()));
         settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
+        change.delete(reserve_of(space.id()));
         if let Some(heirs) = &heirs {
             change.delete(keys::space(heirs.id()));
             change.delete(keys::row_count(heirs.id()));

@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 49] = [
+const CHANGES: [&str; 50] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -41,6 +41,7 @@ const CHANGES: [&str; 49] = [
     "space create tank/x --size 1G",
     "space set tank/x --name y",
     "space set tank/x --iops-max 100 --rate-min none",
+    "space set tank/x --reserve 1G",
     "space resize tank/x 2G",
     "space convert tank/x --resiliency parity --columns auto",
     "space delete tank/x",

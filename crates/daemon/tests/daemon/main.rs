@@ -45,6 +45,8 @@ mod plans;
 #[cfg(test)]
 mod rebalance;
 #[cfg(test)]
+mod reserve;
+#[cfg(test)]
 mod ringed;
 #[cfg(test)]
 mod sick;

@@ -95,6 +95,7 @@ fn requests(free: &str) -> Vec<(&'static str, Value)> {
         ("/v1/pools/tank/spaces/m/unserve", json!({})),
         ("/v1/pools/tank/spaces/aside/rename", json!({"name": "elsewhere"})),
         ("/v1/pools/tank/spaces/m/limits", json!({"iops_max": 100, "bytes_per_s_min": 1 << 20})),
+        ("/v1/pools/tank/spaces/m/reserve", json!({"bytes": 8 << 20})),
         ("/v1/pools/tank/spaces/aside/delete", json!({})),
         ("/v1/pools/tank/spaces/aside/delete", json!({"purge": true})),
         ("/v1/pools/tank/trash/old/restore", json!({})),

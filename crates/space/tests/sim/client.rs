@@ -14,6 +14,7 @@ use dolmen_units::Bytes;
 
 use super::life::{Life, Rare, Work};
 use super::oracle::{self, BLOCK};
+use super::wishes::Shrinking;
 
 /// Spaces that exist at once, at most.
 const SPACES_MAX: usize = 4;
@@ -297,6 +298,7 @@ pub async fn shrink(
         }
     }
     if done.is_ok() {
+        let _shrinking = Shrinking::begin(life, space);
         done = life.spaces.resize(space, Bytes(size)).await;
     }
     let size_now = space.size().0;

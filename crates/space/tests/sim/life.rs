@@ -23,6 +23,7 @@ use super::oracle::Oracle;
 use super::removal::{Removals, remover};
 use super::setup::{Setup, stream};
 use super::unrest::unrest;
+use super::wishes::{Reserved, judge_reserves};
 
 /// What outlives the daemon: the world, the oracle, what people know.
 pub struct Course {
@@ -70,6 +71,12 @@ pub struct Course {
     /// Whether spaces are converted.
     pub converts: bool,
     pub evens: bool,
+    /// Whether people set things: see [`tend_wishes`](super::wishes::tend_wishes).
+    pub wishes: bool,
+    /// What is reserved for spaces, by their numbers.
+    pub reserves: RefCell<BTreeMap<u64, Reserved>>,
+    /// How many spaces become smaller now.
+    pub shrinking: Cell<u64>,
     /// Disks that were in no pool yet.
     pub spares: RefCell<Vec<usize>>,
     /// Disks that nobody takes in for now, although they are there.
@@ -119,6 +126,8 @@ pub enum Work {
     Conversion,
     Rebalance,
     Scrub,
+    Reserve,
+    Emptying,
 }
 
 /// How often each rare state was met.
@@ -291,10 +300,32 @@ pub enum Rare {
     JobHeld,
     /// A job was ended in its midst.
     JobStopped,
+    /// Room was reserved for a space.
+    ReserveSet,
+    /// So much could not be.
+    ReserveRefused,
+    /// Power failed while it was.
+    ReserveCut,
+    /// A pool was told to keep room for repair.
+    RoomKept,
+    /// A disk became a spare, or stays empty.
+    RoleGiven,
+    /// The others could not have taken what it has.
+    RoleRefused,
+    /// One takes rows again.
+    RoleTaken,
+    /// One came to hold nothing.
+    EmptiedByRole,
+    /// So did one that is sick.
+    SickEmptied,
+    /// One that is sick kept what nobody else could take.
+    SickKeepsSome,
+    /// Power failed while a disk was emptied.
+    EmptyingCut,
 }
 
 impl Rare {
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 76] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -360,6 +391,17 @@ impl Rare {
         Self::ScrubUnderLoad,
         Self::JobHeld,
         Self::JobStopped,
+        Self::ReserveSet,
+        Self::ReserveRefused,
+        Self::ReserveCut,
+        Self::RoomKept,
+        Self::RoleGiven,
+        Self::RoleRefused,
+        Self::RoleTaken,
+        Self::EmptiedByRole,
+        Self::SickEmptied,
+        Self::SickKeepsSome,
+        Self::EmptyingCut,
     ];
 }
 
@@ -865,6 +907,9 @@ async fn reconcile(life: &Rc<Life>) -> Result<(), String> {
             Err(_) => return Err(format!("space {name} is gone")),
         }
     }
+    // Whatever was becoming smaller when the daemon ended is that by now.
+    life.shrinking.set(0);
+    judge_reserves(life)?;
     let mut random = stream(life.seed, 2000 + life.tally.get().lives);
     while life.oracle.borrow().models.is_empty() {
         make(life, &mut random).await?;

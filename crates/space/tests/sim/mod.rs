@@ -18,3 +18,4 @@ pub mod removal;
 pub mod run;
 pub mod setup;
 pub mod unrest;
+pub mod wishes;

@@ -15,6 +15,7 @@ use super::conversion::{end_conversions, tend_conversions};
 use super::jobs::{end_evening, tend_jobs};
 use super::life::{Life, OPERATOR, Rare, USHER, Work};
 use super::removal::tend_removals;
+use super::wishes::{end_wishes, tend_wishes};
 
 /// Looks after disks once.
 pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
@@ -39,6 +40,8 @@ pub async fn tend(life: &Rc<Life>) -> Result<(), String> {
     tend_conversions(life).await?;
     doing("even out or verify");
     tend_jobs(life).await;
+    doing("set what people want");
+    tend_wishes(life).await?;
     doing("set write caches");
     resize_write_caches(life).await?;
     doing("destage");
@@ -285,5 +288,6 @@ pub async fn make_whole(life: &Rc<Life>) -> Result<(), String> {
     }
     end_conversions(life).await?;
     end_evening(life).await?;
+    end_wishes(life).await?;
     life.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))
 }

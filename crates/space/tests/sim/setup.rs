@@ -30,6 +30,8 @@ pub struct Setup {
     pub converts: bool,
     /// What is where is evened out, and verified.
     pub evens: bool,
+    /// People set what is reserved, what is kept, and what disks are for.
+    pub wishes: bool,
     /// Two disks may be away at once, and nothing else fails.
     pub pairs: bool,
     pub tearing: bool,
@@ -85,6 +87,7 @@ impl Setup {
             removes: stream(seed, 907).below(3) > 0,
             converts: stream(seed, 909).below(4) == 0,
             evens: stream(seed, 912).below(3) == 0,
+            wishes: stream(seed, 916).below(3) == 0,
             pairs,
             tearing,
             clients: 2 + random.index(3),

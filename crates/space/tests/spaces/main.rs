@@ -40,6 +40,7 @@ mod rebalance;
 mod removal;
 mod repair_pace;
 mod repair_speed;
+mod reserve;
 mod returned;
 mod roles;
 mod slow;
