@@ -184,9 +184,7 @@ impl Space {
 
     /// Frees a row in which nothing is left, or keeps it for what is reserved. The caller holds a lock on all of it.
     pub(crate) async fn give_back(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        if self.reserve_rows() == 0 {
-            return self.free_row(row).await;
-        }
+        // Whoever reserves waits until it is done.
         let _turn = self.reserve.turn.take().await;
         if self.row_count.get() > self.reserve_rows() || is_planted(Bug::ReserveGivenBack) {
             self.reserve.forget(row.index);
@@ -269,14 +267,14 @@ impl Space {
             return Ok(());
         }
         self.look_for_unformatted().await?;
-        for index in 0..self.size().0.div_ceil(self.row_bytes()) {
-            if self.lacks_of_reserve() == Bytes::ZERO {
-                break;
-            }
+        let mut index = 0;
+        while self.lacks_of_reserve() > Bytes::ZERO {
             self.shared.gate().await?;
             if self.undecided_row(index).await?.is_none() && self.claim_blank(index).await? {
                 self.reserve.note(index);
             }
+            // Clients may have taken blanks from in front of it to where it comes later: then it goes round once more.
+            index = (index + 1) % self.size().0.div_ceil(self.row_bytes());
         }
         Ok(())
     }
@@ -360,6 +358,7 @@ impl Spaces {
 
     async fn put_reserve(&self, space: &Space, bytes: Bytes) -> Result<(), SpaceError> {
         let key = reserve_of(space.id());
+        let _turn = space.reserve.turn.take().await;
         let mut change = self.pool().change(Purpose::Release).await;
         match bytes {
             Bytes::ZERO => change.delete(key),
