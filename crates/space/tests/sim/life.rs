@@ -264,6 +264,8 @@ pub enum Rare {
     RemovalReplaced,
     /// A removal was not begun, because what it would move had nowhere to go.
     RemovalRefused,
+    /// Rows that a disk could not leave as they were became narrower.
+    Narrowed,
     /// A removal left something for later.
     RemovalWaited,
     /// A disk was struck so while it was away.
@@ -325,7 +327,7 @@ pub enum Rare {
 }
 
 impl Rare {
-    pub const ALL: [Self; 76] = [
+    pub const ALL: [Self; 77] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -373,6 +375,7 @@ impl Rare {
         Self::RemovalCalledOff,
         Self::RemovalReplaced,
         Self::RemovalRefused,
+        Self::Narrowed,
         Self::RemovalWaited,
         Self::RemovedWhileAway,
         Self::RemovedWithCacheRows,

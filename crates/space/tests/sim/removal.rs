@@ -13,7 +13,7 @@ use dolmen_block_io::sleep;
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, PoolError};
 use dolmen_sim::{Random, SimDisk};
-use dolmen_space::Progress;
+use dolmen_space::{Progress, RemovalForecast};
 use dolmen_units::Epoch;
 
 use super::life::{Course, Life, Rare, Work};
@@ -224,7 +224,7 @@ async fn begin(life: &Rc<Life>, index: usize) -> Result<(), String> {
         return Ok(());
     }
     let forecast = life.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
-    if !forecast.stuck.is_empty() {
+    if !forecast.stuck.is_empty() && !can_be_narrower(life, &disk, &forecast).await? {
         life.note(|tally| tally.saw(Rare::RemovalRefused));
         return Ok(());
     }
@@ -239,12 +239,50 @@ async fn begin(life: &Rc<Life>, index: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether all rows that a disk cannot leave as they are can be laid without it, and may be: nobody has chosen their width.
+async fn can_be_narrower(life: &Life, disk: &Disk, forecast: &RemovalForecast) -> Result<bool, String> {
+    for name in forecast.stuck.keys() {
+        let space = life.spaces.list().into_iter().find(|space| space.name() == *name);
+        let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(false) };
+        let narrower = life.spaces.forecast_narrowing(&space, disk.slot()).await;
+        if narrower.map_err(|error| in_one_line(&error))?.stuck > 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Lays rows that a disk cannot leave as they are without it.
+async fn narrow(life: &Rc<Life>, disk: &Disk) -> Result<(), String> {
+    let forecast = life.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
+    for space in life.spaces.list().into_iter().filter(|space| forecast.stuck.contains_key(&space.name())) {
+        if space.spec().columns.is_some() {
+            continue;
+        }
+        let begun = match space.layout_before() {
+            None => life.spaces.begin_conversion(&space, space.spec().layout()).await,
+            Some(_) => Ok(()),
+        };
+        let narrowed = async {
+            begun?;
+            life.spaces.convert(&space, &Progress::default()).await
+        };
+        match life.during(Work::Conversion, narrowed).await {
+            Ok(true) => life.note(|tally| tally.saw(Rare::Narrowed)),
+            Ok(false) => life.note(|tally| tally.saw(Rare::ConversionWaited)),
+            Err(error) => life.trouble(format!("making {} narrower: {}", space.name(), in_one_line(&error))),
+        }
+    }
+    Ok(())
+}
+
 /// Moves what is left off a disk, and strikes it when that is nothing.
 async fn go_on(life: &Rc<Life>, disk: &Rc<Disk>) -> Result<(), String> {
     note_resumed(life, disk);
     let progress = Progress::default();
     let pool = life.spaces.pool();
     life.say(format!("{} goes on leaving", disk.slot()));
+    narrow(life, disk).await?;
     let work = async {
         if !life.spaces.drain_disk(disk, &progress).await.map_err(|error| in_one_line(&error))? {
             return Ok(false);
