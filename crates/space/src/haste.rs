@@ -87,11 +87,10 @@ impl Space {
         if within.is_none() || result != Err(DeviceError::TimedOut) {
             return (buffer, result);
         }
-        let other = self.choose_copy_beside(row, (column, range), Some(disk.slot()));
-        match other.as_ref().map(|(other, places)| (other, places.as_slice())) {
-            Some((other, [(at, _)])) => other.read(*at, buffer).await,
-            // In parts, or to be computed, by whoever asked.
-            _ => (buffer, result),
+        match self.choose_copy_beside(row, (column, range), Some(disk.slot())) {
+            Some((other, places)) => read_places(&other, &places, buffer).await,
+            // It is computed by whoever asked.
+            None => (buffer, result),
         }
     }
 }
@@ -128,6 +127,36 @@ impl Shared {
         }
         let mut others = (0..row.shape.columns()).filter(|other| *other != column);
         others.try_fold(Duration::ZERO, |slowest, other| fastest(other).map(|pace| slowest.max(pace)))
+    }
+}
+
+/// Reads what lies in several places of a disk, one after another.
+async fn read_places(
+    disk: &Rc<Disk>,
+    places: &[(u64, usize)],
+    into: Buffer,
+) -> (Buffer, Result<(), DeviceError>) {
+    let (mut read, mut left): (Option<Buffer>, _) = (None, into);
+    let Some(((last, _), before)) = places.split_last() else { return (left, Ok(())) };
+    for (at, length) in before {
+        let rest = left.split_off(*length);
+        let (part, result) = disk.read(*at, left).await;
+        let whole = joined(read, part);
+        if result.is_err() {
+            return (joined(Some(whole), rest), result);
+        }
+        (read, left) = (Some(whole), rest);
+    }
+    let (part, result) = disk.read(*last, left).await;
+    (joined(read, part), result)
+}
+
+/// A buffer and the one that was split off it.
+fn joined(first: Option<Buffer>, second: Buffer) -> Buffer {
+    let Some(first) = first else { return second };
+    match first.join(second) {
+        Ok(whole) => whole,
+        Err(_) => unreachable!("parts of one buffer are joined in their order"),
     }
 }
 

@@ -295,21 +295,20 @@ impl Space {
             push(into, Segment::Zeros(length));
             return Ok(());
         }
-        let chosen = self.choose_copy(&run.row, run.column, run.range);
         let is_slow = |disk: &Rc<Disk>| self.is_better_computed(&run.row, run.column, disk);
-        let Some((disk, pieces)) = chosen.filter(|(disk, _)| !is_slow(disk)) else {
-            if row.has_parity() || run.row.id != row.id {
-                return self.read_run_again(row, &run, memory, into).await;
-            }
-            return Err(self.shared.unreadable(
-                row,
-                run.column,
-                run.range.first as usize,
-                UnreadableReason::Absent,
-            ));
-        };
         let mut done = 0;
-        for (at, length) in pieces {
+        // What lies in several pieces is chosen anew for each: the disk may have been silent on the one before.
+        while done < run.range.count {
+            let rest = Range { first: run.range.first + done, count: run.range.count - done };
+            let chosen = self.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
+            let Some((disk, (at, length))) = chosen.and_then(|(disk, places)| Some((disk, *places.first()?)))
+            else {
+                if row.has_parity() || run.row.id != row.id {
+                    return self.read_run_again(row, &run, done, memory, into).await;
+                }
+                let first = rest.first as usize;
+                return Err(self.shared.unreadable(row, run.column, first, UnreadableReason::Absent));
+            };
             let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
             if buffer.len() > length {
                 *memory = Some(buffer.split_off(length));
@@ -334,20 +333,21 @@ impl Space {
         Ok(())
     }
 
-    /// Reads blocks none of whose own slabs is here.
+    /// Reads blocks of a run from the one at `done` on, none of whose own slabs is here.
     async fn read_run_again(
         &self,
         row: &Rc<Row>,
         run: &Run,
+        done: u32,
         memory: &mut Option<Buffer>,
         into: &mut Segments,
     ) -> Result<(), SpaceError> {
         let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
-        let length = run.range.count as usize * BLOCK;
+        let length = (run.range.count - done) as usize * BLOCK;
         if buffer.len() > length {
             *memory = Some(buffer.split_off(length));
         }
-        self.read_again(row, run, 0, &mut buffer).await?;
+        self.read_again(row, run, done, &mut buffer).await?;
         push(into, Segment::Data(buffer.freeze()));
         Ok(())
     }

@@ -203,3 +203,46 @@ fn no_read_waits_for_a_disk_that_hangs() {
         }
     }
 }
+
+/// Scenario: what a mirror holds lies in many pieces on both disks, and one of them answers nothing any more: reads that go over
+/// the ends of pieces take no longer than a second either.
+#[test]
+fn no_read_waits_for_a_disk_that_hangs_where_the_other_copy_is_in_pieces() {
+    let disks: Vec<Turning> = (0..2).map(|_| Turning::new(SOLID)).collect();
+    let next = Cell::new(0);
+    let bench = Bench::with_profile(3, 2, || {
+        next.set(next.get() + 1);
+        disks.get(next.get() - 1).unwrap().profile()
+    });
+    bench.world.set_arenas(ARENA, ARENA);
+    let run = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let mut spec = SpaceSpec::usual("crowd".parse()?, Bytes::gib(1), MIRROR.resiliency);
+        spec.row = Some(Bytes::mib(1));
+        let crowd = spaces.create(spec).await?;
+        let mut rows = 0;
+        while lab.write(&crowd, rows * LARGE, 4096, 1).await.is_ok() {
+            rows += 1;
+        }
+        for row in (0..rows).step_by(2) {
+            crowd.discard(row * LARGE, LARGE).await?;
+        }
+        let space = MIRROR.filled(&lab, &spaces).await?;
+        disks.iter().for_each(|disk| disk.times.set(1));
+        disks.first().unwrap().times.set(HANGS);
+        let clock = &lab.seams.clock;
+        // Together: once one of them has waited for the disk, nobody else asks it.
+        let read_one = async |nth: u64| -> Outcome {
+            let (at, began) = (nth * 6 * LARGE + LARGE / 2, clock.now());
+            lab.expect(&space, at, usize::try_from(LARGE)?, 1).await?;
+            let took = clock.now().since(began);
+            assert!(took <= SECOND, "a read at {at} took {took:?}");
+            Ok(())
+        };
+        join_all((0..12).map(read_one)).await.into_iter().collect::<Outcome>()?;
+        disks.iter().for_each(|disk| disk.times.set(0));
+        drop((space, crowd));
+        lab.check_and_close(spaces).await
+    });
+    run.unwrap();
+}
