@@ -9,9 +9,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use crate::queued::Queued;
 
 /// The seam to tasks.
 pub trait Spawner {
@@ -45,7 +46,7 @@ impl Ready {
 
 struct TaskWaker {
     index: usize,
-    queued: AtomicBool,
+    queued: Queued,
     ready: Arc<Ready>,
 }
 
@@ -55,7 +56,7 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.queued.swap(true, Ordering::AcqRel) {
+        if !self.queued.ask() {
             return;
         }
         let was_empty = {
@@ -145,7 +146,7 @@ impl Executor {
             }
             return;
         };
-        task.shared.queued.store(false, Ordering::Release);
+        task.shared.queued.begin();
         self.polls.set(self.polls.get() + 1);
         let state = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
         let after = match state {
@@ -220,8 +221,7 @@ impl Spawner for Executor {
             tasks.push(TaskSlot::Free);
             tasks.len() - 1
         });
-        let shared =
-            Arc::new(TaskWaker { index, queued: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
+        let shared = Arc::new(TaskWaker { index, queued: Queued::default(), ready: Arc::clone(&self.ready) });
         let waker = Waker::from(Arc::clone(&shared));
         waker.wake_by_ref();
         if let Some(slot) = self.tasks.borrow_mut().get_mut(index) {

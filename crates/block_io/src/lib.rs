@@ -11,10 +11,12 @@
 mod clock;
 mod completion;
 pub mod conformance;
+mod cores;
 mod device;
 mod executor;
 mod memory;
 mod meter;
+mod queued;
 mod seams;
 pub mod sync;
 

@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 mod clock;
+mod cores;
 mod device;
 mod driver;
 mod entropy;

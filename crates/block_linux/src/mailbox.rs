@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::park::Parker;
-use crate::runtime::Handle;
+use super::cores::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use super::park::Parker;
+use super::runtime::Handle;
 
 /// Messages that wait in one mailbox, at most: a runtime that falls behind slows its clients, and does not collect
 /// their requests.

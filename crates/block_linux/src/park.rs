@@ -2,10 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
+
+use super::cores::{Arc, AtomicBool, AtomicU64, Ordering};
 
 /// What other threads hold to wake the runtime. The eventfd is written only while the runtime rests, so that a burst
 /// of messages costs one system call, and a wake-up by the runtime's own thread none.

@@ -6,12 +6,13 @@
 //! does not come.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::{fmt, io};
 
 use io_uring::{IoUring, cqueue, squeue};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+
+use super::cores::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Tags for each word.
 const WORD_BITS: u16 = 64;

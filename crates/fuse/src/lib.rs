@@ -52,6 +52,7 @@
 #![allow(unsafe_code)]
 
 mod board;
+mod cores;
 mod dispatch;
 mod entries;
 mod files;

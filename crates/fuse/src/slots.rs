@@ -3,10 +3,8 @@
 //! The slots bound what is in flight. When none is free, the reading threads rest and requests wait in the kernel, where
 //! they cost the daemon nothing.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
-
-use crate::region::SLOTS_MAX;
+use super::cores::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, PoisonError};
+use super::region::SLOTS_MAX;
 
 const WORD_BITS: usize = 64;
 const WORDS: usize = SLOTS_MAX / WORD_BITS;
