@@ -139,10 +139,19 @@ pub(crate) fn kept_bytes(pool: &OpenPool) -> Bytes {
 pub(crate) fn room_used(open: &OpenPool) -> Option<Finding> {
     let pool = open.spaces.pool();
     let Kept { wanted, losses } = pool.kept_room();
-    if losses >= wanted || pool.state() != PoolState::Writable {
+    if pool.state() != PoolState::Writable {
         return None;
     }
     let name = open.name();
+    if losses >= wanted {
+        let beyond = beyond_repair(open);
+        let text = format!(
+            "{beyond} could not be repaired if a disk were lost, because they need all that are left; pool {name} is to keep room for {}",
+            counted(wanted as usize, "loss", "losses")
+        );
+        return (!beyond.is_empty())
+            .then(|| found(FindingCode::RoomForRepairUsed, Health::Warning, Object::pool(name), text));
+    }
     let text = match losses {
         0 => format!("pool {name} has no room to repair the loss of a disk: what it kept for that is used"),
         losses => format!(
@@ -151,6 +160,18 @@ pub(crate) fn room_used(open: &OpenPool) -> Option<Finding> {
         ),
     };
     Some(found(FindingCode::RoomForRepairUsed, Health::Warning, Object::pool(name), text))
+}
+
+/// Spaces whose rows need more disks than would be left, in words.
+fn beyond_repair(open: &OpenPool) -> String {
+    let spaces = open.spaces.list();
+    let beyond = spaces.iter().filter(|space| open.spaces.check_repairable(&space.spec()).is_err());
+    let names: Vec<String> = beyond.map(|space| format!("{}/{}", open.name(), space.name())).collect();
+    match names.len() {
+        0 => String::new(),
+        1 => format!("rows of space {}", names.join("")),
+        _ => format!("rows of spaces {}", names.join(", ")),
+    }
 }
 
 /// What to do about that.

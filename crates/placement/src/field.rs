@@ -120,10 +120,17 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Groups the offers for rows of which `narrowest` is the narrowest shape.
-    pub(crate) fn new(offers: &[Offer], resiliency: Resiliency, narrowest: &Shape, shapes: &[Shape]) -> Self {
+    /// Groups the offers for rows of which `narrowest` is the narrowest shape, but for those of disks that are left out. What is kept
+    /// for repair is reckoned with all of them.
+    pub(crate) fn new(
+        (offers, left_out): (&[Offer], &[DiskSlot]),
+        resiliency: Resiliency,
+        narrowest: &Shape,
+        shapes: &[Shape],
+    ) -> Self {
         let kind = RowKind::of(resiliency, narrowest, shapes);
-        let Settled { offers, width_max, losses } = settle(offers, kind);
+        let Settled { mut offers, width_max, losses } = settle(offers, kind);
+        offers.retain(|offer| !left_out.contains(&offer.slot));
         let mut members: Vec<&Offer> =
             offers.iter().filter(|offer| offer.standing == Standing::Claimable).collect();
         let by_domain = resiliency.survives() > 0 && Self::has_domains(&offers, narrowest);
@@ -132,13 +139,17 @@ impl Field {
             members.iter().zip(members.iter().skip(1)).all(|(one, next)| one.slot != next.slot),
             "a disk was offered twice, so two slabs of a row could land on it"
         );
-        let groups = members
+        let groups: Vec<Group> = members
             .chunk_by(|one, next| by_domain && one.domain == next.domain)
             .map(|disks| Group {
                 free: disks.iter().map(|offer| offer.claimable_grains()).sum(),
                 bins: disks.iter().map(|o| Bin { slot: o.slot, free: o.claimable_grains() }).collect(),
             })
             .collect();
+        // What these alone can repair: one that is left out may be about to leave.
+        let spare = u32::try_from(groups.len()).unwrap_or(u32::MAX).saturating_sub(losses);
+        let is_all = left_out.is_empty();
+        let width_max = width_max.map(|most| if is_all { most } else { most.min(spare) });
         Self { groups, width_max, losses }
     }
 

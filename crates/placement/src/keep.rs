@@ -115,7 +115,12 @@ pub(crate) fn settle(offers: &[Offer], kind: RowKind) -> Settled {
     if offers.iter().all(|offer| offer.keep == 0) {
         return settled;
     }
-    let losses = kept(offers).losses;
+    let losses = repairable(offers, kept(offers).losses, kind);
+    if losses == 0 {
+        settled.offers.iter_mut().for_each(|offer| offer.keep = 0);
+        stay_within(&mut settled.offers, left_in_all(offers, 0));
+        return settled;
+    }
     let worlds = Left::all(offers, losses, kind);
     let shares: Vec<(&Left, Share)> = worlds.iter().map(|left| (left, left.share(offers))).collect();
     for offer in &mut settled.offers {
@@ -137,6 +142,20 @@ pub(crate) fn settle(offers: &[Offer], kind: RowKind) -> Settled {
     let width = worlds.iter().map(|left| left.width).min();
     settled.width_max = width.filter(|_| kind.parity > 0 && losses > 0);
     settled
+}
+
+/// Of so many losses, those behind which enough disks are left for a row of this kind. Nothing is kept where none are: rows that
+/// need all disks cannot be repaired before one comes, and whoever has such rows, because a disk was lost, goes on to write.
+fn repairable(offers: &[Offer], losses: u32, kind: RowKind) -> u32 {
+    let disks = offers.iter().filter(|offer| stays(offer)).count();
+    let spare = disks.saturating_sub(as_index(kind.groups_min));
+    losses.min(u32::try_from(spare).unwrap_or(u32::MAX))
+}
+
+/// Whether rows of this kind can be repaired on the disks that are left behind as many losses as people want room for.
+pub(crate) fn can_be_repaired(offers: &[Offer], kind: RowKind) -> bool {
+    let wanted = kept(offers).wanted;
+    kind.survives == 0 || repairable(offers, wanted, kind) == wanted
 }
 
 /// Grains that may be claimed before the disks that are left could not take all there is.

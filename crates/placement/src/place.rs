@@ -4,7 +4,7 @@ use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::bound::{Bound, FINE, Promise, Rule, fixed_rows};
 use crate::field::{Field, Group, Offer, Standing};
-use crate::keep::{RowKind, settle};
+use crate::keep::{RowKind, can_be_repaired, kept, settle};
 use crate::request::{Request, Resiliency};
 use crate::shape::Shape;
 
@@ -179,11 +179,26 @@ impl Placer {
     /// # Errors
     /// [`NoRoom`] when not even the narrowest permitted row fits.
     pub fn place(&self, offers: &[Offer], turn: u64) -> Result<Placement, NoRoom> {
+        self.place_without(offers, &[], turn)
+    }
+
+    /// As [`place`](Self::place), on none of these disks. They are members all the same: room is kept for the repair of what is on them,
+    /// and rows are no wider than can be repaired without them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn place_without(
+        &self,
+        offers: &[Offer],
+        left_out: &[DiskSlot],
+        turn: u64,
+    ) -> Result<Placement, NoRoom> {
         if self.request.resiliency() == Resiliency::Span {
-            return self.place_span(offers);
+            return self.place_span(offers, left_out);
         }
-        let mut field = self.field(offers);
-        let choice = self.choose(&mut field, 1, turn).ok_or_else(|| self.no_room_of(&field, offers))?;
+        let mut field = self.field_without(offers, left_out);
+        let choice =
+            self.choose(&mut field, 1, turn).ok_or_else(|| self.no_room_of(&field, (offers, left_out)))?;
         let mut slabs: Vec<SlabPlace> = choice
             .picks
             .iter()
@@ -197,35 +212,56 @@ impl Placer {
     }
 
     /// A span goes on where it is, so that what was written together stays together and other disks can rest.
-    fn place_span(&self, offers: &[Offer]) -> Result<Placement, NoRoom> {
+    fn place_span(&self, offers: &[Offer], left_out: &[DiskSlot]) -> Result<Placement, NoRoom> {
         let grains = self.narrowest.long_grains;
         let settled = self.claimable(offers);
         let best = settled
             .iter()
-            .filter(|offer| offer.claimable_grains() >= grains)
-            .max_by_key(|offer| (offer.space_rows, offer.claimable_grains(), std::cmp::Reverse(offer.slot)))
-            .ok_or_else(|| self.no_room_of(&self.field(offers), offers))?;
+            .filter(|offer| !left_out.contains(&offer.slot) && offer.claimable_grains() >= grains)
+            .max_by_key(|offer| (offer.space_rows, offer.claimable_grains(), std::cmp::Reverse(offer.slot)));
+        let best =
+            best.ok_or_else(|| self.no_room_of(&self.field_without(offers, left_out), (offers, left_out)))?;
         let slabs = vec![SlabPlace { column: 0, copy: 0, slot: best.slot, grains }];
         Ok(Placement { code: code(&self.narrowest), columns: 1, slabs })
     }
 
     pub(crate) fn field(&self, offers: &[Offer]) -> Field {
-        Field::new(offers, self.request.resiliency(), &self.narrowest, &self.shapes)
+        self.field_without(offers, &[])
+    }
+
+    fn field_without(&self, offers: &[Offer], left_out: &[DiskSlot]) -> Field {
+        Field::new((offers, left_out), self.request.resiliency(), &self.narrowest, &self.shapes)
     }
 
     /// The same offers without room that is kept for repair: what is left may be looked at disk by disk.
     #[must_use]
     pub fn claimable(&self, offers: &[Offer]) -> Vec<Offer> {
-        settle(offers, RowKind::of(self.request.resiliency(), &self.narrowest, &self.shapes)).offers
+        settle(offers, self.kind()).offers
     }
 
-    fn no_room_of(&self, field: &Field, offers: &[Offer]) -> NoRoom {
+    /// Whether rows on these disks could be repaired when as many are lost as room is kept for, as far as their number goes. Where they
+    /// could not, because disks were lost, rows are placed all the same; whoever begins anew with such rows is to be refused.
+    ///
+    /// # Errors
+    /// [`NoRoom::Kept`].
+    pub fn check_repairable(&self, offers: &[Offer]) -> Result<(), NoRoom> {
+        if can_be_repaired(offers, self.kind()) {
+            return Ok(());
+        }
+        Err(NoRoom::Kept { losses: kept(offers).wanted })
+    }
+
+    fn kind(&self) -> RowKind {
+        RowKind::of(self.request.resiliency(), &self.narrowest, &self.shapes)
+    }
+
+    fn no_room_of(&self, field: &Field, (offers, left_out): (&[Offer], &[DiskSlot])) -> NoRoom {
         let losses = field.losses;
         if losses == 0 {
             return self.no_room(field);
         }
         let all: Vec<Offer> = offers.iter().map(|offer| Offer { keep: 0, ..*offer }).collect();
-        self.place(&all, 0).map_or_else(|refused| refused, |_| NoRoom::Kept { losses })
+        self.place_without(&all, left_out, 0).map_or_else(|refused| refused, |_| NoRoom::Kept { losses })
     }
 
     fn no_room(&self, field: &Field) -> NoRoom {

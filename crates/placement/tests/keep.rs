@@ -170,18 +170,39 @@ fn of_even_disks_little_more_than_one_is_kept() {
     }
 }
 
-/// Rows that need all disks cannot be repaired without a new one: none is claimed, and the error says why.
+/// Rows that need all disks cannot be repaired without a new one. Whoever begins with such rows is refused; whoever has them, because
+/// a disk was lost, goes on to write, and finds as much room as if none were kept, whether the pool is nearly empty or not.
 #[test]
-fn rows_that_need_all_disks_are_refused_where_room_is_kept() {
-    for (resiliency, count) in [(MIRROR2, 2), (PARITY, 3), (DUAL, 4)] {
+fn rows_that_need_all_disks_are_not_begun_where_room_is_kept_and_a_loss_stops_none() {
+    for (resiliency, count) in [(MIRROR2, 2), (MIRROR3, 3), (PARITY, 3), (DUAL, 4)] {
         let placer = small(resiliency, Width::Auto, 64);
-        let mut offers = common::disks(&vec![10_000; count]);
-        assert!(placer.place(&offers, 0).is_ok());
-        offers.iter_mut().for_each(|offer| offer.keep = 1);
-        let refused = placer.place(&offers, 0).unwrap_err();
-        assert_eq!(refused, NoRoom::Kept { losses: 1 });
-        assert_eq!(placer.usable(&offers).rows, 0, "and the figure says so");
+        for used in [0, 1_000, 4_000, 6_000, 9_000] {
+            let mut offers = common::disks(&vec![10_000; count]);
+            offers.iter_mut().for_each(|offer| offer.free_grains -= used);
+            let without = placer.usable(&offers);
+            assert!(placer.check_repairable(&offers).is_ok(), "nothing is kept");
+            offers.iter_mut().for_each(|offer| offer.keep = 1);
+            assert_eq!(placer.check_repairable(&offers), Err(NoRoom::Kept { losses: 1 }));
+            assert_eq!(placer.usable(&offers).rows, without.rows, "{resiliency:?}, {used} used");
+            offers.push(Offer { keep: 1, ..Offer::alone(DiskSlot(99), 10_000) });
+            assert!(placer.check_repairable(&offers).is_ok(), "with a disk more it can be");
+            assert!(used > 4_000 || placer.usable(&offers).rows > 0, "and there is room for some");
+        }
     }
+}
+
+/// Disks of different sizes, one of the largest of which was lost and repaired: the room is used, and no more is held back on those
+/// that are left.
+#[test]
+fn room_that_is_used_holds_nothing_back_on_uneven_disks() {
+    let placer = small(MIRROR2, Width::Auto, 64);
+    let mut offers = common::disks(&[20_000, 10_000, 10_000]);
+    for (offer, used) in offers.iter_mut().zip([17_500, 8_750, 8_750]) {
+        (offer.free_grains, offer.keep) = (offer.free_grains - used, 1);
+    }
+    assert_eq!(kept(&offers), Kept { wanted: 1, losses: 0 });
+    let without: Vec<Offer> = offers.iter().map(|offer| Offer { keep: 0, ..*offer }).collect();
+    assert_eq!(placer.usable(&offers).rows, placer.usable(&without).rows);
 }
 
 /// A spare as large as the largest disk is all the room that is kept: the others are filled as if none were.
@@ -232,5 +253,25 @@ fn two_enclosures_of_several_disks_keep_room_within_each() {
         for lost in sets(domains.len(), 1) {
             assert_eq!(stuck(&offers, &rows, &lost), 0, "{domains:?}, {lost:?}");
         }
+    }
+}
+
+/// Disks that are left out, because they are slow, sick or in pieces, are members all the same: rows of the others are no wider than
+/// can be repaired on them alone, and keep as much free.
+#[test]
+fn rows_that_leave_a_disk_out_can_be_repaired_without_it() {
+    let placer = small(PARITY, Width::Auto, 64);
+    let out = [DiskSlot(5)];
+    let mut offers = common::disks(&[10_000; 6]);
+    offers.iter_mut().for_each(|offer| offer.keep = 1);
+    let mut rows = Vec::new();
+    while let Ok(placement) = placer.place_without(&offers, &out, rows.len() as u64) {
+        common::take(&mut offers, &placement);
+        rows.push(placement);
+    }
+    assert!(rows.len() > 50 && offers[5].free_grains == 10_000, "{} rows", rows.len());
+    assert!(rows.iter().all(|row| row.columns <= 4), "one of five may be lost");
+    for lost in sets(5, 1) {
+        assert_eq!(stuck(&offers, &rows, &lost), 0, "{lost:?}");
     }
 }

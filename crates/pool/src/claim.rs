@@ -106,17 +106,11 @@ impl Change<'_> {
         own: &impl Fn(DiskSlot) -> u64,
         turn: u64,
     ) -> Result<Placed, PoolError> {
-        let is_among = !left_out.is_empty();
         // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
         loop {
             let mut offers = self.pool.offers(self.purpose);
-            if is_among {
-                // What is kept for repair is reckoned with all disks.
-                offers = placer.claimable(&offers);
-            }
-            offers.retain(|offer| !left_out.contains(&offer.slot));
             offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
-            let placement = placer.place(&offers, turn);
+            let placement = placer.place_without(&offers, &left_out, turn);
             let placement =
                 placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
             let mut claims = Vec::with_capacity(placement.slabs.len());

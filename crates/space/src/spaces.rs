@@ -196,6 +196,7 @@ impl Spaces {
             return Err(SpaceError::NameTaken { name: spec.name.clone() });
         }
         let request = self.check_disks(spec)?;
+        self.check_repairable(spec)?;
         // Also where it is thin, it needs its write cache at once.
         self.claimed_first(spec.write_cache())?;
         let rows = spec.size.0.div_ceil(spec.row_bytes().0);
@@ -244,6 +245,17 @@ impl Spaces {
             small: small.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", "),
             area: self.pool().voter_metadata_min(),
         })
+    }
+
+    /// Refuses a space whose rows could not be repaired when as many disks are lost as the pool keeps room for: they need all.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
+        let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+        let offers = self.pool().offers(Purpose::Claim);
+        let repairable = Placer::new(spec.check()?, grains).check_repairable(&offers);
+        Ok(repairable.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
     }
 
     /// Rows of a space that the pool's free room holds.
