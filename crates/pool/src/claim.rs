@@ -331,7 +331,7 @@ impl Pool {
     fn offers_with(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose, keep: u32) -> Vec<Offer> {
         let free = self.free.borrow();
         let offer = |disk: &Rc<Disk>| {
-            let size = disk.extent().map_or_else(|| size_on_record(disk), |extent| extent.grain_count());
+            let size = size_of(disk);
             Offer {
                 slot: disk.slot(),
                 domain: domain_of(&disk.member()),
@@ -358,6 +358,8 @@ impl Pool {
     }
 }
 
-fn size_on_record(disk: &Disk) -> u64 {
-    Extent::of(disk.member().capacity).map_or(0, |extent| extent.grain_count())
+/// Grains of a disk in all; of one that is away, those that are on record.
+pub(crate) fn size_of(disk: &Disk) -> u64 {
+    let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
+    extent.map_or(0, |extent| extent.grain_count())
 }

@@ -45,9 +45,8 @@ impl Pool {
         if self.replacements().iter().any(is_part) {
             return Err(self.not_replaced(disk, "it is part of a replacement"));
         }
-        let takes = |other: &Rc<Disk>| {
-            other.id() != disk.id() && other.is_present() && other.member().state == MemberState::Active
-        };
+        let takes =
+            |other: &Rc<Disk>| other.id() != disk.id() && other.is_present() && self.takes_rows(other);
         if !self.disks().iter().any(takes) {
             return Err(self.not_replaced(disk, "no other disk that is here takes what it holds"));
         }

@@ -13,8 +13,10 @@ use dolmen_planted::{Bug, is_planted};
 use dolmen_units::{DiskId, DiskSlot};
 
 use crate::change::Purpose;
+use crate::claim::size_of;
 use crate::disk::Disk;
 use crate::error::PoolError;
+use crate::free::FreeMap;
 use crate::keys;
 use crate::pool::Pool;
 
@@ -69,11 +71,11 @@ impl Pool {
         self.is_drained(disk) || (self.is_member(disk) && self.role_of(disk).is_some())
     }
 
-    /// Whether any slab has grains of a member.
+    /// Whether any slab has grains of a member, which may be away.
     #[must_use]
     pub fn holds_rows(&self, disk: &Disk) -> bool {
-        let room = self.room();
-        room.iter().any(|room| room.slot == disk.slot() && room.free < room.data)
+        let free = self.free.borrow().get(&disk.slot()).map(FreeMap::total);
+        free.is_some_and(|free| free < size_of(disk))
     }
 
     /// What a member that takes no rows would offer to a repair if it took them.

@@ -62,3 +62,39 @@ fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
         judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
+
+/// Scenario: a disk that is to stay empty dies before anything was moved off it, and the pool is opened without it. It is not taken
+/// for empty: what it had is made anew on the others, and then it is.
+#[test]
+fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
+    let bench = Bench::new(9201, 5, Bytes::mib(96));
+    let made = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = lab.space(&spaces, "data", Bytes::mib(32), Resiliency::Mirror { copies: 2 }).await?;
+        for row in 0..16 {
+            lab.write(&space, row << 20, 64 << 10, 1).await?;
+        }
+        let disk = spaces.pool().find_disk("disk4")?;
+        spaces.pool().set_role(&disk, Some(Role::Idle)).await?;
+        assert_eq!(spaces.to_empty().len(), 1);
+        Ok(spaces.close().await?)
+    });
+    made.unwrap();
+    let judged = bench.run_in(bench.lab_with(|disk| disk != 4), async move |lab| {
+        let spaces = lab.open().await?;
+        let pool = spaces.pool();
+        let left = spaces.to_empty();
+        let [disk] = left.as_slice() else { panic!("it holds something") };
+        assert!(!disk.is_present() && pool.holds_rows(disk));
+        assert!(spaces.drain_disk(disk, &Progress::default()).await?, "the others have room");
+        assert!(!pool.holds_rows(disk) && spaces.to_empty().is_empty() && pool.is_member(disk));
+        let other = pool.find_disk("disk1")?;
+        pool.exclude(other.slot(), ExcludeReason::Asked).await?;
+        let space = spaces.find("data")?;
+        for row in 0..16 {
+            lab.expect(&space, row << 20, 64 << 10, 1).await?;
+        }
+        Ok(spaces.close().await?)
+    });
+    judged.unwrap();
+}
