@@ -13,21 +13,31 @@ use crate::error::CliError;
 /// `dolmen disk set`
 pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Result<(), CliError> {
     let path = disk_path(&arguments.pool, &arguments.disk);
-    if arguments.enclosure.is_some() || arguments.alone {
+    let enclosure = (arguments.enclosure.is_some() || arguments.alone).then(|| {
         let name = arguments.enclosure.as_ref().map(ToString::to_string);
-        let request = SetEnclosure { name, dry_run: false };
-        session.change(&format!("{path}/enclosure"), &request, arguments.dry.intent())?;
-    }
-    if let Some(bay) = &arguments.bay {
-        let request = SetDisk { bay: bay.clone(), dry_run: false };
-        session.change(&format!("{path}/set"), &request, arguments.dry.intent())?;
-    }
+        SetEnclosure { name, dry_run: false }
+    });
+    let bay = arguments.bay.as_ref().map(|bay| SetDisk { bay: bay.clone(), dry_run: false });
     let role = match (arguments.spare, arguments.member) {
-        (true, _) => DiskRole::Spare,
-        (false, true) => DiskRole::Member,
-        (false, false) => return Ok(()),
+        (true, _) => Some(DiskRole::Spare),
+        (false, true) => Some(DiskRole::Member),
+        (false, false) => None,
     };
-    let request = SetDiskRole { role, dry_run: false };
+    let role = role.map(|role| SetDiskRole { role, dry_run: false });
+    // What cannot be done is refused before anything else is.
+    if let Some(bay) = bay.as_ref().filter(|_| enclosure.is_some()) {
+        session.would(&format!("{path}/set"), bay)?;
+    }
+    if let Some(role) = role.as_ref().filter(|_| enclosure.is_some() || bay.is_some()) {
+        session.would(&format!("{path}/role"), role)?;
+    }
+    if let Some(enclosure) = &enclosure {
+        session.change(&format!("{path}/enclosure"), enclosure, arguments.dry.intent())?;
+    }
+    if let Some(bay) = &bay {
+        session.change(&format!("{path}/set"), bay, arguments.dry.intent())?;
+    }
+    let Some(request) = role else { return Ok(()) };
     let change = session.change(&format!("{path}/role"), &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }

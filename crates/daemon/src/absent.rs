@@ -256,10 +256,7 @@ impl Engine {
         check_that_it_ends(pool, disk, &forecast.map_err(|error| fault::space(&error))?)?;
         let _coming = pool.job_turn.announce();
         // A spare that held nothing is no loss, and needs none in its place.
-        if pool.spaces.pool().role_of(disk).is_none() {
-            self.call_spare(pool, disk).await?;
-        }
-        pool.spaces.pool().retire(disk).await.map_err(|error| fault::pool(&error))?;
+        self.retire_disk(pool, disk, pool.spaces.pool().role_of(disk).is_none()).await?;
         pool.absences.give_up(disk.id());
         self.keep_history(pool).await;
         tracing::warn!(disk = disk.name(), "a disk stays away; what it had is rebuilt on the others");

@@ -121,9 +121,8 @@ impl OpenPool {
             self.filling.thresholds.replace(thresholds);
             self.filling.is_known.set(true);
         }
-        let room = self.spaces.pool().room();
-        let used = room.iter().map(|room| room.data.0.saturating_sub(room.free.0)).sum();
-        self.filling.note(seconds_now(), used);
+        // Also of disks that are away: one that comes back is no growth.
+        self.filling.note(seconds_now(), self.spaces.pool().used().0);
     }
 
     /// That the pool is above a threshold, or will be full soon.
@@ -142,7 +141,7 @@ impl OpenPool {
             let finding = found(FindingCode::PoolNearlyFull, Health::Warning, object.clone(), text);
             findings.push(Finding { amount: at.into(), ..finding });
         }
-        let days = self.filling.days_left(seconds_now(), used, left);
+        let days = self.filling.days_left(seconds_now(), self.spaces.pool().used().0, left);
         if let Some(days) = days.filter(|days| *days < DAYS_TOLD) {
             let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
             let text = format!("pool {name} is full in about {days} at the pace of the last week");

@@ -82,7 +82,7 @@ pub(crate) fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
             left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
         Some((disk, names.join(", ")))
     };
-    open.spaces.drains().into_iter().filter_map(waits).collect()
+    open.spaces.drains().into_iter().chain(open.spaces.to_empty()).filter_map(waits).collect()
 }
 
 /// How a space is, and why.
@@ -485,8 +485,12 @@ fn waiting(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::ReplacementWaits, Health::Healthy, object, text));
     }
     for (disk, spaces) in waiting_removals(open) {
+        let does = match open.spaces.pool().is_drained(&disk) {
+            true => "leave",
+            false => "be emptied in",
+        };
         let text = format!(
-            "{} cannot leave pool {name}: rows of {spaces} have a part there that no other disk took",
+            "{} cannot {does} pool {name}: rows of {spaces} have a part there that no other disk took",
             disk.name()
         );
         let object = Object::disk(name.as_str(), disk.slot().0);

@@ -11,7 +11,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::removal::{check_that_it_fits, steps_of_removing};
+use crate::removal::{check_that_it_fits, check_that_it_stands_alone, steps_of_removing};
 
 /// Ranges that are named one by one, of each space.
 const RANGES_MAX: usize = 8;
@@ -30,6 +30,7 @@ impl Engine {
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         check_that_it_is_gone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
+        check_that_it_stands_alone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
         let lost = pool.spaces.only_on_absent().await.map_err(|error| fault::space(&error))?;
         if !lost.is_nothing() {
             return Err(would_be_lost(&pool, &disk, &lost).on(what));
@@ -49,10 +50,7 @@ impl Engine {
             return Ok(planned(plan, format!("{} would be forgotten; nothing is on it alone", disk.name())));
         }
         let _coming = pool.job_turn.announce();
-        if pool.spaces.pool().role_of(&disk).is_none() {
-            self.call_spare(&pool, &disk).await?;
-        }
-        pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        self.retire_disk(&pool, &disk, pool.spaces.pool().role_of(&disk).is_none()).await?;
         pool.absences.take_back(disk.id());
         self.keep_history(&pool).await;
         let mut change = made(plan, format!("{} is being forgotten; nothing is on it alone", disk.name()));

@@ -229,10 +229,13 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
         todo.push(Advice::for_disk(open, FindingCode::DiskAbsent, disk, for_absent(open, disk, now)));
     }
     for (disk, spaces) in waiting_removals(open) {
+        let (does, back) = match open.spaces.pool().is_drained(&disk) {
+            true => ("leave", format!("dolmen pool remove {name} {} --cancel", disk.slot().0)),
+            false => ("be emptied", format!("dolmen disk set {name} {} --member", disk.slot().0)),
+        };
         let text = format!(
-            "add a disk to pool {name}, or delete {spaces} for good, so that {} can leave; or keep it: `dolmen pool remove {name} {} --cancel`",
-            disk.name(),
-            disk.slot().0
+            "add a disk to pool {name}, or delete {spaces} for good, so that {} can {does}; or keep it: `{back}`",
+            disk.name()
         );
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }

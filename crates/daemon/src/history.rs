@@ -102,6 +102,9 @@ struct RecordedDisk {
     /// How many errors it had when its emptying was stopped, or left something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     emptying_held_off: Option<u64>,
+    /// Whether it said of itself that it fails, and nothing else since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_failing: bool,
     /// Places that it said have gone bad, and somebody has acknowledged.
     #[serde(default, skip_serializing_if = "is_zero")]
     acknowledged_defects: u64,
@@ -367,6 +370,7 @@ impl OpenPool {
             lost_labels: disk.lost_labels(),
             slow: self.paces.slow(disk.id()),
             emptying_held_off: self.emptyings.held_off(disk.id()),
+            is_failing: self.smarts.is_failing(disk.id()),
             acknowledged_defects: self.smarts.acknowledged(disk.id()),
         };
         let disks = self.spaces.pool().disks().iter().map(disk).collect();
@@ -400,6 +404,9 @@ impl OpenPool {
                 self.paces.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
             }
             self.smarts.acknowledge(disk.id(), known.acknowledged_defects);
+            if known.is_failing {
+                self.smarts.recall_failing(disk.id());
+            }
             known.emptying_held_off.iter().for_each(|errors| self.emptyings.hold_off(disk.id(), *errors));
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
             self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());

@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{
-    Change, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, SetJob, Simple,
+    Change, DiskRole, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, SetDiskRole,
+    SetJob, Simple,
 };
 use dolmen_block_io::within;
 use dolmen_pool::Disk;
@@ -365,6 +366,10 @@ impl Engine {
             .hint(format!("`dolmen job pause {id}` holds it until it is resumed"))),
             (JobKind::Replace | JobKind::Drain, Aim::Disk(disk)) => {
                 let Some(pool) = self.open_pool_of(entry.pool) else { return Err(not_open(&entry)) };
+                if let Some(kept) = with_role(&pool, disk).filter(|_| entry.kind == JobKind::Drain) {
+                    let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
+                    return self.set_disk_role(pool.name(), kept, role).await;
+                }
                 let slot = slot_to_cancel(&pool, entry.kind, disk).ok_or_else(|| ending(&entry))?;
                 let pool = pool.name();
                 match entry.kind {
@@ -440,6 +445,12 @@ impl Engine {
             Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())
         })
     }
+}
+
+/// The number of the disk, if it is to be empty because of its role, and not to leave.
+fn with_role(pool: &OpenPool, disk: DiskId) -> Option<String> {
+    let to_empty = pool.spaces.to_empty();
+    to_empty.iter().find(|emptied| emptied.id() == disk).map(|emptied| emptied.slot().0.to_string())
 }
 
 /// The number of the disk whose replacement, or removal, is called off.

@@ -71,10 +71,7 @@ impl Engine {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
         let _coming = pool.job_turn.announce();
-        if spare.is_some() {
-            self.call_spare(&pool, &disk).await?;
-        }
-        pool.spaces.pool().retire(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        self.retire_disk(&pool, &disk, spare.is_some()).await?;
         // Whatever the pool had made of it by itself, a person wants it gone.
         pool.absences.take_back(disk.id());
         self.keep_history(&pool).await;
@@ -153,7 +150,11 @@ impl Engine {
         let (pool, name) = (owner.spaces.pool(), disk.name());
         // It may have been called off, and begun again, by another job, before this one noticed.
         let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
-        let stays = || Ok(Outcome::CalledOff(format!("{name} is not removed any more")));
+        let had_role = pool.role_of(disk).is_some();
+        let stays = || {
+            let does = if had_role { "emptied" } else { "removed" };
+            Ok(Outcome::CalledOff(format!("{name} is not {does} any more")))
+        };
         if !is_wanted() {
             return stays();
         }
@@ -180,9 +181,8 @@ impl Engine {
     }
 }
 
-/// Nothing is begun that has nowhere to go.
-pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
-    let name = disk.name();
+/// Nothing else is being made of a disk.
+pub(crate) fn check_that_it_stands_alone(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     let replacements = pool.spaces.pool().replacements();
     if let Some((old, new)) = replacements.iter().find(|(old, new)| [old.id(), new.id()].contains(&disk.id()))
     {
@@ -193,6 +193,13 @@ pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &Remova
             old.slot().0
         )));
     }
+    Ok(())
+}
+
+/// Nothing is begun that has nowhere to go.
+pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
+    check_that_it_stands_alone(pool, disk)?;
+    let name = disk.name();
     if pool.spaces.pool().disks().len() < 2 {
         let message = format!("{name} is the only disk of the pool; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint(format!(

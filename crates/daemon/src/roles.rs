@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, JobKind, SetDiskRole};
+use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Role};
 use dolmen_space::RemovalForecast;
@@ -77,8 +78,22 @@ impl Engine {
         Ok(change)
     }
 
+    /// Retires a disk that is lost or leaves, with a spare in its place if that is asked for and there is one. Where it cannot be
+    /// retired, the spare stays one.
+    pub(crate) async fn retire_disk(&self, pool: &OpenPool, disk: &Rc<Disk>, with_spare: bool) -> Answer<()> {
+        let inner = pool.spaces.pool();
+        let spare = if with_spare { self.call_spare(pool, disk).await? } else { None };
+        let retired = inner.retire(disk).await.map_err(|error| fault::pool(&error).on(disk.name()));
+        if let (Err(_), Some(spare)) = (&retired, spare)
+            && let Err(error) = inner.set_role(&spare, Some(Role::Spare)).await
+        {
+            tracing::warn!(spare = spare.name(), error = %in_one_line(&error), "a spare that was called in vain takes rows");
+        }
+        retired
+    }
+
     /// Lets a spare take the place of a disk that is lost or leaves, if there is one that does: it takes rows from then on.
-    pub(crate) async fn call_spare(&self, pool: &OpenPool, disk: &Disk) -> Answer<Option<Rc<Disk>>> {
+    async fn call_spare(&self, pool: &OpenPool, disk: &Disk) -> Answer<Option<Rc<Disk>>> {
         let Some(spare) = pool.spare_for(disk) else { return Ok(None) };
         pool.spaces.pool().set_role(&spare, None).await.map_err(|error| fault::pool(&error))?;
         tracing::warn!(disk = disk.name(), spare = spare.name(), "a spare takes the place of a disk");
@@ -87,11 +102,13 @@ impl Engine {
 }
 
 impl OpenPool {
-    /// Spares that are here and empty.
+    /// Spares that are here, well and empty.
     pub(crate) fn spares(&self) -> Vec<Rc<Disk>> {
         let pool = self.spaces.pool();
         let is_spare = |disk: &Rc<Disk>| {
             is_here(disk)
+                && !self.is_sick(disk)
+                && self.plight_of(disk).is_none()
                 && pool.role_of(disk) == Some(Role::Spare)
                 && !pool.is_drained(disk)
                 && !pool.holds_rows(disk)

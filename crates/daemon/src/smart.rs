@@ -6,12 +6,14 @@
 //! Invariant: nothing depends on an answer but what is told, the score, and whether the disk counts as sick.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -40,41 +42,53 @@ const USUAL_PLACES: [&str; 2] = ["/usr/sbin/smartctl", "/sbin/smartctl"];
 const WITHOUT_SMART: [&str; 8] = ["loop", "dm-", "md", "zram", "ram", "nbd", "ublkb", "rbd"];
 
 /// What is known of what a disk says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     This(Smart),
     /// Why nothing is known.
     Nothing(String),
 }
 
+/// What is known of a disk, and since when.
+struct Known {
+    asked: Moment,
+    /// The name by which it was asked.
+    name: String,
+    /// The last that it said.
+    smart: Option<Smart>,
+    /// Why it said nothing when it was asked last.
+    silence: Option<String>,
+}
+
 /// What the disks of a pool have said.
 #[derive(Default)]
 pub(crate) struct Smarts {
-    /// With when they were asked, and by which name.
-    said: RefCell<BTreeMap<DiskId, (Moment, String, Said)>>,
+    known: RefCell<BTreeMap<DiskId, Known>>,
+    /// Disks that said that they fail, and nothing else since; also to a daemon before.
+    failing: RefCell<BTreeSet<DiskId>>,
     /// How many defects of a disk somebody has acknowledged.
     acknowledged: RefCell<BTreeMap<DiskId, u64>>,
 }
 
 impl Smarts {
-    /// What a disk has said of itself.
+    /// What a disk has said of itself, though it may be silent by now.
     pub(crate) fn of(&self, disk: DiskId) -> Option<Smart> {
-        match self.said.borrow().get(&disk)? {
-            (.., Said::This(smart)) => Some(smart.clone()),
-            (.., Said::Nothing(_)) => None,
-        }
+        self.known.borrow().get(&disk)?.smart.clone()
     }
 
-    /// Why nothing is known of it.
+    /// Why nothing was said when it was asked last.
     pub(crate) fn silence_of(&self, disk: DiskId) -> Option<String> {
-        match self.said.borrow().get(&disk)? {
-            (.., Said::This(_)) => None,
-            (.., Said::Nothing(why)) => Some(why.clone()),
-        }
+        self.known.borrow().get(&disk)?.silence.clone()
     }
 
+    /// Whether it said that it fails, and has not said otherwise since.
     pub(crate) fn is_failing(&self, disk: DiskId) -> bool {
-        self.of(disk).is_some_and(|smart| smart.is_failing())
+        self.failing.borrow().contains(&disk)
+    }
+
+    /// Takes over that a disk had said so to a daemon before.
+    pub(crate) fn recall_failing(&self, disk: DiskId) {
+        self.failing.borrow_mut().insert(disk);
     }
 
     /// Defects that nobody has acknowledged.
@@ -93,22 +107,37 @@ impl Smarts {
     }
 
     fn note(&self, disk: DiskId, at: Moment, name: String, said: Said) {
-        let before = self.said.borrow_mut().insert(disk, (at, name.clone(), said.clone()));
-        if before.is_some_and(|(.., before)| before == said) {
-            return;
-        }
-        match said {
-            Said::This(smart) if smart.is_failing() => {
-                tracing::warn!(disk = name, ?smart, "a disk says that it fails");
+        let mut known = self.known.borrow_mut();
+        let before = known.remove(&disk);
+        let (smart, silence) = match said {
+            Said::This(smart) => {
+                self.note_failing(disk, &name, &smart);
+                (Some(smart), None)
             }
-            Said::This(_) => {}
-            Said::Nothing(why) => tracing::info!(disk = name, why, "no SMART"),
+            Said::Nothing(why) => {
+                if before.as_ref().is_none_or(|before| before.silence.as_ref() != Some(&why)) {
+                    tracing::info!(disk = name, why, "no SMART");
+                }
+                // What it said before stands until it says otherwise.
+                (before.and_then(|before| before.smart), Some(why))
+            }
+        };
+        known.insert(disk, Known { asked: at, name, smart, silence });
+    }
+
+    fn note_failing(&self, disk: DiskId, name: &str, smart: &Smart) {
+        let mut failing = self.failing.borrow_mut();
+        match smart.is_failing() {
+            true if failing.insert(disk) => tracing::warn!(disk = name, ?smart, "a disk says that it fails"),
+            true => {}
+            false => drop(failing.remove(&disk)),
         }
     }
 
     fn is_due(&self, disk: &Disk, now: Moment) -> bool {
-        let said = self.said.borrow();
-        said.get(&disk.id()).is_none_or(|(at, name, _)| now.since(*at) >= ASK_EVERY || *name != disk.name())
+        let known = self.known.borrow();
+        let is_due = |known: &Known| now.since(known.asked) >= ASK_EVERY || known.name != disk.name();
+        known.get(&disk.id()).is_none_or(is_due)
     }
 }
 
@@ -117,13 +146,20 @@ impl OpenPool {
     pub(crate) fn smart_findings(&self) -> Vec<Finding> {
         let name = self.name();
         let finding = |disk: &Rc<Disk>| {
-            let smart = self.smarts.of(disk.id()).filter(|_| disk.is_present())?;
-            let object = Object::disk(name.as_str(), disk.slot().0);
-            if smart.is_failing() {
-                let text =
-                    format!("{} says that it is about to fail: {}", self.called(disk), in_words(&smart));
+            if !disk.is_present() {
+                return None;
+            }
+            let (object, smart) = (Object::disk(name.as_str(), disk.slot().0), self.smarts.of(disk.id()));
+            if self.smarts.is_failing(disk.id()) {
+                let text = match &smart {
+                    Some(smart) => {
+                        format!("{} says that it is about to fail: {}", self.called(disk), in_words(smart))
+                    }
+                    None => format!("{} has said that it is about to fail", self.called(disk)),
+                };
                 return Some(found(FindingCode::DiskFailing, Health::Warning, object, text));
             }
+            let smart = smart?;
             let amount = self.smarts.unseen_defects(disk.id());
             let text =
                 format!("{} says that places on it have gone bad: {}", self.called(disk), in_words(&smart));
@@ -203,8 +239,29 @@ fn in_words(smart: &Smart) -> String {
     words.join(", ")
 }
 
+/// Programs that were ended because they took too long, and may be there still, by the disk that they ask.
+#[derive(Clone, Default)]
+struct Hanging(Arc<Mutex<BTreeMap<PathBuf, Arc<AtomicBool>>>>);
+
+impl Hanging {
+    /// Whether the last one that asked a disk is there still.
+    fn is(&self, disk: &Path) -> bool {
+        let mut hanging = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hangs = hanging.get(disk).is_some_and(|is_gone| !is_gone.load(Ordering::Acquire));
+        if !hangs {
+            hanging.remove(disk);
+        }
+        hangs
+    }
+
+    fn note(&self, disk: &Path, is_gone: Arc<AtomicBool>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.to_owned(), is_gone);
+    }
+}
+
 /// Asks disks for as long as the engine lives.
 pub(crate) async fn follow_smart(engine: Weak<Engine>, asker: Scribe, clock: Rc<dyn Clock>) {
+    let hanging = Hanging::default();
     loop {
         let due = engine.upgrade().map(|engine| (engine.disk_to_ask(), engine.config.smartctl.clone()));
         let Some((due, named)) = due else { return };
@@ -214,7 +271,8 @@ pub(crate) async fn follow_smart(engine: Weak<Engine>, asker: Scribe, clock: Rc<
             continue;
         };
         let path = PathBuf::from(&name);
-        let said = asker.run(move || Ok(ask_about(&path, named.as_deref()))).await;
+        let hanging = hanging.clone();
+        let said = asker.run(move || Ok(ask_about(&path, named.as_deref(), &hanging))).await;
         let said =
             said.unwrap_or_else(|error| Said::Nothing(format!("smartctl could not be asked: {error}")));
         if let Some(pool) = pool.upgrade() {
@@ -235,16 +293,20 @@ impl Engine {
 }
 
 /// Asks about a disk. A program that somebody named is asked about all of them.
-fn ask_about(path: &Path, named: Option<&Path>) -> Said {
+fn ask_about(path: &Path, named: Option<&Path>, hanging: &Hanging) -> Said {
+    if hanging.is(path) {
+        return Said::Nothing("the smartctl that asked it before hangs still".to_owned());
+    }
+    let note = |is_gone| hanging.note(path, is_gone);
     if let Some(program) = named {
-        return ask(program, path, NAMED_LIMIT);
+        return ask(program, path, NAMED_LIMIT, note);
     }
     let device = match device_of(path, Path::new("/sys")) {
         Ok(device) => device,
         Err(why) => return Said::Nothing(why.to_owned()),
     };
     let usual = USUAL_PLACES.iter().map(Path::new).find(|place| place.exists());
-    ask(usual.unwrap_or(Path::new("smartctl")), &device, ANSWER_LIMIT)
+    ask(usual.unwrap_or(Path::new("smartctl")), &device, ANSWER_LIMIT, note)
 }
 
 /// The whole disk that a path leads to, if that is one that may have something to say.
@@ -268,10 +330,10 @@ fn device_of(path: &Path, sys: &Path) -> Result<PathBuf, &'static str> {
 }
 
 /// Asks `smartctl` about a device. Its status is many things besides success, and what it says tells more.
-fn ask(program: &Path, device: &Path, limit: Duration) -> Said {
+fn ask(program: &Path, device: &Path, limit: Duration, note: impl FnOnce(Arc<AtomicBool>)) -> Said {
     let mut command = Command::new(program);
     command.args(["--json", "-a"]).arg(device);
-    match output_within(command, limit) {
+    match output_within(command, limit, note) {
         Ok(Some(answer)) => parse(&answer).map_or_else(Said::Nothing, Said::This),
         Ok(None) => Said::Nothing(format!("smartctl did not answer within {} s", limit.as_secs())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -281,8 +343,13 @@ fn ask(program: &Path, device: &Path, limit: Duration) -> Said {
     }
 }
 
-/// What a program says until it ends, a byte more than is looked at for one that says too much; nothing when it takes longer.
-fn output_within(mut command: Command, limit: Duration) -> io::Result<Option<Vec<u8>>> {
+/// What a program says until it ends, a byte more than is looked at for one that says too much; nothing when it takes longer: then
+/// `note` gets what tells when it is gone.
+fn output_within(
+    mut command: Command,
+    limit: Duration,
+    note: impl FnOnce(Arc<AtomicBool>),
+) -> io::Result<Option<Vec<u8>>> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     let Some(stdout) = child.stdout.take() else { return Err(io::Error::other("it has no output")) };
@@ -295,7 +362,10 @@ fn output_within(mut command: Command, limit: Duration) -> io::Result<Option<Vec
         let _ = sender.send(read.map(|_| bytes));
     })?;
     let received = answer.recv_timeout(limit);
-    end(child);
+    let is_gone = end(child);
+    if received.is_err() {
+        note(is_gone);
+    }
     match received {
         Ok(bytes) => bytes.map(Some),
         Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -303,11 +373,17 @@ fn output_within(mut command: Command, limit: Duration) -> io::Result<Option<Vec
     }
 }
 
-/// Ends a program, and forgets it when it is gone. One that waits for a disk in the kernel ends when that does.
-fn end(mut child: Child) {
+/// Ends a program, and forgets it when it is gone, which is told then. One that waits for a disk in the kernel ends when that does.
+fn end(mut child: Child) -> Arc<AtomicBool> {
     let _ = child.kill();
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_gone);
     let waiting = thread::Builder::new().name("dolmen smartctl".to_owned()).stack_size(64 * 1024);
-    let _ = waiting.spawn(move || child.wait());
+    let _ = waiting.spawn(move || {
+        let _ = child.wait();
+        told.store(true, Ordering::Release);
+    });
+    is_gone
 }
 
 #[cfg(test)]
@@ -351,17 +427,17 @@ mod tests {
         ];
         for (text, expected) in cases {
             let (program, begun) = (script(folder.path(), text), Instant::now());
-            let why = silence(ask(&program, Path::new("/dev/null"), limit));
+            let why = silence(ask(&program, Path::new("/dev/null"), limit, drop));
             assert!(why.contains(expected), "{text}: {why}");
             assert!(begun.elapsed() < limit * 8, "{text}: {:?}", begun.elapsed());
         }
-        let why = silence(ask(&folder.path().join("none"), Path::new("/dev/null"), limit));
+        let why = silence(ask(&folder.path().join("none"), Path::new("/dev/null"), limit, drop));
         assert_eq!(why, "smartctl is not installed");
         let program = script(
             folder.path(),
             "[ \"$*\" = '--json -a /dev/null' ] && echo '{\"smart_status\":{\"passed\":false}}'; exit 8",
         );
-        let said = ask(&program, Path::new("/dev/null"), limit);
+        let said = ask(&program, Path::new("/dev/null"), limit, drop);
         assert!(matches!(&said, Said::This(smart) if smart.is_failing()), "{said:?}");
     }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use dolmen_disk::MemberState;
 use dolmen_placement::Offer;
 use dolmen_planted::{Bug, is_planted};
-use dolmen_units::{DiskId, DiskSlot};
+use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES};
 
 use crate::change::Purpose;
 use crate::claim::size_of;
@@ -76,6 +76,14 @@ impl Pool {
     pub fn holds_rows(&self, disk: &Disk) -> bool {
         let free = self.free.borrow().get(&disk.slot()).map(FreeMap::total);
         free.is_some_and(|free| free < size_of(disk))
+    }
+
+    /// What all slabs take on the members, also on those that are away.
+    #[must_use]
+    pub fn used(&self) -> Bytes {
+        let free = self.free.borrow();
+        let of = |disk: &Rc<Disk>| Some(size_of(disk).saturating_sub(free.get(&disk.slot())?.total()));
+        Bytes(self.disks().iter().filter_map(of).sum::<u64>() * GRAIN_BYTES)
     }
 
     /// What a member that takes no rows would offer to a repair if it took them.

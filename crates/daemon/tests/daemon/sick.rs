@@ -106,7 +106,8 @@ fn a_disk_that_says_that_it_fails_is_named_and_emptied() {
     assert!(told.contains("about to fail"), "{told}");
 }
 
-/// Scenario: somebody stops the emptying of a disk. It is called off, and neither this daemon nor the next one begins it again.
+/// Scenario: somebody stops the emptying of a disk. It is called off, and neither this daemon nor the next one begins it again,
+/// whom the disk answers nothing: what it said before stands until it says otherwise.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
 fn an_emptying_that_was_stopped_is_not_begun_again() {
@@ -131,12 +132,17 @@ fn an_emptying_that_was_stopped_is_not_begun_again() {
     assert!(held > 0, "it was stopped in the midst");
     std::thread::sleep(Duration::from_secs(6));
     world.kill();
+    fs::remove_file(world.folder.path().join("d2.json")).unwrap();
     start(&mut world);
     eventually("it is named", || why(&world).contains("about to fail").then_some(()));
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!((emptyings(&world).len(), used(&world, 2)), (1, held));
     let todo = world.get("/v1/status")["todo"].to_string();
     assert!(todo.contains("what it has stays there"), "{todo}");
+    says(&world, "d2", PASSES);
+    world.kill();
+    start(&mut world);
+    eventually("it is well", || (!why(&world).contains("about to fail")).then_some(()));
 }
 
 /// Scenario: of one disk the program hangs, of one it says garbage, of one nothing; one says that it has bad places. Requests are
