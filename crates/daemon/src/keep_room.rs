@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetKeepRoom};
-use dolmen_placement::{Kept, Offer, Placer, kept};
+use dolmen_placement::{Kept, Offer, Placer, Standing, kept};
 use dolmen_pool::{KEEP_ROOM_FOR_MAX, PoolState};
 use dolmen_space::{Resiliency, SpaceSpec, slab_grains};
 use dolmen_units::{Bytes, GRAIN_BYTES};
@@ -116,8 +116,11 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
 /// What is on all disks, and what those hold that are left when the largest are lost.
 fn used_and_left(offers: &[Offer], losses: u32) -> (Bytes, Bytes) {
     let used: u64 = offers.iter().map(|offer| offer.size_grains.saturating_sub(offer.free_grains)).sum();
-    let mut sizes: Vec<u64> =
-        offers.iter().map(|offer| offer.size_grains.saturating_sub(offer.reserve_grains)).collect();
+    // What leaves holds nothing in the end.
+    let stays =
+        |offer: &&Offer| matches!(offer.standing, Standing::Claimable | Standing::Away | Standing::Spare);
+    let size = |offer: &Offer| offer.size_grains.saturating_sub(offer.reserve_grains);
+    let mut sizes: Vec<u64> = offers.iter().filter(stays).map(size).collect();
     sizes.sort_unstable();
     let left = sizes.len().saturating_sub(losses as usize);
     let holds: u64 = sizes.iter().take(left).sum();

@@ -57,13 +57,13 @@ fn is_temperature(degrees: &i64) -> bool {
 }
 
 fn number_at(json: &Value, at: &str) -> Option<u64> {
-    json.pointer(at).and_then(Value::as_u64)
+    json.pointer(at).and_then(Value::as_u64).map(|number| number.min(COUNT_BITS))
 }
 
 fn attribute(json: &Value, id: u64) -> Option<u64> {
     let table = json.pointer("/ata_smart_attributes/table")?.as_array()?;
     let found = table.iter().find(|entry| entry.get("id").and_then(Value::as_u64) == Some(id))?;
-    number_at(found, "/raw/value").map(|raw| raw & COUNT_BITS)
+    found.pointer("/raw/value").and_then(Value::as_u64).map(|raw| raw & COUNT_BITS)
 }
 
 fn text_at(json: &Value, at: &str) -> Option<String> {
@@ -107,6 +107,8 @@ mod tests {
         assert!(nvme.is_failing(), "a disk that says it is unreliable fails, whatever else it says");
         let warm = NVME.replace("\"critical_warning\":4", "\"critical_warning\":2");
         assert!(!parse(warm.as_bytes()).unwrap().is_failing(), "one that is too warm does not");
+        let many = NVME.replace("\"media_errors\":7", "\"media_errors\":18446744073709551615");
+        assert_eq!(parse(many.as_bytes()).unwrap().media_errors, Some(COUNT_BITS));
         let failed = ATA.replace("\"passed\":true", "\"passed\":false");
         assert!(parse(failed.as_bytes()).unwrap().is_failing());
     }

@@ -14,7 +14,7 @@
 //! *Rows.* A slab that is lost goes to a disk that the row does not use. Shares are exact where rows lie evenly; a few slabs
 //! for each disk are kept beside them for those that do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field::{DomainId, Offer, Standing};
 use crate::request::Resiliency;
@@ -199,7 +199,10 @@ impl Left {
         let members = || offers.iter().filter(|offer| stays(offer));
         let mut counts: BTreeMap<DomainId, u32> = BTreeMap::new();
         members().for_each(|offer| *counts.entry(offer.domain).or_insert(0) += 1);
-        let now = u32::try_from(counts.len()).unwrap_or(u32::MAX);
+        // Rows lie by domains where those that hold some are enough; a spare may be in one of its own.
+        let domains: BTreeSet<DomainId> =
+            members().filter(|offer| holds(offer)).map(|offer| offer.domain).collect();
+        let now = u32::try_from(domains.len()).unwrap_or(u32::MAX);
         let left = count_left(counts.into_values().collect(), losses);
         let needed = if kind.survives > 0 { kind.groups_min } else { u32::MAX };
         let worlds: &[bool] = match (now >= needed, left >= needed) {

@@ -221,6 +221,17 @@ fn a_spare_counts_as_room() {
     }
 }
 
+/// Spares in an enclosure of their own are room as others are: rows lie by disk where the disks that take some are in one.
+#[test]
+fn spares_in_an_enclosure_of_their_own_count_as_room() {
+    let placer = small(MIRROR2, Width::Auto, 64);
+    let mut offers = common::in_domains(&[(10_000, 1), (10_000, 1), (10_000, 2), (10_000, 2)]);
+    let without = placer.usable(&offers[..2]).data;
+    offers.iter_mut().for_each(|offer| offer.keep = 1);
+    offers[2..].iter_mut().for_each(|offer| offer.standing = Standing::Spare);
+    assert_eq!(placer.usable(&offers).data, without);
+}
+
 /// Room that a repair has taken is not kept any more, and what still waits to be moved is left free for it.
 #[test]
 fn what_a_repair_has_used_is_told_and_claims_go_on_behind_it() {
