@@ -68,7 +68,9 @@ figures() {
 count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulator.log" | head -n 1; }
 
 # block FIRST LAST: the lines of the simulator's log from one pattern to another, without those two.
-block() { sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$state/simulator/logs/simulator.log"; }
+block() {
+    sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$state/simulator/logs/simulator.log" | grep -v -e '^test ' -e ' seeds$'
+}
 
 note nested "$state/simulator"
 note nested "$state/accidents"

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use dolmen_api::{Change, ErrorCode, Plan};
 use dolmen_units::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::{Format, Waiting};
 use crate::client::{Client, Document, Intent};
@@ -24,6 +25,23 @@ pub(crate) struct Session<'a, 'o> {
     pub format: Format,
     /// How often jobs are looked at.
     pub pace: Pace,
+}
+
+/// Changes that one command asks for, in their order.
+#[derive(Default)]
+pub(crate) struct InTurn(Vec<(String, Value)>);
+
+impl InTurn {
+    /// A further one, if there is one.
+    pub(crate) fn then(mut self, path: String, request: Option<impl Serialize>) -> Result<Self, CliError> {
+        if let Some(request) = request {
+            let request = serde_json::to_value(request);
+            let request =
+                request.map_err(|source| CliError::Request { asked: format!("POST {path}"), source })?;
+            self.0.push((path, request));
+        }
+        Ok(self)
+    }
 }
 
 impl Session<'_, '_> {
@@ -46,9 +64,22 @@ impl Session<'_, '_> {
         Ok(self.tell(document, intent, |change| Some(change.message.clone())))
     }
 
-    /// Asks whether a change can be made, and tells nothing of it.
-    pub(crate) fn would(&mut self, path: &str, request: &impl Serialize) -> Result<(), CliError> {
-        self.client.change(path, request, Intent::DryRun).map(drop)
+    /// Asks for changes one after another, and tells what came of each; the last of them. What cannot be done is refused before
+    /// anything else is done.
+    pub(crate) fn change_in_turn(
+        &mut self,
+        changes: &InTurn,
+        intent: Intent,
+    ) -> Result<Option<Change>, CliError> {
+        // The first one is refused by itself.
+        for (path, request) in changes.0.iter().skip(1) {
+            self.client.change(path, request, Intent::DryRun)?;
+        }
+        let mut last = None;
+        for (path, request) in &changes.0 {
+            last = Some(self.change(path, request, intent)?);
+        }
+        Ok(last)
     }
 
     /// Tells what came of a change; `result` is the line that programs read of it, if there is one.

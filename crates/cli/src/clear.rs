@@ -4,7 +4,8 @@ use dolmen_api::{ExitCode, SCHEMA};
 use dolmen_ublk::{Abandoned, ClearError, Unusable};
 use serde::Serialize;
 
-use crate::args::{ClearArguments, Format};
+use crate::args::Format;
+use crate::args_space::ClearArguments;
 use crate::client::Intent;
 use crate::confirm::{Consent, Danger, ask, judge};
 use crate::error::CliError;

@@ -14,14 +14,17 @@ use dolmen_api::{
 use dolmen_daemon::daemon_at;
 
 use crate::args::{
-    AttachArguments, Columns, Command, DiskCommand, DiskOnline, DiskReplace, Format, IntegrityWord,
-    JobCommand, JobSet, JobsArguments, PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport,
-    PoolRebalance, PoolRemove, PoolSet, PriorityWord, ProvisioningWord, ResiliencyWord, ScrubArguments,
-    SpaceCommand, SpaceConvert, SpaceCreate, SpaceDelete, SpaceSet, StatusArguments, StopArguments,
-    TrashCommand, TrashPurge, TrashRestore, Waiting, WayWord, WhyArguments,
+    Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobSet, JobsArguments, PoolAdd,
+    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance, PoolRemove, PoolSet,
+    PriorityWord, ScrubArguments, StatusArguments, StopArguments, TrashCommand, TrashPurge, TrashRestore,
+    Waiting, WhyArguments,
 };
 use crate::args_serve::ServeArguments;
-use crate::change::{Disks, Session, absolute};
+use crate::args_space::{
+    AttachArguments, Columns, IntegrityWord, ProvisioningWord, ResiliencyWord, SpaceCommand, SpaceConvert,
+    SpaceCreate, SpaceDelete, SpaceSet, WayWord,
+};
+use crate::change::{Disks, InTurn, Session, absolute};
 use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
 use crate::disk_set::{disk_forget, disk_retire, disk_set, in_enclosures};
@@ -200,44 +203,31 @@ fn pool_rebalance(session: &mut Session<'_, '_>, arguments: &PoolRebalance) -> R
 }
 
 fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {
-    let path = format!("{}/write_cache", pool_path(&arguments.pool));
+    let path = pool_path(&arguments.pool);
     let survives = arguments.survives;
+    let is_drain = arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some();
+    let drain = is_drain.then(|| DrainWriteCache {
+        fill_percent: arguments.write_cache_fill,
+        bytes_per_s_max: arguments.write_cache_drain.map(|Rate(rate)| rate.map_or(0, |rate| rate.0)),
+        survives,
+        dry_run: false,
+    });
+    let repair_after =
+        arguments.repair_after.map(|RepairAfter(seconds)| SetRepairAfter { seconds, dry_run: false });
+    let keep_room = arguments.keep_room_for.map(|losses| SetKeepRoom { losses, dry_run: false });
+    let alert_at = arguments.alert_at.as_ref();
+    let alert_at =
+        alert_at.map(|AlertAt(percents)| SetAlertAt { percents: percents.clone(), dry_run: false });
     let resize =
         arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
-    let is_drain = arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some();
-    let is_more =
-        arguments.repair_after.is_some() || arguments.keep_room_for.is_some() || arguments.alert_at.is_some();
-    if let Some(resize) = resize.as_ref().filter(|_| is_drain || is_more) {
-        // What cannot be done is refused before anything else is.
-        session.would(&format!("{path}/resize"), resize)?;
-    }
-    if is_drain {
-        let request = DrainWriteCache {
-            fill_percent: arguments.write_cache_fill,
-            bytes_per_s_max: arguments.write_cache_drain.map(|Rate(rate)| rate.map_or(0, |rate| rate.0)),
-            survives,
-            dry_run: false,
-        };
-        session.change(&format!("{path}/drain"), &request, arguments.dry.intent())?;
-    }
-    if let Some(RepairAfter(seconds)) = arguments.repair_after {
-        let request = SetRepairAfter { seconds, dry_run: false };
-        let path = format!("{}/repair_after", pool_path(&arguments.pool));
-        session.change(&path, &request, arguments.dry.intent())?;
-    }
-    if let Some(losses) = arguments.keep_room_for {
-        let request = SetKeepRoom { losses, dry_run: false };
-        let path = format!("{}/keep_room", pool_path(&arguments.pool));
-        session.change(&path, &request, arguments.dry.intent())?;
-    }
-    if let Some(AlertAt(percents)) = &arguments.alert_at {
-        let request = SetAlertAt { percents: percents.clone(), dry_run: false };
-        let path = format!("{}/alert_at", pool_path(&arguments.pool));
-        session.change(&path, &request, arguments.dry.intent())?;
-    }
-    let Some(resize) = resize else { return Ok(()) };
-    let change = session.change(&format!("{path}/resize"), &resize, arguments.dry.intent())?;
-    session.wait_for(&change, &arguments.waiting)
+    let changes = InTurn::default()
+        .then(format!("{path}/write_cache/drain"), drain)?
+        .then(format!("{path}/repair_after"), repair_after)?
+        .then(format!("{path}/keep_room"), keep_room)?
+        .then(format!("{path}/alert_at"), alert_at)?
+        .then(format!("{path}/write_cache/resize"), resize)?;
+    let last = session.change_in_turn(&changes, arguments.dry.intent())?;
+    last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
 
 fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<(), CliError> {
@@ -497,21 +487,11 @@ fn space_set(session: &mut Session<'_, '_>, arguments: &SpaceSet) -> Result<(), 
     let limits = Some(limits).filter(|limits| *limits != SetLimits::default());
     let reserve = arguments.reserve.map(|Reserve(bytes)| SetReserve { bytes, dry_run: false });
     let rename = arguments.name.as_ref().map(|name| RenameSpace { name: name.to_string(), dry_run: false });
-    // What cannot be done is refused before anything else is.
-    if let Some(rename) = rename.as_ref().filter(|_| limits.is_some() || reserve.is_some()) {
-        session.would(&format!("{path}/rename"), rename)?;
-    }
-    if let Some(reserve) = &reserve {
-        if let Some(limits) = &limits {
-            session.would(&format!("{path}/limits"), limits)?;
-        }
-        session.change(&format!("{path}/reserve"), reserve, intent)?;
-    }
-    if let Some(limits) = &limits {
-        session.change(&format!("{path}/limits"), limits, intent)?;
-    }
-    let Some(rename) = rename else { return Ok(()) };
-    session.change(&format!("{path}/rename"), &rename, intent).map(drop)
+    let changes = InTurn::default()
+        .then(format!("{path}/reserve"), reserve)?
+        .then(format!("{path}/limits"), limits)?
+        .then(format!("{path}/rename"), rename)?;
+    session.change_in_turn(&changes, intent).map(drop)
 }
 
 fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<(), CliError> {

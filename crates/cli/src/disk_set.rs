@@ -6,7 +6,7 @@ use dolmen_api::{DiskRole, SetDisk, SetDiskRole, SetEnclosure, Simple};
 use dolmen_units::Name;
 
 use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
-use crate::change::Session;
+use crate::change::{InTurn, Session};
 use crate::command::disk_path;
 use crate::error::CliError;
 
@@ -24,22 +24,12 @@ pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Re
         (false, false) => None,
     };
     let role = role.map(|role| SetDiskRole { role, dry_run: false });
-    // What cannot be done is refused before anything else is.
-    if let Some(bay) = bay.as_ref().filter(|_| enclosure.is_some()) {
-        session.would(&format!("{path}/set"), bay)?;
-    }
-    if let Some(role) = role.as_ref().filter(|_| enclosure.is_some() || bay.is_some()) {
-        session.would(&format!("{path}/role"), role)?;
-    }
-    if let Some(enclosure) = &enclosure {
-        session.change(&format!("{path}/enclosure"), enclosure, arguments.dry.intent())?;
-    }
-    if let Some(bay) = &bay {
-        session.change(&format!("{path}/set"), bay, arguments.dry.intent())?;
-    }
-    let Some(request) = role else { return Ok(()) };
-    let change = session.change(&format!("{path}/role"), &request, arguments.dry.intent())?;
-    session.wait_for(&change, &arguments.waiting)
+    let changes = InTurn::default()
+        .then(format!("{path}/enclosure"), enclosure)?
+        .then(format!("{path}/set"), bay)?
+        .then(format!("{path}/role"), role)?;
+    let last = session.change_in_turn(&changes, arguments.dry.intent())?;
+    last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
 
 /// Disks, and what each is in: DISK@NAME, unless that is what a disk is called, or what all of them are in.

@@ -18,6 +18,7 @@ mod args_disk;
 mod args_load;
 mod args_plan;
 mod args_serve;
+mod args_space;
 mod bench;
 mod change;
 mod clear;
@@ -54,7 +55,8 @@ mod why;
 mod words;
 mod wrap;
 
-use args::{Arguments, Command, Format, ResiliencyWord, SpaceCommand, SpaceCreate};
+use args::{Arguments, Command, Format};
+use args_space::{ResiliencyWord, SpaceCommand, SpaceCreate};
 use change::Session;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetKeepRoom};
-use dolmen_placement::{Kept, Offer, Placer, Standing, kept};
+use dolmen_placement::{Kept, Offer, Placer, kept};
 use dolmen_pool::{KEEP_ROOM_FOR_MAX, PoolState};
-use dolmen_space::{Resiliency, SpaceSpec, slab_grains};
+use dolmen_space::{Resiliency, Space, SpaceSpec, slab_grains};
 use dolmen_units::{Bytes, GRAIN_BYTES};
 
 use crate::caller::Answer;
@@ -13,7 +13,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::found;
 use crate::health::Advice;
-use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::plan::{Figures, Undo, made, planned, repairable_for, usual_room};
 use crate::words::counted;
 
 /// Disks of which each row is looked at before room is promised for the loss of one of them; of more, the fullest.
@@ -84,6 +84,15 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
             found.losses
         )));
     }
+    let beyond = beyond_repair(pool, offers, losses);
+    if !beyond.is_empty() {
+        let message = format!(
+            "rows of {beyond} need more disks than would be left behind the loss of {}; nothing was changed",
+            counted(losses as usize, "disk", "disks")
+        );
+        let hint = format!("add a disk first: `dolmen pool add {name} DISK`; or keep room for fewer");
+        return Err(ErrorBody::new(ErrorCode::NoSpace, message).on(name.as_str()).hint(hint));
+    }
     let mut disks = pool.spaces.pool().disks();
     disks.retain(|disk| pool.spaces.pool().is_active(disk) && pool.spaces.pool().takes_rows(disk));
     let room = pool.spaces.pool().room();
@@ -116,11 +125,8 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
 /// What is on all disks, and what those hold that are left when the largest are lost.
 fn used_and_left(offers: &[Offer], losses: u32) -> (Bytes, Bytes) {
     let used: u64 = offers.iter().map(|offer| offer.size_grains.saturating_sub(offer.free_grains)).sum();
-    // What leaves holds nothing in the end.
-    let stays =
-        |offer: &&Offer| matches!(offer.standing, Standing::Claimable | Standing::Away | Standing::Spare);
     let size = |offer: &Offer| offer.size_grains.saturating_sub(offer.reserve_grains);
-    let mut sizes: Vec<u64> = offers.iter().filter(stays).map(size).collect();
+    let mut sizes: Vec<u64> = offers.iter().filter(|offer| offer.stays()).map(size).collect();
     sizes.sort_unstable();
     let left = sizes.len().saturating_sub(losses as usize);
     let holds: u64 = sizes.iter().take(left).sum();
@@ -138,55 +144,61 @@ pub(crate) fn kept_bytes(pool: &OpenPool) -> Bytes {
     Bytes(left(&offers).saturating_sub(left(&placer.claimable(&offers))) * GRAIN_BYTES)
 }
 
-/// That room which is to be kept is used, by a repair.
+impl OpenPool {
+    /// For how many losses there is room: in all, and for the rows of each space that there is.
+    pub(crate) fn has_room_for(&self) -> u32 {
+        let in_all = self.spaces.pool().kept_room().losses;
+        let (spaces, offers) = (self.spaces.list(), self.offers());
+        let of_spaces = spaces.iter().map(|space| repairable_for(&offers, &space.spec()));
+        of_spaces.fold(in_all, u32::min)
+    }
+}
+
+/// That room which is to be kept is used, by a repair, or that disks are left which rows need all of.
 pub(crate) fn room_used(open: &OpenPool) -> Option<Finding> {
     let pool = open.spaces.pool();
-    let Kept { wanted, losses } = pool.kept_room();
-    if pool.state() != PoolState::Writable {
+    let (Kept { wanted, losses: in_all }, losses) = (pool.kept_room(), open.has_room_for());
+    if losses >= wanted || pool.state() != PoolState::Writable {
         return None;
     }
     let name = open.name();
-    if losses >= wanted {
-        let beyond = beyond_repair(open);
-        let text = format!(
-            "{beyond} could not be repaired if a disk were lost, because they need all that are left; pool {name} is to keep room for {}",
-            counted(wanted as usize, "loss", "losses")
-        );
-        return (!beyond.is_empty())
-            .then(|| found(FindingCode::RoomForRepairUsed, Health::Warning, Object::pool(name), text));
-    }
+    let why = match losses < in_all {
+        true => {
+            format!(
+                "rows of {} need more disks than would be left",
+                beyond_repair(open, &open.offers(), in_all)
+            )
+        }
+        false => "what it kept for that is used".to_owned(),
+    };
     let text = match losses {
-        0 => format!("pool {name} has no room to repair the loss of a disk: what it kept for that is used"),
+        0 => format!("pool {name} has no room to repair the loss of a disk: {why}"),
         losses => format!(
-            "pool {name} has room to repair the loss of {}, and is to keep it for {wanted}",
+            "pool {name} has room to repair the loss of {}, and is to keep it for {wanted}: {why}",
             counted(losses as usize, "disk", "disks")
         ),
     };
     Some(found(FindingCode::RoomForRepairUsed, Health::Warning, Object::pool(name), text))
 }
 
-/// Spaces whose rows need more disks than would be left, in words.
-fn beyond_repair(open: &OpenPool) -> String {
+/// Spaces whose rows could not be repaired behind so many losses.
+fn beyond_repair(open: &OpenPool, offers: &[Offer], losses: u32) -> String {
     let spaces = open.spaces.list();
-    let beyond = spaces.iter().filter(|space| open.spaces.check_repairable(&space.spec()).is_err());
-    let names: Vec<String> = beyond.map(|space| format!("{}/{}", open.name(), space.name())).collect();
-    match names.len() {
-        0 => String::new(),
-        1 => format!("rows of space {}", names.join("")),
-        _ => format!("rows of spaces {}", names.join(", ")),
-    }
+    let is_beyond = |space: &&Rc<Space>| repairable_for(offers, &space.spec()) < losses;
+    let names = spaces.iter().filter(is_beyond).map(|space| format!("{}/{}", open.name(), space.name()));
+    names.collect::<Vec<String>>().join(", ")
 }
 
 /// What to do about that.
 pub(crate) fn room_advice(open: &OpenPool) -> Option<Advice> {
     let used = room_used(open)?;
-    let (name, kept) = (open.name(), open.spaces.pool().kept_room());
+    let name = open.name();
     let sizes = open.spaces.pool().disks().into_iter().map(|disk| disk.member().capacity);
     let largest = sizes.max().unwrap_or_default();
     let text = format!(
         "add a disk of {largest} to pool {name}, or purge or trim something; or have it keep less: `dolmen pool set {name} \
          --keep-room-for {}`",
-        kept.losses
+        open.has_room_for()
     );
     Some(Advice::new(used.code, used.object, text))
 }

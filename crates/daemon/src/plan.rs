@@ -107,6 +107,11 @@ pub(crate) fn usable_for(offers: &[Offer], spec: &SpaceSpec) -> Bytes {
     Placer::new(request, grains_for(spec)).usable(offers).data
 }
 
+/// Of the losses for which room is kept, those behind which rows of a space could be repaired, as far as the number of disks goes.
+pub(crate) fn repairable_for(offers: &[Offer], spec: &SpaceSpec) -> u32 {
+    spec.check().map_or(u32::MAX, |request| Placer::new(request, grains_for(spec)).repairable(offers))
+}
+
 /// What plans speak of: room for a mirror of two copies, or in a single fault domain for one.
 pub(crate) fn usual_room(offers: &[Offer]) -> u64 {
     let domains: BTreeSet<DomainId> = offers.iter().map(|offer| offer.domain).collect();

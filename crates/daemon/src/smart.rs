@@ -379,10 +379,14 @@ fn end(mut child: Child) -> Arc<AtomicBool> {
     let is_gone = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_gone);
     let waiting = thread::Builder::new().name("dolmen smartctl".to_owned()).stack_size(64 * 1024);
-    let _ = waiting.spawn(move || {
+    let waiting = waiting.spawn(move || {
         let _ = child.wait();
         told.store(true, Ordering::Release);
     });
+    if waiting.is_err() {
+        // Nobody would tell: it counts as gone.
+        is_gone.store(true, Ordering::Release);
+    }
     is_gone
 }
 
@@ -439,6 +443,30 @@ mod tests {
         );
         let said = ask(&program, Path::new("/dev/null"), limit, drop);
         assert!(matches!(&said, Said::This(smart) if smart.is_failing()), "{said:?}");
+    }
+
+    /// Scenario: a question hangs. The disk is not asked again before the program that asked is gone, and then it is.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a program takes real time")]
+    fn a_disk_is_not_asked_while_a_question_hangs() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = script(folder.path(), "exec echo '{\"smart_status\":{\"passed\":true}}'");
+        let (hanging, disk, is_gone) = (Hanging::default(), Path::new("/dev/null"), Arc::default());
+        let asked = || ask_about(disk, Some(&program), &hanging);
+        assert!(matches!(asked(), Said::This(_)));
+        hanging.note(disk, Arc::clone(&is_gone));
+        assert!(silence(asked()).contains("hangs still"));
+        is_gone.store(true, Ordering::Release);
+        assert!(matches!(asked(), Said::This(_)));
+        // One that took too long is noted, and gone soon.
+        let program = script(folder.path(), "exec sleep 60");
+        let noted = std::cell::Cell::new(None);
+        silence(ask(&program, disk, Duration::from_millis(100), |is_gone| noted.set(Some(is_gone))));
+        let (is_gone, begun) = (noted.take().unwrap(), Instant::now());
+        while !is_gone.load(Ordering::Acquire) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "a program that was killed is gone");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Scenario: a file, a loop device, a disk and a partition of it.

@@ -128,7 +128,7 @@ impl Engine {
             trash_count,
             trash_bytes,
             keep_room_for: pool.keeps_room_for(),
-            has_room_for: pool.kept_room().losses,
+            has_room_for: open.has_room_for(),
             repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
             disks,

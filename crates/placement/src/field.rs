@@ -76,6 +76,12 @@ impl Offer {
         }
     }
 
+    /// Whether a disk is a member that holds, or may come to hold, slabs; spares count, what leaves does not.
+    #[must_use]
+    pub const fn stays(&self) -> bool {
+        matches!(self.standing, Standing::Claimable | Standing::Away | Standing::Spare)
+    }
+
     /// Grains that a claim may take.
     #[must_use]
     pub fn claimable_grains(&self) -> u64 {

@@ -68,11 +68,6 @@ pub struct Kept {
     pub losses: u32,
 }
 
-/// Whether a disk is a member that holds, or may come to hold, slabs; spares count, what leaves does not.
-const fn stays(offer: &Offer) -> bool {
-    matches!(offer.standing, Standing::Claimable | Standing::Away | Standing::Spare)
-}
-
 /// Whether rows may lie on a disk now.
 const fn holds(offer: &Offer) -> bool {
     matches!(offer.standing, Standing::Claimable | Standing::Away)
@@ -92,7 +87,7 @@ const fn used(offer: &Offer) -> u64 {
 pub fn kept(offers: &[Offer]) -> Kept {
     let wanted = offers.iter().map(|offer| offer.keep).max().unwrap_or(0);
     let all_used = all_used(offers);
-    let sizes = largest_first(offers.iter().filter(|offer| stays(offer)).map(size));
+    let sizes = largest_first(offers.iter().filter(|offer| offer.stays()).map(size));
     let left_without = |losses: u32| sizes.iter().skip(as_index(losses)).sum::<u64>();
     let losses = (1..=wanted).rev().find(|losses| all_used <= left_without(*losses)).unwrap_or(0);
     Kept { wanted, losses }
@@ -147,20 +142,21 @@ pub(crate) fn settle(offers: &[Offer], kind: RowKind) -> Settled {
 /// Of so many losses, those behind which enough disks are left for a row of this kind. Nothing is kept where none are: rows that
 /// need all disks cannot be repaired before one comes, and whoever has such rows, because a disk was lost, goes on to write.
 fn repairable(offers: &[Offer], losses: u32, kind: RowKind) -> u32 {
-    let disks = offers.iter().filter(|offer| stays(offer)).count();
+    let disks = offers.iter().filter(|offer| offer.stays()).count();
     let spare = disks.saturating_sub(as_index(kind.groups_min));
     losses.min(u32::try_from(spare).unwrap_or(u32::MAX))
 }
 
-/// Whether rows of this kind can be repaired on the disks that are left behind as many losses as people want room for.
-pub(crate) fn can_be_repaired(offers: &[Offer], kind: RowKind) -> bool {
+/// Of the losses that people want room for, those behind which rows of this kind can be repaired, as far as the number of disks
+/// goes. Of rows that survive none, nothing is to be repaired.
+pub(crate) fn repairable_of_wanted(offers: &[Offer], kind: RowKind) -> u32 {
     let wanted = kept(offers).wanted;
-    kind.survives == 0 || repairable(offers, wanted, kind) == wanted
+    if kind.survives == 0 { wanted } else { repairable(offers, wanted, kind) }
 }
 
 /// Grains that may be claimed before the disks that are left could not take all there is.
 fn left_in_all(offers: &[Offer], losses: u32) -> u64 {
-    let sizes = largest_first(offers.iter().filter(|offer| stays(offer)).map(size));
+    let sizes = largest_first(offers.iter().filter(|offer| offer.stays()).map(size));
     sizes.iter().skip(as_index(losses)).sum::<u64>().saturating_sub(all_used(offers))
 }
 
@@ -196,7 +192,7 @@ impl Left {
     /// What may be left. Where a loss can leave too few fault domains to keep a row apart by them, and another one does not,
     /// both count: behind the one, slabs go to any disk; behind the other, they keep to domains.
     fn all(offers: &[Offer], losses: u32, kind: RowKind) -> Vec<Self> {
-        let members = || offers.iter().filter(|offer| stays(offer));
+        let members = || offers.iter().filter(|offer| offer.stays());
         let mut counts: BTreeMap<DomainId, u32> = BTreeMap::new();
         members().for_each(|offer| *counts.entry(offer.domain).or_insert(0) += 1);
         // Rows lie by domains where those that hold some are enough; a spare may be in one of its own.

@@ -4,7 +4,7 @@ use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::bound::{Bound, FINE, Promise, Rule, fixed_rows};
 use crate::field::{Field, Group, Offer, Standing};
-use crate::keep::{RowKind, can_be_repaired, kept, settle};
+use crate::keep::{RowKind, repairable_of_wanted, settle};
 use crate::request::{Request, Resiliency};
 use crate::shape::Shape;
 
@@ -239,16 +239,11 @@ impl Placer {
         settle(offers, self.kind()).offers
     }
 
-    /// Whether rows on these disks could be repaired when as many are lost as room is kept for, as far as their number goes. Where they
-    /// could not, because disks were lost, rows are placed all the same; whoever begins anew with such rows is to be refused.
-    ///
-    /// # Errors
-    /// [`NoRoom::Kept`].
-    pub fn check_repairable(&self, offers: &[Offer]) -> Result<(), NoRoom> {
-        if can_be_repaired(offers, self.kind()) {
-            return Ok(());
-        }
-        Err(NoRoom::Kept { losses: kept(offers).wanted })
+    /// Of the losses for which room is kept, those behind which rows on these disks could be repaired, as far as the number of disks
+    /// goes. Rows are placed also where that is less, because disks were lost.
+    #[must_use]
+    pub fn repairable(&self, offers: &[Offer]) -> u32 {
+        repairable_of_wanted(offers, self.kind())
     }
 
     fn kind(&self) -> RowKind {

@@ -180,12 +180,12 @@ fn rows_that_need_all_disks_are_not_begun_where_room_is_kept_and_a_loss_stops_no
             let mut offers = common::disks(&vec![10_000; count]);
             offers.iter_mut().for_each(|offer| offer.free_grains -= used);
             let without = placer.usable(&offers);
-            assert!(placer.check_repairable(&offers).is_ok(), "nothing is kept");
+            assert_eq!(placer.repairable(&offers), 0, "nothing is kept");
             offers.iter_mut().for_each(|offer| offer.keep = 1);
-            assert_eq!(placer.check_repairable(&offers), Err(NoRoom::Kept { losses: 1 }));
+            assert_eq!(placer.repairable(&offers), 0);
             assert_eq!(placer.usable(&offers).rows, without.rows, "{resiliency:?}, {used} used");
             offers.push(Offer { keep: 1, ..Offer::alone(DiskSlot(99), 10_000) });
-            assert!(placer.check_repairable(&offers).is_ok(), "with a disk more it can be");
+            assert_eq!(placer.repairable(&offers), 1, "with a disk more it can be");
             assert!(used > 4_000 || placer.usable(&offers).rows > 0, "and there is room for some");
         }
     }

@@ -32,8 +32,10 @@ pub(crate) struct Reserve {
     bytes: Cell<Bytes>,
     /// Rows that held nothing when they were looked at last.
     blanks: RefCell<BTreeSet<u64>>,
-    /// Whether rows that were never formatted were looked for, and all others.
-    has_looked: Cell<(bool, bool)>,
+    /// Whether rows that were never formatted were looked for.
+    has_looked: Cell<bool>,
+    /// Whether all others were.
+    has_read: Cell<bool>,
     /// Held while it is decided whether a row is given back, and done.
     turn: Turn,
 }
@@ -143,7 +145,7 @@ impl Space {
 
     /// Looks at all rows of a space that has no room for another: whether there were any among them that hold nothing.
     pub(crate) async fn finds_blanks(&self) -> Result<bool, SpaceError> {
-        if self.reserve_rows() == 0 || self.reserve.has_looked.get().1 {
+        if self.reserve_rows() == 0 || self.reserve.has_read.get() {
             return Ok(false);
         }
         let mut rows = Vec::new();
@@ -157,7 +159,7 @@ impl Space {
                 has_found = true;
             }
         }
-        self.reserve.has_looked.set((true, true));
+        self.reserve.has_read.set(true);
         Ok(has_found)
     }
 
@@ -171,14 +173,13 @@ impl Space {
 
     /// Finds rows that were never written, once.
     pub(crate) async fn look_for_unformatted(&self) -> Result<(), SpaceError> {
-        let (has_looked, deep) = self.reserve.has_looked.get();
-        if has_looked {
+        if self.reserve.has_looked.get() {
             return Ok(());
         }
         let mut rows = Vec::new();
         self.for_each_record(|index, record| rows.extend((!record.formatted).then_some(index))).await?;
         self.reserve.blanks.borrow_mut().extend(rows);
-        self.reserve.has_looked.set((true, deep));
+        self.reserve.has_looked.set(true);
         Ok(())
     }
 

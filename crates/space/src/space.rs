@@ -51,7 +51,7 @@ pub struct Space {
     row_bytes: u64,
     /// Rows that were looked up; `None` for those that do not exist.
     pub(crate) rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
-    pub(crate) claim_turn: Turn,
+    claim_turn: Turn,
     /// How often rows were dropped from memory.
     drops: Cell<u64>,
     /// Grains of each disk that the space has, kept for spans, which fill one disk after another.

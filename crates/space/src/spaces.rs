@@ -9,7 +9,7 @@ use std::time::Duration;
 use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
-use dolmen_placement::{Offer, Placer, Request};
+use dolmen_placement::{NoRoom, Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
@@ -247,15 +247,16 @@ impl Spaces {
         })
     }
 
-    /// Refuses a space whose rows could not be repaired when as many disks are lost as the pool keeps room for: they need all.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    pub fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
+    /// Refuses a space whose rows need disks that have to be left for their repair.
+    fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
         let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
         let offers = self.pool().offers(Purpose::Claim);
-        let repairable = Placer::new(spec.check()?, grains).check_repairable(&offers);
-        Ok(repairable.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
+        let losses = self.pool().keeps_room_for();
+        if Placer::new(spec.check()?, grains).repairable(&offers) >= losses {
+            return Ok(());
+        }
+        let name = self.pool().name().clone();
+        Err(PoolError::NoSpace { name, source: NoRoom::Kept { losses } }.into())
     }
 
     /// Rows of a space that the pool's free room holds.
