@@ -240,6 +240,7 @@ fn what_a_repair_has_used_is_told_and_claims_go_on_behind_it() {
     offers.iter_mut().for_each(|offer| offer.keep = 1);
     let _ = filled(std::slice::from_ref(&placer), &mut offers, &mut Drawn(1));
     assert_eq!(kept(&offers), Kept { wanted: 1, losses: 1 });
+    assert_eq!(placer.place(&offers, 0).unwrap_err(), NoRoom::Kept { losses: 1 });
     offers[0].standing = Standing::Leaving;
     let free: u64 = offers[1..].iter().map(|offer| offer.free_grains).sum();
     let waits = 10_000 - offers[0].free_grains;

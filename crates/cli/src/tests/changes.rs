@@ -81,6 +81,37 @@ fn a_dry_run_asks_for_nothing_but_the_plan() {
     }
 }
 
+/// Of several settings that one command asks for none is made where any is refused; else all are, in their order.
+#[test]
+fn of_several_settings_none_is_made_where_one_is_refused() {
+    for (line, paths) in [
+        ("space set tank/x --iops-max 5 --name y --reserve 1G", &["reserve", "limits", "rename"][..]),
+        ("disk set tank 3 --spare --bay left --enclosure shelf", &["enclosure", "set", "role"]),
+        (
+            "pool set tank --write-cache 1G --keep-room-for 1 --repair-after 1h --alert-at 70",
+            &["repair_after", "keep_room", "alert_at", "write_cache/resize"],
+        ),
+    ] {
+        let made = |fake: &Fake| -> Vec<String> { fake.acts().into_iter().map(|asked| asked.line).collect() };
+        let fake = Fake::play(|_, body| obey(body));
+        assert_eq!(fake.run(line, &NOBODY).code, ExitCode::Ok, "{line}");
+        let (all, count) = (made(&fake), paths.len());
+        assert!(
+            all.iter().zip(paths).all(|(line, path)| line.ends_with(path)) && all.len() == count,
+            "{all:?}"
+        );
+        for bad in paths {
+            let fake = Fake::play(move |asked, body| match asked.ends_with(bad) {
+                true => refuse(409, "busy", "it cannot be", "tank"),
+                false => obey(body),
+            });
+            assert_ne!(fake.run(line, &NOBODY).code, ExitCode::Ok, "{line}, {bad}");
+            let others = made(&fake).into_iter().filter(|line| !line.ends_with(bad)).count();
+            assert_eq!(others, 0, "{line}: {bad} is refused before anything is done");
+        }
+    }
+}
+
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
 const READERS: [&str; 21] = [
     "status",

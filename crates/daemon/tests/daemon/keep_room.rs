@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::client::{World, eventually};
+use crate::client::{World, eventually, pattern};
 use crate::jobs::{expect, full, idle};
 
 const KEEP: &str = "/v1/pools/tank/keep_room";
@@ -26,7 +26,11 @@ fn what_df_says_fits_beside_the_room_that_is_kept_and_a_lost_disk_heals_into_it(
     // A disk is lost: the pool is healthy again by itself but for the room that is used, until a disk is added.
     let mut world = full(&["d0", "d1", "d2", "d3"]);
     let before = fits(&world, "mirror");
-    assert_eq!(world.post(KEEP, &json!({"losses": 1, "dry_run": true}))["is_changed"], false);
+    let pool = || world.get("/v1/pools/tank")["pool"].clone();
+    let unchanged = pool();
+    let planned = world.post(KEEP, &json!({"losses": 1, "dry_run": true}));
+    assert!(planned["is_changed"] == false && !planned["plan"]["steps"].as_array().unwrap().is_empty());
+    assert_eq!((pool(), fits(&world, "mirror")), (unchanged, before));
     let set = world.post(KEEP, &json!({"losses": 1}));
     assert!(
         set["plan"]["usable_after_bytes"].as_u64() < set["plan"]["usable_before_bytes"].as_u64(),
@@ -178,4 +182,47 @@ fn a_ghost_is_forgotten_only_where_nothing_was_on_it_alone() {
     eventually("it has left", || disk_of(&world, ghost).is_null().then_some(()));
     idle(&world);
     expect(&world);
+}
+
+/// Scenario: three disks, a mirror that is nearly empty, room for the loss of one. A disk is lost for good: its rows are on the other
+/// two, of which new rows need both. Writes go on, the pool says that another loss could not be repaired, and by name which rows; no
+/// further mirror is begun, and neither is that promised anew. With a disk more all is well.
+#[test]
+fn a_pool_whose_rows_need_all_disks_that_are_left_goes_on_to_write() {
+    let mut world = World::new(4);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let content = pattern(7, 1 << 20);
+    let mut client = world.nbd();
+    (0..4).for_each(|at| client.write(at << 20, &content));
+    client.flush();
+    drop(client);
+    world.post(KEEP, &json!({"losses": 1}));
+    world.post("/v1/pools/tank/repair_after", &json!({"seconds": 1}));
+    world.kill();
+    fs::remove_file(world.disk("d2")).unwrap();
+    world.start();
+    eventually("it has left", || {
+        (world.get("/v1/pools/tank/disks")["disks"].as_array().unwrap().len() == 2).then_some(())
+    });
+    idle(&world);
+    let mut client = world.nbd();
+    (4..32).for_each(|at| client.write(at << 20, &content));
+    (0..32).for_each(|at| assert!(client.read(at << 20, 1 << 20) == content, "MiB {at}"));
+    drop(client);
+    let status = world.get("/v1/status");
+    assert!(
+        status["why"].to_string().contains("rows of tank/m need more disks than would be left"),
+        "{status}"
+    );
+    assert!(status["todo"].to_string().contains("--keep-room-for 0"), "{status}");
+    assert_eq!(world.get("/v1/pools/tank")["pool"]["has_room_for"], 0);
+    let another = json!({"name": "n", "size_bytes": 8 << 20, "resiliency": "mirror"});
+    let refused = world.refused("/v1/pools/tank/spaces", &another);
+    assert!(refused["message"].as_str().unwrap().contains("--keep-room-for"), "{refused}");
+    world.post(KEEP, &json!({"losses": 0}));
+    let refused = world.refused(KEEP, &json!({"losses": 1}));
+    assert!(refused["message"].as_str().unwrap().contains("rows of tank/m need more disks"), "{refused}");
+    world.post("/v1/pools/tank/disks", &json!({"disks": [world.disk("d3")], "stays": true}));
+    world.post(KEEP, &json!({"losses": 1}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
 }

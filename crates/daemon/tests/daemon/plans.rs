@@ -46,7 +46,11 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 11] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 12] = [
+    (
+        "/v1/pools/{pool}/keep_room",
+        "what_df_says_fits_beside_the_room_that_is_kept_and_a_lost_disk_heals_into_it",
+    ),
     ("/v1/pools/{pool}/disks/{disk}/forget", "a_ghost_is_forgotten_only_where_nothing_was_on_it_alone"),
     ("/v1/pools/{pool}/acknowledge", "healed_errors_are_a_warning_until_somebody_has_seen_them"),
     ("/v1/jobs/{id}/pause", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
@@ -83,7 +87,6 @@ fn requests(free: &str) -> Vec<(&'static str, Value)> {
         ("/v1/pools/tank/write_cache/resize", json!({"size_bytes": 5 << 20})),
         ("/v1/pools/tank/write_cache/drain", json!({"fill_percent": 50})),
         ("/v1/pools/tank/repair_after", json!({"seconds": 3600})),
-        ("/v1/pools/tank/keep_room", json!({"losses": 1})),
         ("/v1/pools/tank/alert_at", json!({"percents": [70]})),
         ("/v1/pools/tank/disks/0/role", json!({"role": "spare"})),
         ("/v1/pools/tank/disks/0/enclosure", json!({"name": "shelf"})),
