@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::client::{World, eventually, pattern};
+use crate::mounts;
 
 /// Takes away what a test that failed would leave.
 struct Cleaned<'a> {
@@ -72,6 +73,7 @@ fn run(program: &str, arguments: &[&Path]) -> bool {
 fn a_mounted_file_system_outlives_the_daemon() {
     // Scenario: ext4 on an attached mirror, mounted; the daemon is killed while a file is being written and synced; the
     // next daemon takes it up, the write ends without an error, and what is in use is neither detached nor left behind.
+    let _mounts = mounts::mounting();
     let mut world = World::new(2);
     let Some(cleaned) = mounted(&mut world) else { return };
     let (world, mount) = (&mut *cleaned.world, &cleaned.mount);
@@ -145,6 +147,7 @@ fn the_fastest_way_that_works_is_taken_and_said() {
     // Scenario: a space is attached without a word about the way. Expected: by ublk where this kernel has it; by a loop device where
     // not, where the daemon is to use threads, and where the driver's file is hidden from it; each time the answer and the list say
     // which it is, and the answer why it is not a faster one.
+    let _mounts = mounts::taking_mounts_along();
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     if !is_attached(&world) {
@@ -199,6 +202,7 @@ fn the_fastest_way_that_works_is_taken_and_said() {
 fn where_there_is_no_way_nothing_is_attached() {
     // Scenario: a daemon that finds no FUSE is asked for a loop device, or, where there is no ublk either, for whatever works.
     // Expected: it is said what is missing, and nothing is attached.
+    let _mounts = mounts::taking_mounts_along();
     let file = "/dev/fuse";
     if !rustix::process::geteuid().is_root() || !Path::new(file).exists() {
         return println!("skipped: {file} cannot be hidden here");
@@ -222,6 +226,7 @@ fn where_there_is_no_way_nothing_is_attached() {
 fn a_mount_that_a_container_took_along_is_named() {
     // Scenario: ext4 on an attached space is mounted when a container is begun, which gets a mount of its own by that, and unmounted
     // here. The space stays attached, the refusal says who has it and where, and it is detached when the container is gone.
+    let _mounts = mounts::taking_mounts_along();
     let mut world = World::new(2);
     let Some(cleaned) = mounted(&mut world) else { return };
     let (world, mount) = (&*cleaned.world, &cleaned.mount);
@@ -251,6 +256,7 @@ fn a_mount_that_a_container_took_along_is_named() {
 fn a_space_has_one_way_in_that_writes() {
     // Scenario: a space that is served for writing, as the tank's is, is not attached, one that is attached is not served for writing, and
     // served for reading it is, in either order.
+    let _mounts = mounts::mounting();
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     let space = |verb: &str| format!("/v1/pools/tank/spaces/m/{verb}");
@@ -277,6 +283,7 @@ fn a_space_has_one_way_in_that_writes() {
 fn a_daemon_does_not_wait_for_the_space_of_another_that_was_killed() {
     // Scenario: a space is attached, its daemon is killed, and a read of the device waits for the next one. Another daemon
     // makes a pool meanwhile, and refuses the device as a disk. The read ends when the first daemon is back.
+    let _mounts = mounts::mounting();
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     if !is_attached(&world) {
@@ -307,6 +314,7 @@ fn a_daemon_does_not_wait_for_the_space_of_another_that_was_killed() {
 fn a_space_that_is_attached_while_its_pool_is_not_open_is_told_of() {
     // Scenario: the daemon is killed, and the disks are away when the next one begins. The status names the device that
     // somebody waits for; with the disks back and the pool imported, it goes on.
+    let _mounts = mounts::mounting();
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     if !is_attached(&world) {
@@ -337,6 +345,7 @@ fn a_file_system_waits_for_a_pool_that_does_not_open() {
     // next one begins: the writer waits. The disks are back, the pool is imported, and the writer sees no error. Then the same, and
     // the pool stays away: what waits is given up, which is refused while the file system is mounted and lets the writer end with an
     // error; unmounted, the space is detached.
+    let _mounts = mounts::mounting();
     let mut world = World::new(2);
     let Some(cleaned) = mounted(&mut world) else { return };
     let (world, mount) = (&mut *cleaned.world, &cleaned.mount);
@@ -399,6 +408,7 @@ fn a_file_system_does_not_go_on_over_what_others_have_changed() {
     // Scenario: ext4 on an attached space is mounted, and the daemon killed. Another daemon imports the pool, writes to the space, and
     // exports it. The first one is started again: it does not open the pool by itself, and refuses to as long as the old device is
     // there. That is given up, unmounted and detached; then the pool is opened, with what the other wrote.
+    let _mounts = mounts::mounting();
     let mut world = World::new(2);
     let Some(cleaned) = mounted(&mut world) else { return };
     let (world, mount) = (&mut *cleaned.world, &cleaned.mount);

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::client::{IN_A_CONTAINER, Numbering, World, pattern};
+use crate::mounts;
 
 const SEEN: &str = "in use by process ";
 const UNSEEN: &str = "in use by a process that cannot be seen from here";
@@ -74,6 +75,7 @@ fn can_be_contained() -> bool {
 
 #[test]
 fn a_pool_of_which_another_container_holds_a_disk_is_not_opened_without_it() {
+    let _mounts = mounts::taking_mounts_along();
     if can_be_contained() {
         // Whoever stands outside sees into a container, and nobody out of it.
         not_opened_beside(World::new(2), &World::numbered(0, Numbering::Own), SEEN);
@@ -84,6 +86,7 @@ fn a_pool_of_which_another_container_holds_a_disk_is_not_opened_without_it() {
 
 #[test]
 fn a_pool_of_which_another_holds_a_disk_on_btrfs_is_not_opened_without_it() {
+    let _mounts = mounts::mounting();
     let first = World::new(0);
     let Some(_mount) = Mount::over(&first.folder.path().join("disks"), "btrfs") else { return };
     for name in ["d0", "d1"] {
@@ -96,6 +99,7 @@ fn a_pool_of_which_another_holds_a_disk_on_btrfs_is_not_opened_without_it() {
 #[test]
 fn commands_of_a_contained_daemon_that_has_ended_keep_nobody_out() {
     // Scenario: a daemon in a container is killed, and the next one, in another, finds all as it was.
+    let _mounts = mounts::taking_mounts_along();
     if !can_be_contained() {
         return;
     }

@@ -35,6 +35,8 @@ mod load;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod mounts;
+#[cfg(test)]
 mod partitions;
 #[cfg(test)]
 mod pki;

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::client::{World, eventually, pattern};
+use crate::mounts;
 
 const MIB: u64 = 1 << 20;
 /// A disk with a file system first, and what is a pool's to its very end.
@@ -83,6 +84,7 @@ fn message(error: &Value) -> &str {
 /// of its partitions it is found again.
 #[test]
 fn partitions_are_disks_of_a_pool() {
+    let _mounts = mounts::mounting();
     let world = World::new(0);
     let (Some(a), Some(b)) = (Disk::new(&world, "a"), Disk::new(&world, "b")) else { return };
     // The daemon ends before its disks do.

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::client::{World, eventually};
+use crate::mounts;
 
 const ATTACH: &str = "/v1/pools/tank/spaces/m/attach";
 const DETACH: &str = "/v1/pools/tank/spaces/m/detach";
@@ -61,6 +62,7 @@ fn attached(world: &World) -> Result<Value, Value> {
 fn it_is_refused_where_the_kernel_has_it_not_and_nothing_is_made() {
     // Scenario: the kernel has no FUSE over io_uring, or has it switched off. Asked for by name it is refused, also by a dry
     // run, in words that say how it is switched on; the switch stays as it was, and so does all else.
+    let _mounts = mounts::mounting();
     let cleaned = Cleaned::new();
     let world = &cleaned.0;
     let switch = "/sys/module/fuse/parameters/enable_uring";
@@ -92,6 +94,7 @@ fn it_is_told_that_it_ends_with_the_daemon_and_does() {
     // time, keeps what fio writes, and in use keeps the daemon from ending and from handing over. The daemon is killed: I/O
     // fails and nothing hangs; the next one says what is not attached any more, and clears it once it is unmounted. It is
     // attached anew, holds what was synced, and is detached when the daemon hands over.
+    let _mounts = mounts::mounting();
     let mut cleaned = Cleaned::new();
     let first = match attached(&cleaned.0) {
         Ok(first) => first,

@@ -9,6 +9,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::client::{World, eventually};
+use crate::mounts;
 
 /// Takes away what a test that failed would leave.
 struct Cleaned(World);
@@ -63,6 +64,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     // Scenario: a space whose last writes are on a disk that is gone is neither detached, nor deleted, exported or ended with
     // its daemon, and each says what helps; a dry run says what is lost; another name is none; while a process has the
     // device open, it is refused. Then it is given up, its device is gone, and the space can be deleted.
+    let _mounts = mounts::mounting();
     let Some((cleaned, device)) = stuck() else { return };
     let world = &cleaned.0;
     let way_out = "dolmen space detach tank/s --give-up-unflushed=tank/s";
@@ -106,6 +108,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
 fn what_the_page_cache_cannot_write_is_given_up_too() {
     // Scenario: as before, and then the kernel holds writes in its page cache that meet the absent disk; giving up does not
     // hang. The disk comes back to another daemon: a plain detach would have done.
+    let _mounts = mounts::mounting();
     let Some((mut cleaned, device)) = stuck() else { return };
     let of = format!("of={}", device.display());
     let _ = Command::new("dd").args(["if=/dev/urandom", &of, "bs=1M", "count=8", "status=none"]).status();
@@ -121,6 +124,7 @@ fn what_the_page_cache_cannot_write_is_given_up_too() {
 #[test]
 fn a_space_whose_disk_is_back_is_detached_as_ever() {
     // Scenario: the disk that was away is back; with and without the name, a detach loses nothing and warns of nothing.
+    let _mounts = mounts::mounting();
     let Some((cleaned, device)) = stuck() else { return };
     let world = &cleaned.0;
     fs::rename(world.folder.path().join("away"), world.disk("d1")).unwrap();
@@ -137,6 +141,7 @@ fn a_space_whose_disk_is_back_is_detached_as_ever() {
 fn a_space_of_a_pool_that_is_not_open_is_detached_by_its_name() {
     // Scenario: all disks of the pool are away when the daemon begins anew: the pool cannot be forgotten while its space is
     // attached, the daemon does not end, and the space is detached once that is confirmed. Then the pool is forgotten.
+    let _mounts = mounts::mounting();
     let Some((mut cleaned, device)) = stuck() else { return };
     let world = &mut cleaned.0;
     world.kill();
