@@ -109,10 +109,17 @@ Faults, each counted where it took effect:
 $(block '^seeds ' '^Tally')
 \`\`\`
 
+The same by the layouts of spaces that the pool held at that moment (which of several spaces a fault met is not told; what damages
+data strikes metadata alone where a space has one copy):
+
+\`\`\`text
+$(block '^by layout:' 'seeds in')
+\`\`\`
+
 Rare states that were met:
 
 \`\`\`text
-$(block '^}' 'seeds in')
+$(block '^}' '^by layout:')
 \`\`\`
 
 ## Slow and hung disks

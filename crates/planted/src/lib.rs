@@ -36,6 +36,8 @@ pub enum Bug {
     TableBeforeFlush,
     /// The log is trimmed before the tables that take its place were flushed.
     TableNotFlushed,
+    /// A table page that one slab alone has is believed to be there because its disk said so.
+    OnlyTableBelieved,
     /// A table page is always written to the same slot, over the one that stands.
     PageInPlace,
     /// Recovery lets the oldest state of a block win.
@@ -174,7 +176,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 81] = [
+    pub const ALL: [Self; 82] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -190,6 +192,7 @@ impl Bug {
         Self::RowOffByOne,
         Self::TableBeforeFlush,
         Self::TableNotFlushed,
+        Self::OnlyTableBelieved,
         Self::PageInPlace,
         Self::OldestStateWins,
         Self::RecoveryNotFinal,
@@ -278,6 +281,7 @@ impl Bug {
             Self::RowOffByOne => "row-off-by-one",
             Self::TableBeforeFlush => "table-before-flush",
             Self::TableNotFlushed => "table-not-flushed",
+            Self::OnlyTableBelieved => "only-table-believed",
             Self::PageInPlace => "page-in-place",
             Self::OldestStateWins => "oldest-state-wins",
             Self::RecoveryNotFinal => "recovery-not-final",

@@ -164,6 +164,14 @@ impl FaultCounters {
         self.counts.get(kind as usize).copied().unwrap_or(0)
     }
 
+    /// What happened since `before`, which were the same counters.
+    #[must_use]
+    pub fn since(mut self, before: Self) -> Self {
+        self.counts.iter_mut().zip(before.counts).for_each(|(now, then)| *now -= then);
+        self.spared -= before.spared;
+        self
+    }
+
     /// How often anything happened.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -9,6 +9,7 @@ use dolmen_buffer::Buffer;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
+use smallvec::SmallVec;
 
 use crate::carry::Homeless;
 use crate::error::{SpaceError, UnreadableReason};
@@ -30,11 +31,18 @@ const TABLE_ROWS: usize = 64;
 /// has room. Fewer would be written back again and again by whoever writes all over a space: each time with both its copies.
 const DIRTY_PAGES_MAX: usize = PAGES_MAX;
 
+/// A page that was given to its disks in a write-back.
+struct GivenPage {
+    row: Rc<Row>,
+    column: usize,
+    index: usize,
+    page: Rc<Page>,
+}
+
 /// What became of the tables of rows in a write-back.
 #[derive(Default)]
 struct TablesWritten {
-    /// Pages that were given to their disks, with row and column.
-    given: Vec<(Rc<Row>, usize, Rc<Page>)>,
+    given: Vec<GivenPage>,
     /// Columns with pages that stay in memory.
     kept_back: Vec<(Rc<Row>, usize)>,
 }
@@ -512,10 +520,40 @@ impl Shared {
             if page.is_dirty() {
                 self.note_dirty(row);
             }
-            written.given.push((Rc::clone(row), column, page));
+            written.given.push(GivenPage { row: Rc::clone(row), column, index, page });
         }
         self.finish_writes(&mut writes).await?;
         Ok(written)
+    }
+
+    /// Whether a page is where it was written, as its disk said, if that slab alone has it. Of several copies one that missed a
+    /// write is told by its generation; an only one would be believed with what it had before.
+    async fn is_only_copy_there(&self, given: &GivenPage) -> bool {
+        let GivenPage { row, column, index, page } = given;
+        let mut holders = SmallVec::<[(Rc<Disk>, Slab, TablePlace); 2]>::new();
+        row.for_each_table(*column, |slab, place| {
+            let disk = slab.present(&self.pool).filter(|_| slab.stale.is_none());
+            holders.extend(disk.map(|disk| (disk, slab.clone(), place)));
+        });
+        let [(disk, slab, place)] = holders.as_slice() else { return true };
+        if is_planted(Bug::OnlyTableBelieved) {
+            return true;
+        }
+        let name = self.page_name(row, *column, *index);
+        // Nobody may have written the other slot, which then got the same.
+        for back in 0..1 + u64::from(page.is_unpaired()) {
+            let generation = page.sealed_generation().saturating_sub(back);
+            for piece in slab.pieces(row.page_at(*place, *index, generation), PAGE_BYTES) {
+                let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let (bytes, result) = disk.read(piece.at, buffer).await;
+                let found = result.ok().and_then(|()| Page::parse(&bytes, name));
+                if found.is_none_or(|(_, found)| found != generation) {
+                    disk.note(|counters| counters.checksum_errors += 1);
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Whether the blocks of a column can be had from slabs that hold everything and are here.
@@ -603,15 +641,21 @@ impl Shared {
         for (row, column) in &written.kept_back {
             homeless.add(row, *column);
         }
-        let is_held = |row: &Row, column: usize| Self::is_table_held_by(row, column, &stayed);
-        for (row, column, _) in written.given.iter().filter(|(row, column, _)| !is_held(row, *column)) {
-            homeless.add(row, *column);
+        let mut is_held = Vec::with_capacity(written.given.len());
+        for together in written.given.chunks(TABLE_WRITES_MAX) {
+            let are_there = join_all(together.iter().map(|given| self.is_only_copy_there(given))).await;
+            is_held.extend(together.iter().zip(are_there).map(|(given, is_there)| {
+                is_there && Self::is_table_held_by(&given.row, given.column, &stayed)
+            }));
         }
-        for (row, column, page) in &written.given {
+        for (given, _) in written.given.iter().zip(&is_held).filter(|(_, is_held)| !**is_held) {
+            homeless.add(&given.row, given.column);
+        }
+        for (given, is_held) in written.given.iter().zip(is_held) {
             // Of a row none of whose tables are believed yet, those that are written count when all are. A recovery begins with
             // blank ones, and whatever the log says of their generations has to be of these.
-            let is_believed = row.is_formatted() || !homeless.has(row);
-            if is_held(row, *column) && is_believed { page.note_durable() } else { page.note_unwritten() }
+            let is_believed = given.row.is_formatted() || !homeless.has(&given.row);
+            if is_held && is_believed { given.page.note_durable() } else { given.page.note_unwritten() }
         }
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
         rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));

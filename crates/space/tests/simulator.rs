@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dolmen_sim::{FaultCounters, FaultKind};
+use sim::by_layout::{FaultsByLayout, LayoutKind};
 use sim::life::{Rare, Tally};
 use sim::run::{Report, run_seed_caught as run_seed};
 
@@ -21,6 +22,8 @@ const SEEDS: u64 = 12;
 const SEEDS_TWICE: u64 = 8;
 /// Seeds over which every kind of fault and every rare state has to be met.
 const SEEDS_FOR_ALL: u64 = 200;
+/// Seeds over which every kind of fault has to be met by every layout.
+const SEEDS_FOR_EVERY_LAYOUT: u64 = 5000;
 /// A disk that remembers fences itself refuses late writes of older epochs. The engine does not ask a disk to: it fences its
 /// own handle, for ever, and takes a disk back in by a new handle, which a disk with a memory of that would refuse too.
 const CANNOT_HAPPEN: FaultKind = FaultKind::FencedLateWrite;
@@ -50,8 +53,10 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
     let began = std::time::Instant::now();
     let reports = run_all(first, count);
     let (mut faults, mut tally) = (FaultCounters::default(), Tally::default());
+    let mut by_layout = FaultsByLayout::default();
     for report in &reports {
         faults += report.faults;
+        by_layout += report.by_layout;
         tally.add(&report.tally);
     }
     let seconds = began.elapsed().as_secs_f64();
@@ -59,6 +64,7 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
     println!("{tally:#?}");
     Rare::ALL.iter().for_each(|state| println!("{:<24}{:>12}", format!("{state:?}"), tally.of(*state)));
     let per_second = tally.operations as f64 / seconds;
+    println!("by layout:\n{by_layout}");
     println!("{} seeds in {seconds:.1} s, {per_second:.0} operations of clients a second", reports.len());
     let failed: Vec<&Report> = reports.iter().filter(|report| report.failure.is_some()).collect();
     for report in &failed {
@@ -71,6 +77,10 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
     if count >= SEEDS_FOR_ALL {
         expect_everything(faults, tally);
     }
+    if count >= SEEDS_FOR_EVERY_LAYOUT {
+        let unseen: Vec<_> = by_layout.unseen(can_meet).collect();
+        assert!(unseen.is_empty(), "faults that no space of a layout met: {unseen:?}");
+    }
     for report in reports.iter().filter(|report| report.failure.is_none()) {
         assert!(
             report.tally.power_cuts > 0 && report.tally.losses > 0,
@@ -79,6 +89,13 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
         );
         assert!(report.tally.operations >= 1000 * length(), "seed {} did too little", report.seed);
     }
+}
+
+/// Whether a space of this layout can meet a fault in a life. Where there is one copy, nothing tells that all of it is as it was
+/// some flushes ago, and nobody is to expect anything.
+fn can_meet(layout: LayoutKind, kind: FaultKind) -> bool {
+    kind != CANNOT_HAPPEN
+        && !(layout.has_one_copy() && matches!(kind, FaultKind::LyingFlush | FaultKind::ReturnedOld))
 }
 
 /// Over so many seeds, whatever can happen has happened.

@@ -220,6 +220,7 @@ pub async fn read_range(
             Segment::Data(data) => bytes.extend_from_slice(&data),
         }
     }
+    life.notice();
     life.oracle.borrow_mut().read_ends(&reading, &bytes)
 }
 

@@ -17,11 +17,12 @@ use dolmen_sim::{Random, SimDisk, World};
 use dolmen_space::{IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, Spaces};
 use dolmen_units::DiskId;
 
+use super::by_layout::{LayoutKind, Ledger};
 use super::client::{client, make, purge, read_range};
 use super::operator::{is_whole, learn_members, make_whole, missing_disks, take_in, tend, usher};
 use super::oracle::Oracle;
 use super::removal::{Removals, remover};
-use super::setup::{Setup, stream};
+use super::setup::{CONTENT, LEAVING, Setup, stream};
 use super::unrest::unrest;
 use super::wishes::{Reserved, judge_reserves};
 
@@ -39,6 +40,12 @@ pub struct Course {
     pub unrest: bool,
     /// Whether two disks may be away at once: then nothing else fails.
     pub pairs: bool,
+    /// Whether one disk suffers at a time, or whoever took its place.
+    pub one_suffers: bool,
+    /// Whether spaces of one copy may lose what the disk that suffers has of them: no read may bring anything else.
+    pub frail: bool,
+    /// How often the disk that suffers failed so that the pool does without it, as far as the oracle knows.
+    pub failed: Cell<u64>,
     pub oracle: RefCell<Oracle>,
     /// Names of spaces that somebody is making.
     pub making: RefCell<Vec<String>>,
@@ -103,6 +110,7 @@ pub struct Course {
     pub operations_left: Cell<u64>,
     pub life_operations: Cell<u64>,
     pub tally: Cell<Tally>,
+    pub faults: RefCell<Ledger>,
     /// The identity of each disk in the pool, once known.
     pub ids: RefCell<BTreeMap<usize, DiskId>>,
     /// The pool of the daemon that lives now.
@@ -560,6 +568,26 @@ impl Course {
         self.note(|tally| tally.losses += 1);
     }
 
+    /// Notes what the disk that suffers has failed at, before anybody judges what came of it: where spaces have one copy, what no
+    /// flush had covered may be gone with it.
+    pub fn notice(&self) {
+        if self.redundant {
+            return;
+        }
+        let faults = self.world.fault_counters();
+        let failed = LEAVING.iter().map(|kind| faults.of(*kind)).sum();
+        if self.failed.replace(failed) < failed {
+            self.leaves(self.victim.get());
+            self.lost_with_cache();
+        }
+    }
+
+    /// Whether spaces of one copy may have lost something for good.
+    fn is_damaged(&self) -> bool {
+        let faults = self.world.fault_counters();
+        self.frail && CONTENT.iter().any(|kind| faults.of(*kind) > 0)
+    }
+
     /// Notes that a disk was taken back in.
     pub fn is_back(&self, index: usize) {
         let now = self.at_work.borrow().clone();
@@ -632,6 +660,7 @@ impl Life {
         self.operations_left.set(left - 1);
         self.life_operations.set(here - 1);
         self.note(|tally| tally.operations += 1);
+        self.faults.borrow_mut().count(self.world.fault_counters(), LayoutKind::all_of(&self.spaces));
         true
     }
 
@@ -679,6 +708,7 @@ impl Life {
 
     /// Whether an error of a request is one that may be.
     pub fn accept(&self, error: &SpaceError, uid: u64, at: u64, length: u64) -> Result<(), String> {
+        self.notice();
         let oracle = self.oracle.borrow();
         let model = oracle.models.get(&uid);
         let leaving = model.is_none_or(|model| model.leaving);
@@ -692,7 +722,12 @@ impl Life {
             }
             SpaceError::NoSpaceBelow { .. } => true,
             SpaceError::CacheFull { .. } => {
-                self.hard.get() || !super::operator::missing_disks(self).is_empty() || self.are_disks_behind()
+                // Who only fails reads is still a member as far as the pool knows.
+                let is_silent = single && self.unnoticed.get();
+                self.hard.get()
+                    || is_silent
+                    || !super::operator::missing_disks(self).is_empty()
+                    || self.are_disks_behind()
             }
             SpaceError::Gone { .. } => leaving,
             // It may have been there when this was asked, and hang until it was not.
@@ -701,7 +736,7 @@ impl Life {
             SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
             SpaceError::Unflushed { .. } => single,
             SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } => {
-                single && (self.lost.get() || oracle.may_be_unreadable(uid, at, length))
+                single && (self.lost.get() || self.is_damaged() || oracle.may_be_unreadable(uid, at, length))
             }
             _ => false,
         };

@@ -8,6 +8,7 @@
     clippy::too_many_lines
 )]
 
+pub mod by_layout;
 pub mod client;
 pub mod conversion;
 pub mod jobs;

@@ -9,6 +9,7 @@ use dolmen_pool::MemoryArbiter;
 use dolmen_sim::{FaultCounters, FaultKind, FaultRates, Random, World};
 use dolmen_units::HostId;
 
+use super::by_layout::FaultsByLayout;
 use super::life::{Course, Goal, Rare, Tally, Work, live};
 use super::operator::want_replaced;
 use super::oracle::{Crash, Oracle};
@@ -20,6 +21,7 @@ pub struct Report {
     pub seed: u64,
     pub trace_hash: u64,
     pub faults: FaultCounters,
+    pub by_layout: FaultsByLayout,
     pub tally: Tally,
     pub steps: u64,
     pub failure: Option<String>,
@@ -51,6 +53,7 @@ pub fn run_seed_caught(seed: u64, length: u64, trace_lines: usize) -> Report {
             seed,
             trace_hash: 0,
             faults: FaultCounters::default(),
+            by_layout: FaultsByLayout::default(),
             tally: Tally::default(),
             steps: 0,
             failure: Some(format!("a panic: {}", text.unwrap_or_default())),
@@ -83,7 +86,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
     let spares = (member_count..disks.len()).rev().collect();
     let mut random = stream(seed, 901);
     let victim = Rc::new(Cell::new(random.index(member_count)));
-    world.set_damage_policy(policy(&victim, setup.redundant));
+    world.set_damage_policy(policy(&victim, setup.redundant || setup.frail));
     let oracle = Oracle::new(setup.tearing);
     let (rates, others) = (setup.rates, setup.others);
     let course = Rc::new(Course {
@@ -101,6 +104,9 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         reserves: RefCell::default(),
         shrinking: Cell::default(),
         pairs: setup.pairs,
+        one_suffers: if setup.redundant { !setup.pairs } else { !setup.unrest },
+        frail: setup.frail,
+        failed: Cell::default(),
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
         oracle: RefCell::new(oracle),
@@ -133,6 +139,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         last_gone: Cell::new(None),
         life_operations: Cell::new(0),
         tally: Cell::default(),
+        faults: RefCell::default(),
         ids: RefCell::default(),
         pool: RefCell::default(),
         doing: RefCell::default(),
@@ -152,6 +159,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
     let failure = run.all().err();
     let course = Rc::clone(&run.course);
     course.world.kill();
+    course.faults.borrow_mut().count_end(course.world.fault_counters());
     course.note(|tally| {
         tally.mixtures = course.oracle.borrow().mixtures;
         tally.blocks_checked = course.oracle.borrow().blocks_checked;
@@ -163,6 +171,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         seed,
         trace_hash: course.world.trace_hash(),
         faults: course.world.fault_counters(),
+        by_layout: course.faults.borrow().by_layout,
         tally: course.tally.get(),
         steps: course.world.step_count(),
         failure,
@@ -361,7 +370,7 @@ impl Run {
             _ if owes_loss => self.lose(),
             4 => course.world.jump_clock(Duration::from_millis(1 + self.random.below(5000))),
             5 | 6 if !self.spare_used && !course.lost.get() && course.leaving.borrow().is_empty() => {
-                let old = if course.redundant && !course.pairs {
+                let old = if course.one_suffers {
                     self.victim.get()
                 } else {
                     let members = course.members.borrow();
@@ -469,8 +478,8 @@ impl Run {
             let members = course.members.borrow();
             let choice = self.random.index(members.len());
             // Where not all is as it was, no other may suffer than who took the place: it may lack something.
-            let one_suffers = course.redundant && !course.pairs && !course.whole.get();
-            let heir = self.heir().filter(|heir| one_suffers && members.contains(heir));
+            let may_lack = course.one_suffers && !course.whole.get();
+            let heir = self.heir().filter(|heir| may_lack && members.contains(heir));
             let victim = heir.unwrap_or(members[choice]);
             self.victim.set(victim);
             self.lies_exposed = course.disks.borrow()[victim].fault_counters().of(FaultKind::LyingFlush);

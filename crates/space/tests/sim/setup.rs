@@ -16,6 +16,19 @@ const USUAL_SPACES: u64 = 3;
 /// Disks that are no members at first.
 const SPARES: usize = 3;
 
+/// Faults behind which a pool does without a disk until it is taken back in.
+pub const LEAVING: [FaultKind; 5] =
+    [FaultKind::WriteError, FaultKind::FlushError, FaultKind::Reset, FaultKind::Hung, FaultKind::NoSpace];
+/// Faults that damage what a disk has.
+pub const CONTENT: [FaultKind; 6] = [
+    FaultKind::BitRot,
+    FaultKind::LatentError,
+    FaultKind::LostWrite,
+    FaultKind::MisdirectedWrite,
+    FaultKind::MisdirectedRead,
+    FaultKind::TornWrite,
+];
+
 /// A seed's draws.
 pub struct Setup {
     pub profiles: Vec<DiskProfile>,
@@ -34,6 +47,8 @@ pub struct Setup {
     pub wishes: bool,
     /// Two disks may be away at once, and nothing else fails.
     pub pairs: bool,
+    /// Some space has one copy, and the disk that suffers damages that too.
+    pub frail: bool,
     pub tearing: bool,
     pub clients: usize,
     pub operations: u64,
@@ -71,11 +86,17 @@ impl Setup {
             rates = rates.with(FaultKind::LyingFlush, Rate::one_in(4 << lies.below(4)));
         }
         let mut stirs = stream(seed, 904);
-        let unrest = stirs.below(4) > 0;
+        let unrest = stirs.below(4) > u64::from(!redundant);
         let pairs = unrest && redundant && stirs.below(3) == 0;
         if pairs || (unrest && !redundant) {
             // Two at once may be more than is survived, also of log and map.
             rates = FaultRates::NONE.with(FaultKind::Slow, Rate::one_in(300));
+        }
+        let mut alone = stream(seed, 917);
+        let has_one_copy = !redundant && !unrest;
+        let frail = has_one_copy && alone.coin();
+        if has_one_copy {
+            rates = leaving(rates, &mut alone);
         }
         let slow = slow_stretches(&mut stream(seed, 903));
         rates = rates.with(FaultKind::SlowStretch, slow);
@@ -89,6 +110,7 @@ impl Setup {
             evens: stream(seed, 912).below(3) == 0,
             wishes: stream(seed, 916).below(3) == 0,
             pairs,
+            frail,
             tearing,
             clients: 2 + random.index(3),
             operations: 1000 + random.below(200),
@@ -200,28 +222,26 @@ fn pace(random: &mut Random) -> SimpleLatency {
     SimpleLatency { fixed_ns: times * fixed_ns, per_kib_ns: times * per_kib_ns, jitter_ns: times * jitter_ns }
 }
 
-/// Rates of the disk that suffers, far above those of life. Where some space has one copy only, no disk may lose data or
+/// Rates of the disk that suffers, far above those of life. Where some space has one copy only and others stir too, no disk may
 /// leave by itself.
 fn rates(redundant: bool, random: &mut Random) -> FaultRates {
     let mut rates = FaultRates::NONE;
-    let content = [
-        FaultKind::BitRot,
-        FaultKind::LatentError,
-        FaultKind::LostWrite,
-        FaultKind::MisdirectedWrite,
-        FaultKind::MisdirectedRead,
-        FaultKind::TornWrite,
-    ];
-    for kind in content {
+    for kind in CONTENT {
         if random.coin() {
             rates = rates.with(kind, Rate::one_in(100 << random.below(5)));
         }
     }
     rates = rates.with(FaultKind::StaleAfterError, Rate::one_in(4)).with(FaultKind::Slow, Rate::one_in(300));
-    let leaving =
-        [FaultKind::WriteError, FaultKind::FlushError, FaultKind::Reset, FaultKind::Hung, FaultKind::NoSpace];
-    for kind in leaving {
-        if redundant && random.below(3) == 0 {
+    if redundant {
+        rates = leaving(rates, random);
+    }
+    rates
+}
+
+/// With rates of what a disk does not do for a pool that goes on to use it.
+fn leaving(mut rates: FaultRates, random: &mut Random) -> FaultRates {
+    for kind in LEAVING {
+        if random.below(3) == 0 {
             rates = rates.with(kind, Rate::one_in(500 << random.below(4)));
         }
     }
@@ -237,9 +257,9 @@ fn slow_stretches(random: &mut Random) -> Rate {
 }
 
 /// A damage policy: one disk, and of it all, or its metadata alone.
-pub fn policy(victim: &Rc<std::cell::Cell<usize>>, redundant: bool) -> Rc<dyn dolmen_sim::DamagePolicy> {
+pub fn policy(victim: &Rc<std::cell::Cell<usize>>, whole: bool) -> Rc<dyn dolmen_sim::DamagePolicy> {
     let victim = Rc::clone(victim);
     Rc::new(move |disk: dolmen_sim::DiskIndex, range: std::ops::Range<u64>| {
-        disk.0 == victim.get() && (redundant || range.end <= DATA_AT)
+        disk.0 == victim.get() && (whole || range.end <= DATA_AT)
     })
 }

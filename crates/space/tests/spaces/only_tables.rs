@@ -1,0 +1,102 @@
+//! Table pages that one slab alone has, and whose disk says that it wrote them and did not: nothing else would tell that what it
+//! has instead is of the past.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use dolmen_sim::{DiskIndex, FaultKind, FaultRates, Rate, SimDisk};
+use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_units::Bytes;
+
+use crate::harness::{Bench, Outcome};
+
+/// Where the data of a disk begins.
+const DATA_AT: u64 = 9 << 20;
+
+/// A checkpoint of which a disk writes nothing behind its metadata, whatever it says. Everything else was flushed before, so that
+/// this is tables alone.
+async fn lose_tables(spaces: &Spaces, disk: &SimDisk) -> Outcome {
+    spaces.flush().await?;
+    let lost = || disk.fault_counters().of(FaultKind::LostWrite);
+    let before = lost();
+    disk.set_rates(FaultRates::NONE.with(FaultKind::LostWrite, Rate::one_in(1)));
+    spaces.pool().checkpoint().await?;
+    disk.set_rates(FaultRates::NONE);
+    assert!(lost() > before, "a table was to be lost");
+    Ok(())
+}
+
+fn bench(copies: usize) -> Rc<Bench> {
+    let bench = Bench::new(5, copies, Bytes::mib(96));
+    bench.world.set_damage_policy(Rc::new(|disk: DiskIndex, range: Range<u64>| {
+        disk.0 == 0 && range.start >= DATA_AT
+    }));
+    Rc::new(bench)
+}
+
+/// Content over older content, each with its table on the disk: the first half of a mebibyte, and then as much again.
+async fn fill(lab: &crate::harness::Lab, spaces: &Spaces, space: &dolmen_space::Space) -> Outcome {
+    for content in [1, 2] {
+        lab.write(space, 0, 512 << 10, content).await?;
+        spaces.flush().await?;
+        spaces.pool().checkpoint().await?;
+    }
+    lab.write(space, 256 << 10, 512 << 10, 3).await
+}
+
+/// A space of one copy. What the log has is kept as long as the table is not there, and said again by the next daemon; the
+/// checkpoint behind that brings it to the disk.
+#[test]
+fn an_only_table_that_its_disk_lost_is_written_again() {
+    for goes_on in [false, true] {
+        let bench = bench(1);
+        let inside = Rc::clone(&bench);
+        let served = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
+            fill(&lab, &spaces, &space).await?;
+            lose_tables(&spaces, &inside.disks[0]).await?;
+            if goes_on {
+                drop(space);
+                return lab.check_and_close(spaces).await;
+            }
+            lab.hold((spaces, space));
+            Ok(())
+        });
+        served.unwrap();
+        bench.world.kill();
+        let found = bench.stands_alone(0, &[(0, 256 << 10, 2), (256 << 10, 512 << 10, 3)]);
+        found.unwrap_or_else(|error| panic!("with another checkpoint: {goes_on}; {error}"));
+    }
+}
+
+/// The copy that is left of a mirror loses one while the other is away. Who comes back gets what was written meanwhile.
+#[test]
+fn a_table_that_the_last_copy_lost_is_not_given_to_the_others() {
+    let bench = bench(2);
+    let inside = Rc::clone(&bench);
+    let served = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let mirror = Resiliency::Mirror { copies: 2 };
+        let space = lab.space(&spaces, "data", Bytes::mib(2), mirror).await?;
+        lab.write(&space, 0, 512 << 10, 7).await?;
+        spaces.flush().await?;
+        inside.disks[1].vanish();
+        fill(&lab, &spaces, &space).await?;
+        lose_tables(&spaces, &inside.disks[0]).await?;
+        drop(space);
+        spaces.close().await?;
+        Ok(())
+    });
+    served.unwrap();
+    bench.disks[1].come_back();
+    let back = Rc::clone(&bench);
+    let resynced = bench.run_in(bench.lab_with(|disk| disk == 0), async move |lab| {
+        let spaces = lab.open().await?;
+        spaces.rejoin(back.disks[1].attach(&back.world)).await?;
+        spaces.resync(&Progress::default()).await?;
+        lab.check_and_close(spaces).await
+    });
+    resynced.unwrap();
+    bench.stands_alone(1, &[(0, 256 << 10, 2), (256 << 10, 512 << 10, 3)]).unwrap();
+}
