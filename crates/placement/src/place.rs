@@ -105,6 +105,8 @@ pub struct Placer {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) narrowest: Shape,
     pub(crate) rule: Rule,
+    /// Slabs of a row at most whose width is automatic, whatever disks there are.
+    pub(crate) width_max: Option<u32>,
 }
 
 /// One slab of a choice, by its place in the field.
@@ -152,7 +154,15 @@ impl Placer {
         let shapes = Shape::all(&request, &slab_grains);
         let narrowest = Shape::narrowest(&request, &slab_grains);
         let rule = Rule::new(&request, &shapes, narrowest);
-        Self { request, shapes, narrowest, rule }
+        Self { request, shapes, narrowest, rule, width_max: None }
+    }
+
+    /// For rows that may use the room that is kept for repair, and are to be repaired all the same when a disk is lost: no wider than
+    /// rows that are claimed on these offers.
+    #[must_use]
+    pub fn no_wider_than_claims(mut self, offers: &[Offer]) -> Self {
+        self.width_max = settle(offers, self.kind()).width_max;
+        self
     }
 
     /// What was asked for.
@@ -230,7 +240,10 @@ impl Placer {
     }
 
     fn field_without(&self, offers: &[Offer], left_out: &[DiskSlot]) -> Field {
-        Field::new((offers, left_out), self.request.resiliency(), &self.narrowest, &self.shapes)
+        let resiliency = self.request.resiliency();
+        let mut field = Field::new((offers, left_out), resiliency, &self.narrowest, &self.shapes);
+        field.width_max = field.width_max.into_iter().chain(self.width_max).min();
+        field
     }
 
     /// The same offers without room that is kept for repair: what is left may be looked at disk by disk.

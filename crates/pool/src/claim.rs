@@ -43,7 +43,7 @@ impl Change<'_> {
         if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_grains, turn) {
             return Ok(placed);
         }
-        match self.place_here(&Placer::new(*request, &slab_grains), &own, turn) {
+        match self.place_here(&self.placer(request, &slab_grains), &own, turn) {
             Err(refused @ PoolError::NoSpace { .. }) if !lacks_domains => {
                 self.place_degraded(request, &slab_grains, turn).ok_or(refused)
             }
@@ -65,7 +65,7 @@ impl Change<'_> {
         let turn = self.pool.turn_number.get();
         let others = self.pool.offers(self.purpose).into_iter().map(|offer| offer.slot);
         let left_out: Vec<DiskSlot> = others.filter(|slot| !among.contains(slot)).collect();
-        let placer = Placer::new(*request, &slab_grains);
+        let placer = self.placer(request, &slab_grains);
         let own = |_| 0;
         let placed = match self.place_sparing(&placer, &own, turn, &left_out) {
             Some(placed) => placed,
@@ -73,6 +73,15 @@ impl Change<'_> {
         };
         self.pool.turn_number.set(turn + 1);
         Some(placed)
+    }
+
+    /// What places rows of a request. What moves may use the room that is kept for repair, and is to be repaired all the same.
+    fn placer(&self, request: &Request, slab_grains: impl Fn(Bytes) -> u64) -> Placer {
+        let placer = Placer::new(*request, slab_grains);
+        match self.purpose {
+            Purpose::Move => placer.no_wider_than_claims(&self.pool.offers(Purpose::Claim)),
+            Purpose::Claim | Purpose::Release => placer,
+        }
     }
 
     /// Whether the members have fault domains enough to keep the copies of a column apart by them, and those here do not.

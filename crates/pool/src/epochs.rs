@@ -195,6 +195,10 @@ impl Pool {
             // All of its room is its own again.
             drop(turn);
             self.give_room(disk).await?;
+            // So is what it is for: that was forgotten with its room.
+            if let Some(role) = self.role_of(disk) {
+                self.set_role(disk, Some(role)).await?;
+            }
             return Err(why);
         }
         self.change_epoch(|generation, _| {

@@ -95,6 +95,11 @@ pub(crate) fn cache_id(redundancy: u8) -> SpaceId {
     SpaceId(CACHES_FROM + u64::from(redundancy))
 }
 
+/// Whether a space is one that a write cache lies in.
+pub(crate) fn is_of_cache(id: SpaceId) -> bool {
+    id.0 >= CACHES_FROM
+}
+
 /// What a cache row is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {

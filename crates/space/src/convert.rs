@@ -102,9 +102,13 @@ impl Spaces {
         space: &Space,
         without: DiskSlot,
     ) -> Result<ConversionForecast, SpaceError> {
-        let placer = placer_of(&space.spec())?;
-        let mut offers = self.pool().offers(Purpose::Move);
-        offers.retain(|offer| offer.slot != without);
+        let others = |purpose| {
+            let mut offers = self.pool().offers(purpose);
+            offers.retain(|offer| offer.slot != without);
+            offers
+        };
+        let placer = placer_of(&space.spec())?.no_wider_than_claims(&others(Purpose::Claim));
+        let mut offers = others(Purpose::Move);
         let (turn, mut forecast) = (self.pool().next_turn(), ConversionForecast::default());
         space
             .for_each_record(|index, record| {
@@ -346,9 +350,10 @@ impl Spaces {
         Ok(lot)
     }
 
-    /// Disks that leave without another in their place.
+    /// Disks that are to hold nothing, and have no other in their place.
     fn leaving_slots(&self) -> Vec<DiskSlot> {
-        self.drains().iter().map(|disk| disk.slot()).collect()
+        let disks = self.pool().disks().into_iter();
+        disks.filter(|disk| self.pool().is_to_be_empty(disk)).map(|disk| disk.slot()).collect()
     }
 
     /// Claims a draft for a row, if it needs one.
@@ -373,7 +378,9 @@ impl Spaces {
             let mut offers = self.pool().offers(Purpose::Move);
             let record = row.record();
             give_back(&mut offers, &record);
-            let placed = placer_of(&space.spec())?.place(&offers, self.pool().next_turn());
+            let claims = self.pool().offers(Purpose::Claim);
+            let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
+            let placed = placer.place(&offers, self.pool().next_turn());
             let leaving = self.leaving_slots();
             if placed.is_ok_and(|placed| is_as_wanted(&record, (before, to), &placed, &leaving)) {
                 return Ok(Begun::AsWanted(row));
@@ -566,8 +573,8 @@ fn is_like(one: Layout, other: Layout) -> bool {
     (one.resiliency, one.interleave, one.integrity) == (other.resiliency, other.interleave, other.integrity)
 }
 
-/// Whether a row is laid as one that is placed now would be, or wider where nobody has said how wide it is to be, and no disk that it
-/// is on is to leave: that one could not, with as many columns as there are disks.
+/// Whether a row is laid as one that is placed now would be, or wider where nobody has said how wide it is to be, and none of its disks
+/// is to hold nothing: it could not leave that one, with as many columns as there are disks.
 fn is_as_wanted(
     record: &RowRecord,
     (before, to): (Layout, Layout),

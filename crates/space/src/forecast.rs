@@ -6,7 +6,7 @@ use dolmen_placement::{DomainId, NoRoom, Offer, Placement, Placer, Standing};
 use dolmen_pool::{Pool, Purpose};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::cache::is_hidden;
+use crate::cache::is_of_cache;
 use crate::cache_size::cache_spec;
 use crate::layout::slab_grains;
 use crate::space::Space;
@@ -85,7 +85,7 @@ impl Space {
     pub(crate) fn fast_disks(&self) -> Option<BTreeSet<DiskSlot>> {
         let pool = &self.shared.pool;
         let copies = self.spec().resiliency.copies();
-        is_hidden(self.id())
+        is_of_cache(self.id())
             .then(|| fastest(&pool.offers(Purpose::Claim), copies, |slot| is_fast(pool, slot)))?
     }
 }

@@ -92,7 +92,7 @@ impl Homes {
         Some(to)
     }
 
-    /// A disk in another fault domain for the slab of a column that is on `from`, if it lies in one with another slab from which
+    /// A disk that is well, in another fault domain, for the slab of a column that is on `from`, if it lies in one with another slab from which
     /// it should be apart. Its room is reckoned as taken.
     pub(crate) fn choose_apart(
         &mut self,
@@ -104,7 +104,10 @@ impl Homes {
         if !self.lies_badly(pool, record, column, from) {
             return None;
         }
-        self.choose(pool, record, column, from)
+        let grains = record.shape.slab_map(column).grains();
+        let best = self.best(pool, record, column, from, |slot| pool.ailment_of(slot).is_none())?;
+        best.free_grains -= grains;
+        Some(best.slot)
     }
 
     /// Whether the slab of a column on `from` shares a fault domain with another one, and there are domains enough for all.

@@ -33,6 +33,8 @@ impl Spaces {
         if to == Provisioning::Thin {
             self.put_provisioning(space, to).await?;
         }
+        // Where rows that hold nothing went on to take the places of those that are written, some would never be claimed.
+        let _still = (to == Provisioning::Fixed).then(|| space.reserve.keep_still());
         for index in 0..rows {
             if !progress.may_go_on(&self.shared.closing).await || space.check_stays().is_err() {
                 return Ok(false);
@@ -40,7 +42,7 @@ impl Spaces {
             match to {
                 Provisioning::Fixed => {
                     self.shared.gate().await?;
-                    space.row_for_write(index).await?;
+                    space.claim_blank(index).await?;
                 }
                 Provisioning::Thin => match space.row(index).await {
                     Ok(Some(row)) => space.free_if_known_unused(&row).await?,
@@ -52,8 +54,12 @@ impl Spaces {
             progress.done.set(progress.done.get() + 1);
         }
         if to == Provisioning::Fixed {
+            // Some may have been given back meanwhile.
+            while space.row_count.get() < space.size().0.div_ceil(space.row_bytes()) {
+                space.claim_all().await?;
+            }
             self.put_provisioning(space, to).await?;
-            // Some may have been given back meanwhile, or come with another size.
+            // Or come with another size.
             space.claim_all().await?;
         }
         Ok(true)

@@ -108,7 +108,7 @@ impl Spaces {
         Ok(forecast)
     }
 
-    /// Moves everything off a disk that was retired without a successor, to the others. Redundancy is never lower on the way;
+    /// Moves everything off a disk that is to hold nothing and has no successor, to the others. Redundancy is never lower on the way;
     /// killed, it goes on when called again. Whether nothing is left; it ends early, with something left, when the disk is
     /// to stay after all or is to be replaced, and when it is stopped. Held and stopped between lots of rows.
     ///

@@ -17,6 +17,9 @@ use crate::row::Slabs;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
+/// How often rows are looked for on a disk that is being replaced, because others have come up where nobody looked.
+const PASSES_MAX: usize = 8;
+
 impl Spaces {
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
     /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
@@ -29,6 +32,24 @@ impl Spaces {
         &self,
         from: DiskSlot,
         to: DiskSlot,
+        progress: &Progress,
+    ) -> Result<bool, SpaceError> {
+        for _ in 0..PASSES_MAX {
+            if !self.move_slabs_once((from, to), progress).await? {
+                return Ok(false);
+            }
+            // A row that held nothing may have become another one on the way, in a place that nobody looked at.
+            if self.rows_on(from).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves the slabs of the rows that there are when it begins; whether none of these is left.
+    async fn move_slabs_once(
+        &self,
+        (from, to): (DiskSlot, DiskSlot),
         progress: &Progress,
     ) -> Result<bool, SpaceError> {
         let target = || self.pool().disk(from).and_then(|disk| disk.member().successor);

@@ -32,6 +32,10 @@ pub(crate) struct Reserve {
     bytes: Cell<Bytes>,
     /// Rows that held nothing when they were looked at last.
     blanks: RefCell<BTreeSet<u64>>,
+    /// Rows that may hold nothing: they could not be looked at, or nobody has known since.
+    doubtful: RefCell<BTreeSet<u64>>,
+    /// How many keep rows that hold nothing from becoming others.
+    still: Rc<Cell<u32>>,
     /// Whether rows that were never formatted were looked for.
     has_looked: Cell<bool>,
     /// Whether all others were.
@@ -41,17 +45,46 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// The last of the rows before `end` that may hold nothing.
+    /// The last of the rows before `end` that hold nothing, or may.
     fn last_before(&self, end: u64) -> Option<u64> {
-        self.blanks.borrow().range(..end).next_back().copied()
+        let last = |rows: &RefCell<BTreeSet<u64>>| rows.borrow().range(..end).next_back().copied();
+        last(&self.blanks).max(last(&self.doubtful))
     }
 
     fn forget(&self, index: u64) {
         self.blanks.borrow_mut().remove(&index);
+        self.doubtful.borrow_mut().remove(&index);
     }
 
     fn note(&self, index: u64) {
+        self.doubtful.borrow_mut().remove(&index);
         self.blanks.borrow_mut().insert(index);
+    }
+
+    fn note_doubtful(&self, index: u64) {
+        self.doubtful.borrow_mut().insert(index);
+    }
+
+    /// Notes that a row is not known any more: it was written, or not.
+    pub(crate) fn doubt(&self, index: u64) {
+        if self.blanks.borrow_mut().remove(&index) {
+            self.note_doubtful(index);
+        }
+    }
+
+    /// Keeps every row that holds nothing where it is, for as long as the guard lives.
+    pub(crate) fn keep_still(&self) -> Still {
+        self.still.set(self.still.get() + 1);
+        Still(Rc::clone(&self.still))
+    }
+}
+
+/// Rows that hold nothing stay where they are.
+pub(crate) struct Still(Rc<Cell<u32>>);
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -93,7 +126,11 @@ impl Space {
     #[must_use]
     pub fn blank_bytes(&self) -> Bytes {
         let rows = self.rows.borrow();
-        let is_written = |index: &&u64| matches!(rows.get(index), Some(Some(row)) if row.is_formatted());
+        // One that is dropped from memory is doubtful from then on; one that never had tables is not dropped.
+        let is_written = |index: &&u64| match rows.get(index) {
+            Some(Some(row)) => row.is_formatted() || row.holds_anything_in_memory(),
+            _ => false,
+        };
         let blanks = self.reserve.blanks.borrow().iter().filter(|index| !is_written(index)).count();
         Bytes(blanks as u64 * self.row_bytes())
     }
@@ -111,9 +148,14 @@ impl Space {
         Ok(())
     }
 
+    /// Whether rows that hold nothing take the places of those that are written. All rows of a fixed space are where they belong.
+    fn has_movable_reserve(&self) -> bool {
+        self.is_thin() && self.reserve_rows() > 0 && self.reserve.still.get() == 0
+    }
+
     /// A row that holds nothing, in the place of one that does not exist. `None` where there is none, or nothing is reserved.
     pub(crate) async fn take_blank(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
-        if self.reserve_rows() == 0 {
+        if !self.has_movable_reserve() {
             return Ok(None);
         }
         self.look_for_unformatted().await?;
@@ -145,7 +187,7 @@ impl Space {
 
     /// Looks at all rows of a space that has no room for another: whether there were any among them that hold nothing.
     pub(crate) async fn finds_blanks(&self) -> Result<bool, SpaceError> {
-        if self.reserve_rows() == 0 || self.reserve.has_read.get() {
+        if !self.has_movable_reserve() || self.reserve.has_read.get() {
             return Ok(false);
         }
         let mut rows = Vec::new();
@@ -153,21 +195,28 @@ impl Space {
         let mut has_found = false;
         for index in rows {
             let Some(row) = self.undecided_row(index).await? else { continue };
-            let Some(_guard) = row.locks.try_lock(whole(&row)) else { continue };
-            if !self.shared.is_unresolved(&row) && self.holds_nothing(&row).await? {
-                self.reserve.note(index);
-                has_found = true;
+            let guard = row.locks.try_lock(whole(&row)).filter(|_| !self.shared.is_unresolved(&row));
+            let holds_nothing = match guard {
+                Some(_guard) => self.holds_nothing(&row).await?,
+                None => None,
+            };
+            match holds_nothing {
+                Some(true) => self.reserve.note(index),
+                Some(false) => continue,
+                // It is asked again when it is wanted.
+                None => self.reserve.note_doubtful(index),
             }
+            has_found = true;
         }
         self.reserve.has_read.set(true);
         Ok(has_found)
     }
 
-    /// Whether nothing is in a row, as far as can be read.
-    async fn holds_nothing(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+    /// Whether nothing is in a row; `None` where its tables cannot be read now.
+    async fn holds_nothing(&self, row: &Rc<Row>) -> Result<Option<bool>, SpaceError> {
         match self.is_unused(row).await {
-            Err(SpaceError::Unreadable { .. }) => Ok(false),
-            other => other,
+            Err(SpaceError::Unreadable { .. }) => Ok(None),
+            other => other.map(Some),
         }
     }
 
@@ -204,8 +253,11 @@ impl Space {
         if self.as_new(row, disks).is_none() || self.shared.is_unresolved(row) {
             return Ok(Renewed::Busy);
         }
-        if !self.holds_nothing(row).await? && !is_planted(Bug::ReserveTakesWritten) {
-            return Ok(Renewed::InUse);
+        match self.holds_nothing(row).await? {
+            _ if is_planted(Bug::ReserveTakesWritten) => {}
+            Some(true) => {}
+            Some(false) => return Ok(Renewed::InUse),
+            None => return Ok(Renewed::Busy),
         }
         let _tables = self.shared.table_turn.take().await;
         // It makes the map no longer, and what is reserved is there also where nothing else has room.
@@ -287,10 +339,11 @@ impl Space {
         while self.is_thin() && self.row_count.get() > self.reserve_rows() {
             let Some(blank) = self.reserve.last_before(end) else { break };
             end = blank;
-            if let Some(row) = self.row(blank).await? {
-                self.free_if_known_unused(&row).await?;
+            match self.row(blank).await? {
+                // One that is kept after all stays known.
+                Some(row) => self.free_if_known_unused(&row).await?,
+                None => self.reserve.forget(blank),
             }
-            self.reserve.forget(blank);
         }
         Ok(())
     }

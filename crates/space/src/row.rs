@@ -498,6 +498,11 @@ impl Row {
         found
     }
 
+    /// Whether anything is in it, as far as is in memory: of a row that never had tables on its disks, that is all.
+    pub(crate) fn holds_anything_in_memory(&self) -> bool {
+        !self.mappings.is_empty() || self.pages().iter().any(|(_, _, page)| page.used_count() > 0)
+    }
+
     /// Drops clean pages that were not used since the last call; how many. A row without tables on disk keeps all.
     pub(crate) fn drop_pages(&self) -> usize {
         if !self.is_formatted() {

@@ -298,7 +298,7 @@ impl Space {
         let row = row.clone();
         if rows.len() > ROWS_MAX {
             let before = rows.len();
-            let dropped = drop_idle(&mut rows);
+            let dropped = drop_idle(&mut rows, |index| self.reserve.doubt(index));
             if rows.len() < before {
                 self.drops.set(self.drops.get() + 1);
             }
@@ -363,7 +363,7 @@ impl Space {
         Ok(())
     }
 
-    /// Claims a row that holds nothing for what is reserved, if it does not exist; whether it did not.
+    /// Claims a row that holds nothing, if it does not exist; whether it did not.
     pub(crate) async fn claim_blank(&self, index: u64) -> Result<bool, SpaceError> {
         let _turn = self.claim_turn.take().await;
         self.check_stays()?;
@@ -524,11 +524,11 @@ impl Space {
         slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()))
     }
 
-    /// Claims every row that does not exist: for fixed provisioning.
+    /// Claims every row that does not exist: for fixed provisioning. None that is there takes the place of another one for that.
     pub(crate) async fn claim_all(&self) -> Result<(), SpaceError> {
         for index in 0..self.size().0.div_ceil(self.row_bytes) {
             self.shared.gate().await?;
-            self.row_for_write(index).await?;
+            self.claim_blank(index).await?;
         }
         Ok(())
     }
@@ -647,17 +647,20 @@ fn columns_in_turn(slabs: &[SlabPlace], data: u32, turn: u64) -> Vec<u32> {
     columns
 }
 
-/// Drops rows that nobody uses; how many pages went with them.
-fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>) -> usize {
+/// Drops rows that nobody uses, each of which is told; how many pages went with them.
+fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>, mut dropped: impl FnMut(u64)) -> usize {
     let mut pages = 0;
-    rows.retain(|_, row| match row {
+    rows.retain(|index, row| match row {
         None => false,
         Some(row) => {
             let has_more = !row.mappings.is_empty() || row.heir().is_some();
             let is_needed = row.dirty.get() || !row.is_formatted() || has_more;
             let busy = Rc::strong_count(row) > 1 || is_needed;
             let keep = busy || row.used.replace(false);
-            pages += if keep { 0 } else { row.pages().len() };
+            if !keep {
+                pages += row.pages().len();
+                dropped(*index);
+            }
             keep
         }
     });

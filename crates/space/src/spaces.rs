@@ -507,9 +507,11 @@ impl Spaces {
         spec.row = Some(Bytes(space.row_bytes()));
         spec.check()?;
         if size < before {
-            self.shrink(space, spec).await?;
-            // What went was a part of what is reserved. Where others were faster, that is said.
-            return space.fill_reserve().await.or_else(unless_full);
+            let shrunk = self.shrink(space, spec).await;
+            // What went, or was given back on the way to a size that could not be, was a part of what is reserved. Where others
+            // were faster, that is said.
+            let filled = space.fill_reserve().await.or_else(unless_full);
+            return shrunk.and(filled);
         }
         self.check_grow(space, size)?;
         self.put_spec(space, spec.clone()).await?;

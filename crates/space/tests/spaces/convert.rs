@@ -559,3 +559,62 @@ fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
         })
         .unwrap();
 }
+
+/// Scenario: a pool of four disks keeps room for the loss of one, and gets a fifth; the rows of a space with parity are laid anew, as
+/// wide as they can be. Whichever disk is lost then, the others have a place for all that it had.
+#[test]
+fn rows_that_are_laid_anew_can_be_repaired_where_room_is_kept() {
+    let bench = Bench::new(29, 5, Bytes::mib(160));
+    let fifth = bench.disks[4].attach(&bench.world);
+    bench
+        .run_in(bench.lab_with(|number| number < 4), async move |lab| {
+            let spaces = lab.create().await?;
+            spaces.pool().set_keep_room_for(1).await?;
+            let to = Layout { columns: None, ..PARITY };
+            let space = make_with(&spaces, to, Bytes::mib(32), Bytes::mib(8)).await?;
+            for row in 0..4 {
+                lab.write(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
+            }
+            spaces.add(fifth, &[]).await?;
+            spaces.begin_conversion(&space, to).await?;
+            assert!(spaces.convert(&space, &Progress::default()).await?);
+            assert!(spaces.counters().converted_rows > 0, "they are wider");
+            for disk in spaces.pool().disks() {
+                let forecast = spaces.forecast_removal(disk.slot()).await?;
+                assert!(forecast.stuck.is_empty(), "{} is lost: {forecast:?}", disk.name());
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Rows that are laid anew lie on all disks, and not on those that seek for nothing alone: these are for what is written first.
+#[test]
+fn rows_that_are_converted_lie_on_slow_disks_too() {
+    let made = Cell::new(0);
+    let bench = Bench::with_profile(31, 6, || {
+        let mut profile = crate::harness::file(Bytes::mib(160));
+        profile.geometry.rotational = made.replace(made.get() + 1) >= 3;
+        profile
+    });
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let mirror = Layout { resiliency: Resiliency::Mirror { copies: 2 }, columns: None, ..PARITY };
+            let space = make_with(&spaces, mirror, Bytes::mib(32), Bytes::mib(8)).await?;
+            for row in 0..4 {
+                lab.write(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
+            }
+            spaces.begin_conversion(&space, Layout { columns: None, ..PARITY }).await?;
+            assert!(spaces.convert(&space, &Progress::default()).await?);
+            let pool = spaces.pool();
+            for name in ["disk3", "disk4", "disk5"] {
+                let disk = pool.find_disk(name)?;
+                assert!(pool.holds_rows(&disk), "nothing is on {name}");
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_placement::{DomainId, Offer};
-use dolmen_pool::{ExcludeReason, Purpose};
+use dolmen_pool::{Ailment, ExcludeReason, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -210,4 +210,34 @@ fn rows_that_lack_something_stay_where_they_are() {
         });
         judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
+}
+
+/// Scenario: both copies of all rows lie in what has become one fault domain, and the disk that is added in a second one
+/// is sick. Nothing goes there as long as it is; once it is well, one copy of each row does.
+#[test]
+fn nothing_goes_to_a_sick_disk_to_be_in_another_fault_domain() {
+    let bench = Bench::new(9230, 3, Bytes::mib(96));
+    bench
+        .run(async move |lab| {
+            let two = Lab { devices: lab.devices[..2].to_vec(), ..lab.clone() };
+            let spaces = two.create().await?;
+            let space = lab.space(&spaces, "data", SIZE, Resiliency::Mirror { copies: 2 }).await?;
+            for row in 0..ROWS {
+                lab.write(&space, row << 20, 512 << 10, 1).await?;
+            }
+            let pool = spaces.pool();
+            for disk in pool.disks() {
+                pool.set_fault_domain(&disk, 1).await?;
+            }
+            let third = pool.add_device(Rc::clone(&lab.devices[2]), &[], 2).await?;
+            third.set_ailment(Some(Ailment::Sick));
+            spaces.rebalance(&Progress::default()).await?;
+            assert!(!pool.holds_rows(&third), "it is sick");
+            third.set_ailment(None);
+            spaces.rebalance(&Progress::default()).await?;
+            assert!(pool.holds_rows(&third), "it is well");
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
 }

@@ -260,3 +260,70 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
         judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
+
+/// Scenario: a space of which a part is reserved becomes fixed, and is made larger by another daemon. All of its rows are claimed
+/// each time: none of those that hold nothing is moved to where one is missing, which would leave another one missing.
+#[test]
+fn a_space_with_a_reserve_that_becomes_fixed_has_all_of_its_rows() {
+    for kind in [Resiliency::Simple, MIRROR, PARITY] {
+        let bench = Bench::new(9340, 4, Bytes::mib(96));
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "kept", Bytes::mib(32), kind).await?;
+            spaces.set_reserve(&space, Bytes::mib(16)).await?;
+            assert!(spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await?);
+            assert_eq!(space.claimed(), Bytes::mib(32), "it was made fixed");
+            drop(space);
+            spaces.close().await?;
+            let spaces = lab.open().await?;
+            let space = spaces.find("kept")?;
+            spaces.resize(&space, Bytes::mib(40)).await?;
+            assert_eq!(space.claimed(), Bytes::mib(40), "it grew");
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
+
+/// Scenario: a disk is replaced that has rows which hold nothing, and clients write to new places meanwhile, which those rows take.
+/// All of them leave the disk, wherever they have got to.
+#[test]
+fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
+    for kind in [MIRROR, PARITY] {
+        let bench = Rc::new(Bench::new(9350, 4, Bytes::mib(96)));
+        let spare = bench.world.add_disk("spare", crate::harness::file(Bytes::mib(96)));
+        let device = spare.attach(&bench.world);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = thin(&spaces, "kept", kind).await?;
+            spaces.set_reserve(&space, Bytes::mib(24)).await?;
+            let written = Rc::new(Cell::new(0));
+            let (writer, into, at) = (lab.clone(), Rc::clone(&space), Rc::clone(&written));
+            let write_on = async move {
+                for row in 100..124 {
+                    writer.write(&into, row * MIB, 4096, 1).await.unwrap();
+                    at.set(at.get() + 1);
+                }
+            };
+            lab.seams.spawner.spawn("writer", Box::pin(write_on));
+            let old = spaces.pool().find_disk("disk0")?;
+            let before = written.get();
+            spaces.replace(&old, device, &[], &Progress::default()).await?;
+            assert!(
+                before < 24 && written.get() > before,
+                "{before} and {} rows were written",
+                written.get()
+            );
+            assert!(spaces.pool().find_disk("disk0").is_err(), "it has left");
+            while written.get() < 24 {
+                dolmen_block_io::sleep(lab.seams.clock.as_ref(), std::time::Duration::from_millis(1)).await;
+            }
+            for row in 100..124 {
+                lab.expect(&space, row * MIB, 4096, 1).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
