@@ -79,6 +79,8 @@ part "simulator: $seeds lives" simulate env DOLMEN_STATE="$state/simulator" sh s
 for test in slow repair_speed repair_pace figures; do
     table "$test"
 done
+note nested "$state/latency"
+part 'clients beside repairs on the disk of this machine' latency env DOLMEN_STATE="$state/latency" sh scripts/repair_latency.sh
 
 operations=$(count operations)
 {
@@ -131,6 +133,8 @@ END
     figures repair_speed ' of what one takes'
     printf 'What clients get meanwhile, with and without a limit of their latency, exact in virtual time.\n\n'
     figures repair_pace ' requests, median '
+    printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced by another again and again (`scripts/repair_latency.sh`).\n\n'
+    printf '```text\n%s\n```\n\n' "$(grep -E '^skipped: | median |^   meanwhile ' "$logs/latency.log")"
     printf '## What a write costs\nCommands to disks for each request of a client, and bytes for each byte.\n\n'
     figures figures '^(space|simple|span|mirror|parity|dual|strict|sustained)'
 } >"$to.new" && mv "$to.new" "$to"
