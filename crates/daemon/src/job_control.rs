@@ -146,8 +146,10 @@ impl Engine {
 
     /// Goes on with jobs that only the record knows.
     pub(crate) async fn go_on_with_asked(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        for entry in self.jobs.unfinished_of(pool.id()).into_iter().filter(|entry| !entry.is_taken()) {
-            self.go_on_with_one(pool, &entry).await;
+        for entry in self.jobs.unfinished_of(pool.id()) {
+            if self.jobs.is_left(&entry) && !entry.is_paused() {
+                self.go_on_with_one(pool, &entry).await;
+            }
         }
     }
 
@@ -305,7 +307,8 @@ impl Engine {
         let recorded = self.jobs.record().await;
         let mut message = format!("{what} goes on");
         match self.open_pool_of(entry.pool) {
-            Some(pool) if !entry.is_in_hand() => self.take_up(&pool, &entry).await,
+            // The pool may have gone on with it by itself meanwhile, or somebody have stopped it.
+            Some(pool) if self.jobs.is_left(&entry) => self.take_up(&pool, &entry).await,
             Some(_) => {}
             None => message.push_str(&format!(" when pool {} is open", entry.pool_name)),
         }

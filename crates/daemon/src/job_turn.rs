@@ -3,7 +3,7 @@
 //!
 //! A purge works beside the others, without a turn.
 //!
-//! Invariant: while an urgent job waits, a patient one that is at work is held, or is about to be. Between the change of a pool that
+//! Invariant: while a job waits for which the one at work makes way, that one is held, or is about to be. Between the change of a pool that
 //! an urgent job is begun for and that job's asking for its turn, it is announced.
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,8 @@ use crate::pace::Course;
 pub(crate) enum Rank {
     /// Redundancy is not whole before it has ended, or a disk cannot leave: patient ones make way for it.
     Urgent,
-    /// Redundancy is whole, and at risk: patient ones make way for it, and it does for urgent ones. A pool has one at a time.
+    /// Redundancy is whole, and at risk: patient ones make way for it, and it does for urgent ones. Of two, the second
+    /// waits for its turn.
     Pressing,
     /// It waits for its turn, and keeps it.
     Usual,
@@ -47,12 +48,14 @@ pub(crate) struct JobTurn {
     turn: Turn,
     /// Urgent jobs that wait for it.
     urgent: Cell<usize>,
+    /// Pressing ones that do.
+    pressing: Cell<usize>,
     coming: Rc<Announced>,
-    /// The patient one that has it.
-    patient: RefCell<Option<Rc<Course>>>,
+    /// The job that has it.
+    at_work: RefCell<Option<(Rank, Rc<Course>)>>,
 }
 
-/// An urgent job that waits.
+/// A job that waits, and that others make way for.
 struct Waiting<'a>(&'a Cell<usize>);
 
 impl Drop for Waiting<'_> {
@@ -94,10 +97,15 @@ impl JobTurn {
 
     /// Waits for the turn; it ends when the permit is dropped.
     pub(crate) async fn take(&self, rank: Rank) -> Permit<'_> {
-        let _waiting = matches!(rank, Rank::Urgent | Rank::Pressing).then(|| {
-            self.urgent.set(self.urgent.get() + 1);
-            self.patient.borrow().iter().for_each(|course| course.make_way());
-            Waiting(&self.urgent)
+        let waiting = match rank {
+            Rank::Urgent => Some(&self.urgent),
+            Rank::Pressing => Some(&self.pressing),
+            Rank::Usual | Rank::Patient | Rank::Beside => None,
+        };
+        let _waiting = waiting.map(|count| {
+            count.set(count.get() + 1);
+            self.make_way();
+            Waiting(count)
         });
         self.turn.take().await
     }
@@ -105,18 +113,27 @@ impl JobTurn {
     /// Whoever has the turn begins, or goes on.
     pub(crate) fn begin(&self, rank: Rank, course: &Rc<Course>) {
         course.go_on();
-        if !matches!(rank, Rank::Patient | Rank::Pressing) {
-            return;
-        }
-        // It may have come before an urgent one that asked later than others.
-        if self.urgent.get() > 0 {
+        self.at_work.replace(Some((rank, Rc::clone(course))));
+        // It may have come before one that asked later than others.
+        self.make_way();
+    }
+
+    /// Has the job at work make way, if one waits for which it does.
+    fn make_way(&self) {
+        let at_work = self.at_work.borrow();
+        let Some((rank, course)) = at_work.as_ref() else { return };
+        let is_in_the_way = match rank {
+            Rank::Patient => self.urgent.get() + self.pressing.get() > 0,
+            Rank::Pressing => self.urgent.get() > 0,
+            Rank::Urgent | Rank::Usual | Rank::Beside => false,
+        };
+        if is_in_the_way {
             course.make_way();
         }
-        self.patient.replace(Some(Rc::clone(course)));
     }
 
     /// Whoever had the turn gives it up.
     pub(crate) fn end(&self) {
-        self.patient.replace(None);
+        self.at_work.replace(None);
     }
 }

@@ -371,14 +371,14 @@ impl Entry {
         self.bell.notify_all();
     }
 
-    fn rest(&self, now: Moment, state: JobState) {
+    fn rest(&self, now: Moment) {
         self.has_turn.set(false);
         self.sample(now);
         let mut pace = self.pace.get();
         pace.pause();
         self.pace.set(pace);
         self.times.set(self.times.get().rests(now));
-        self.state.set(state);
+        self.state.set(if self.is_paused.get() { JobState::Paused } else { JobState::Waiting });
         self.bell.notify_all();
     }
 
@@ -401,8 +401,7 @@ impl Entry {
                 return Some(outcome);
             }
             drop(turn);
-            let is_paused = self.is_paused.get();
-            self.rest(clock.now(), if is_paused { JobState::Paused } else { JobState::Waiting });
+            self.rest(clock.now());
             // It is looked at meanwhile: it ends where its spaces close.
             turn = match either(work.as_mut(), self.turn(pool)).await {
                 Either::First(outcome) => return Some(outcome),
@@ -415,7 +414,7 @@ impl Entry {
 
     /// Notes what it has come to.
     fn settle(&self, outcome: Option<Answer<Outcome>>, now: Moment) {
-        self.rest(now, JobState::Waiting);
+        self.rest(now);
         self.is_in_hand.set(false);
         let told = match outcome {
             // It goes on with whoever opens the pool next.
@@ -428,9 +427,6 @@ impl Entry {
                 tracing::info!(pool = self.pool_name, job = self.id, kind = ?self.kind, result = off, "a job is put off");
                 self.result.replace(Some(off));
                 self.waits_for.replace(Some(waits_for));
-                if self.is_paused.get() {
-                    self.state.set(JobState::Paused);
-                }
                 return self.bell.notify_all();
             }
         };
@@ -579,6 +575,12 @@ impl Jobs {
         self.unfinished_of(pool).iter().any(is_meant)
     }
 
+    /// Whether a job has not ended, nobody works on it, and no other goes on under its number.
+    pub(crate) fn is_left(&self, entry: &Rc<Entry>) -> bool {
+        let is_itself = self.entries.borrow().get(&entry.id).is_some_and(|now| Rc::ptr_eq(now, entry));
+        is_itself && !entry.has_ended() && !entry.is_in_hand()
+    }
+
     /// Has jobs end that are for what is called off.
     pub(crate) fn stop(&self, pool: PoolId, kind: JobKind, aim: Aim, why: &str) {
         let is_meant = |entry: &&Rc<Entry>| entry.kind == kind && entry.aim == aim;
@@ -628,11 +630,13 @@ impl Jobs {
         entry
     }
 
+    /// Forgets jobs that ended first. One that took long has a low number, and people look for it when it has ended.
     fn forget_oldest(&self) {
         let mut entries = self.entries.borrow_mut();
-        let ended: Vec<u64> =
-            entries.values().filter(|entry| entry.has_ended()).map(|entry| entry.id).collect();
-        for old in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
+        let ended = entries.values().filter(|entry| entry.has_ended());
+        let mut ended: Vec<_> = ended.map(|entry| (entry.times.get().ended_s, entry.id)).collect();
+        ended.sort_unstable();
+        for (_, old) in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
             entries.remove(old);
         }
     }
@@ -729,8 +733,10 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use dolmen_api::ImportMode;
-    use dolmen_block_io::{BlockDevice, Durability, Seams, sleep};
+    use dolmen_block_io::{BlockDevice, Durability, Seams, sleep, within};
     use dolmen_buffer::ArenaConfig;
     use dolmen_pool::{CreateOptions, MemoryArbiter, create};
     use dolmen_sim::{DiskProfile, World};
@@ -739,6 +745,7 @@ mod tests {
 
     use super::*;
     use crate::rebalance::even_out;
+    use crate::scribe::Scribe;
 
     const HIGH: Effort = Effort { priority: Priority::High, latency_limit: Some(Duration::from_secs(2)) };
 
@@ -766,6 +773,26 @@ mod tests {
             space.write(row << 20, &block.freeze(), Durability::Cached).await.unwrap();
         }
         OpenPool::new(spaces, ImportMode::Write)
+    }
+
+    /// Scenario: a job of days ends when as many are remembered as can be, all of which have higher numbers. The one that ended
+    /// first is forgotten, and not the one that has just ended.
+    #[test]
+    fn what_ended_first_is_forgotten_and_not_what_began_first() {
+        let jobs = Jobs::new(JobFiles::new(PathBuf::new(), Rc::new(Scribe::start("test").unwrap())));
+        let last = ENDED_MAX as u64 + 1;
+        for id in 1..=last {
+            let start =
+                Start { kind: JobKind::Scrub, subject: String::new(), aim: Aim::Pool, again: None };
+            let entry = Rc::new(Entry::new(id, (PoolId([1; 16]), "tank".to_owned()), start));
+            entry.end(JobState::Done, String::new());
+            let ended_s = Some(1000 + if id == 1 { last } else { id });
+            entry.times.set(Times { ended_s, ..Times::default() });
+            jobs.entries.borrow_mut().insert(id, entry);
+        }
+        jobs.forget_oldest();
+        let left: Vec<u64> = jobs.all().iter().map(|entry| entry.id).collect();
+        assert_eq!((left.len(), &left[..2]), (ENDED_MAX, &[1, 3][..]));
     }
 
     fn in_a_world<F>(body: impl FnOnce(Seams, Vec<Rc<dyn BlockDevice>>) -> F)
@@ -847,6 +874,41 @@ mod tests {
             }
             scrub.ends().await;
             assert_eq!(*order.borrow(), [3, 2, 1]);
+            pool.spaces.close().await.unwrap();
+        });
+    }
+
+    /// Scenario: two sick disks of a pool are emptied at once, because one of the jobs was paused when the other began. The second
+    /// waits until the first is done, and both end.
+    #[test]
+    fn of_two_emptyings_none_holds_the_other() {
+        in_a_world(|seams, devices| async move {
+            let pool = open_pool(&seams, &devices[..2]).await;
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let both = [1, 2].map(|id| entry(id, &pool, JobKind::Empty));
+            for one in &both {
+                verifies(&seams, &pool, one, &order);
+            }
+            let limit = seams.clock.now() + Duration::from_secs(600);
+            for one in &both {
+                assert!(within(seams.clock.as_ref(), limit, one.ends()).await.is_some());
+            }
+            assert_eq!(order.borrow().len(), 2);
+            pool.spaces.close().await.unwrap();
+        });
+    }
+
+    /// Scenario: the pool of a job that is paused is let go of, and stays open after all. The job is paused as before.
+    #[test]
+    fn a_paused_job_that_is_let_go_of_stays_paused() {
+        in_a_world(|seams, devices| async move {
+            let pool = open_pool(&seams, &devices[..2]).await;
+            let scrub = entry(1, &pool, JobKind::Scrub);
+            scrub.pause();
+            scrub.is_let_go.set(true);
+            let outcome = scrub.work(&pool, seams.clock.as_ref(), |_| async { done() }).await;
+            scrub.settle(outcome, seams.clock.now());
+            assert_eq!((scrub.state(), scrub.is_in_hand()), (JobState::Paused, false));
             pool.spaces.close().await.unwrap();
         });
     }
