@@ -176,7 +176,7 @@ impl Engine {
     }
 
     /// Notes which disks are away, and takes those back that were given up and take part again.
-    pub(crate) async fn look_for_absent(&self, pool: &OpenPool) {
+    pub(crate) async fn look_for_absent(&self, pool: &Rc<OpenPool>) {
         pool.away(self.seams.clock.now());
         // Where it cannot be read, the pool has more to worry about.
         if let Ok(limit) = pool.spaces.pool().repair_after().await {
@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Lets disks take data again that the pool had given up, and that are back.
-    pub(crate) async fn reinstate_returned(&self, pool: &OpenPool) {
+    pub(crate) async fn reinstate_returned(&self, pool: &Rc<OpenPool>) {
         if pool.spaces.pool().state() != PoolState::Writable {
             return;
         }
@@ -206,6 +206,7 @@ impl Engine {
             let why = format!("{} is back", disk.name());
             self.jobs.stop(pool.id(), JobKind::Drain, Aim::Disk(disk.id()), &why);
             tracing::info!(disk = disk.name(), "a disk that was given up is back and takes data again");
+            self.finish_widths(pool).await;
         }
     }
 
@@ -216,7 +217,7 @@ impl Engine {
             return Vec::new();
         };
         // One leaves after another; one that waits for others may go on when they are given up.
-        let is_leaving = self.jobs.is_taken(pool.id(), JobKind::Drain, None);
+        let is_leaving = self.jobs.is_at_work(pool.id(), JobKind::Drain);
         let long = pool
             .away(now)
             .into_iter()

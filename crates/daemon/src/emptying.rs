@@ -104,7 +104,7 @@ impl Engine {
     pub(crate) async fn empty_if_sick(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
         let sick = pool.to_be_empty();
         pool.emptyings.forget_all_but(&sick);
-        if is_planted(Bug::SickDiskKeepsAll) || self.jobs.is_taken(pool.id(), JobKind::Empty, None) {
+        if is_planted(Bug::SickDiskKeepsAll) || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
             return false;
         }
         let now = self.seams.clock.now();
@@ -114,11 +114,18 @@ impl Engine {
         }
         let mut has_refused = false;
         for disk in sick {
+            // What is paused of one disk keeps no other from being emptied.
+            let is_taken = || self.jobs.is_taken(pool.id(), JobKind::Empty, Some(Aim::Disk(disk.id())));
             let is_held_off = pool.emptyings.is_held_off(disk.id(), pool.errors_of(&disk));
-            if is_held_off || pool.bytes_on(&disk) == 0 {
+            if is_held_off || is_taken() || pool.bytes_on(&disk) == 0 {
                 continue;
             }
-            match self.check_that_it_fits(pool, &disk).await {
+            let fits = self.check_that_it_fits(pool, &disk).await;
+            // Somebody may have resumed one meanwhile.
+            if is_taken() || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
+                return false;
+            }
+            match fits {
                 Ok(()) => {
                     pool.emptyings.try_anew();
                     tracing::warn!(disk = disk.name(), "a disk is sick; what it has goes to the others");

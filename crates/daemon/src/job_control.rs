@@ -142,6 +142,9 @@ impl Engine {
         self.go_on_draining(pool).await;
         self.purge_if_needed(pool).await;
         self.go_on_with_asked(pool).await;
+        if pool.spaces.drains().is_empty() {
+            self.finish_widths(pool).await;
+        }
     }
 
     /// Goes on with jobs that only the record knows.

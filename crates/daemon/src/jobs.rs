@@ -575,6 +575,11 @@ impl Jobs {
         self.unfinished_of(pool).iter().any(is_meant)
     }
 
+    /// Whether a job of this kind is at work, or waits for its turn.
+    pub(crate) fn is_at_work(&self, pool: PoolId, kind: JobKind) -> bool {
+        self.unfinished_of(pool).iter().any(|entry| entry.kind == kind && entry.is_at_work())
+    }
+
     /// Whether a job has not ended, nobody works on it, and no other goes on under its number.
     pub(crate) fn is_left(&self, entry: &Rc<Entry>) -> bool {
         let is_itself = self.entries.borrow().get(&entry.id).is_some_and(|now| Rc::ptr_eq(now, entry));

@@ -13,7 +13,8 @@ use crate::fault;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::widening::{narrow, narrowings};
+use crate::roles::in_words as role_in_words;
+use crate::widening::{Narrowings, narrow, narrowings};
 use crate::words::counted;
 
 impl Engine {
@@ -55,8 +56,7 @@ impl Engine {
             ..forecast.clone()
         };
         check_that_it_ends(&pool, &disk, &moves).map_err(|error| error.on(what))?;
-        let narrower = narrower.unwrap_or_default();
-        let left: Vec<_> = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
+        let Narrowings { spaces: narrower, left } = narrower.unwrap_or_default();
         let laid_anew = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
         let moved = forecast.moved.0 + narrower.iter().map(laid_anew).sum::<u64>();
         let figures = Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved };
@@ -96,7 +96,11 @@ impl Engine {
                 .on(what)
                 .hint("one that has left already is added again with `dolmen pool add`"));
         }
-        let steps = vec![format!("let {} take data again; what was moved stays where it is", disk.name())];
+        let stays = match pool.spaces.pool().role_of(&disk) {
+            None => format!("let {} take data again", disk.name()),
+            role => format!("keep {} in the pool, where it {}", disk.name(), role_in_words(role)),
+        };
+        let steps = vec![format!("{stays}; what was moved stays where it is")];
         let undo = Undo::By(format!("dolmen pool remove {name} {}", disk.slot().0));
         let plan = pool.plan(undo, steps);
         if request.dry_run {
@@ -107,6 +111,7 @@ impl Engine {
         let aim = Aim::Disk(disk.id());
         self.jobs.stop(pool.id(), JobKind::Drain, aim, &format!("{} is not removed any more", disk.name()));
         self.jobs.keep().await;
+        self.finish_widths(&pool).await;
         Ok(made(plan, format!("the removal of {} is called off", disk.name())))
     }
 
@@ -151,18 +156,28 @@ impl Engine {
         // It may have been called off, and begun again, by another job, before this one noticed.
         let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
         let had_role = pool.role_of(disk).is_some();
+        let left = |notes: &str| format!("{name} holds nothing any more and has left the pool{notes}");
         let stays = || {
+            // A job that emptied it because of its role strikes it as well.
+            if !progress.is_to_stop() && !pool.disks().iter().any(|other| other.id() == disk.id()) {
+                return Ok(Outcome::Done(left("")));
+            }
             let does = if had_role { "emptied" } else { "removed" };
             Ok(Outcome::CalledOff(format!("{name} is not {does} any more")))
         };
         if !is_wanted() {
             return stays();
         }
-        let narrowed = narrow(owner, disk, progress, is_wanted).await;
-        let moved = match narrowed {
-            Ok(_) if is_wanted() => owner.spaces.drain_disk(disk, progress).await,
-            other => other,
+        // A disk that stays with a role changes no widths: none was given one that rows could not leave as they are.
+        let narrowed = match pool.is_drained(disk) {
+            true => narrow(owner, disk, progress, is_wanted).await,
+            false => Ok(()),
         };
+        if !is_wanted() {
+            return stays();
+        }
+        narrowed.map_err(|error| fault::space(&error))?;
+        let moved = owner.spaces.drain_disk(disk, progress).await;
         if !is_wanted() {
             return stays();
         }
@@ -173,9 +188,7 @@ impl Engine {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
         match self.strike(owner, disk, is_wanted).await? {
-            Some(notes) => {
-                Ok(Outcome::Done(format!("{name} holds nothing any more and has left the pool{notes}")))
-            }
+            Some(notes) => Ok(Outcome::Done(left(&notes))),
             None => stays(),
         }
     }

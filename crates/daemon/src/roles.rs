@@ -142,7 +142,7 @@ fn role_of(role: DiskRole) -> Option<Role> {
     }
 }
 
-fn in_words(role: Option<Role>) -> &'static str {
+pub(crate) fn in_words(role: Option<Role>) -> &'static str {
     match role {
         None => "takes data",
         Some(Role::Spare) => "is a spare, which takes the place of a disk that is lost",

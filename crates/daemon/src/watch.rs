@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_api::{Job, JobKind, JobState};
-use dolmen_block_io::{Clock, sleep};
+use dolmen_block_io::{Clock, Moment, sleep};
 use dolmen_pool::{Disk, PoolState};
 
 use crate::engine::{Engine, OpenPool};
@@ -17,14 +17,59 @@ use crate::job_record::Aim;
 
 /// How often a pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How seldom it is tried, at the least, what has been tried in vain. Each try that leaves something doubles the pause,
+/// How seldom it is tried, at the least, what has been tried in vain. Each try that leaves something doubles its pause,
 /// until a disk comes or goes.
 const TRY_AT_LEAST_EVERY: Duration = Duration::from_secs(3600);
 
+/// How soon it is tried again what was tried in vain.
+struct Pause {
+    length: Duration,
+    until: Moment,
+}
+
+impl Pause {
+    const fn none() -> Self {
+        Self { length: LOOK_EVERY, until: Moment(0) }
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        now >= self.until
+    }
+
+    /// It is tried now; should something be left, the next try is later.
+    fn grow(&mut self, now: Moment) {
+        self.length = (self.length * 2).min(TRY_AT_LEAST_EVERY);
+        self.until = now + self.length;
+    }
+}
+
+/// The pauses of a pool, each of its own: what waits for a disk delays nothing else.
+struct Pauses {
+    /// Of resyncs and replacements.
+    repair: Pause,
+    removal: Pause,
+    conversion: Pause,
+}
+
+impl Pauses {
+    const fn none() -> Self {
+        Self { repair: Pause::none(), removal: Pause::none(), conversion: Pause::none() }
+    }
+}
+
+/// What a pool needs.
+struct Needs {
+    /// Something here lacks what it missed.
+    is_behind: bool,
+    /// A disk is to take the place of another.
+    is_replacing: bool,
+    /// A disk is to hold nothing.
+    is_draining: bool,
+}
+
 /// Looks after a pool for as long as it is open.
 pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<dyn Clock>) {
-    let mut pause = LOOK_EVERY;
-    let mut next_try = clock.now();
+    let mut pauses = Pauses::none();
     let mut seated = BTreeMap::new();
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
@@ -38,48 +83,67 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         engine.tend_trash(&pool).await;
         let seats = pool.spaces.pool().seats();
         if seats != seated {
-            (seated, pause, next_try) = (seats, LOOK_EVERY, clock.now());
+            (seated, pauses) = (seats, Pauses::none());
             pool.absences.try_anew();
             pool.emptyings.try_anew();
         }
-        if clock.now() < next_try {
-            continue;
-        }
-        match engine.tend(&pool).await {
-            Tended::Nothing => pause = LOOK_EVERY,
-            Tended::IsBusy => {}
-            Tended::Began => {
-                pause = (pause * 2).min(TRY_AT_LEAST_EVERY);
-                next_try = clock.now() + pause;
-            }
-        }
+        engine.tend(&pool, &mut pauses).await;
     }
 }
 
-/// What a look at a pool has come to.
-enum Tended {
-    /// There is nothing to do.
-    Nothing,
-    /// A job is at it already, or the pool takes no writes.
-    IsBusy,
-    /// A job was begun.
-    Began,
-}
-
 impl Engine {
-    async fn tend(self: &Rc<Self>, pool: &Rc<OpenPool>) -> Tended {
+    /// Begins what a pool needs most and is not at yet, if it takes writes.
+    async fn tend(self: &Rc<Self>, pool: &Rc<OpenPool>, pauses: &mut Pauses) {
         let is_at_it = || {
             let jobs = self.jobs.of_pool(pool.id(), self.seams.clock.now());
             jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace | JobKind::Drain))
         };
         if is_at_it() {
-            return Tended::IsBusy;
+            return;
         }
         // A disk that is just being taken back in has its own resync when that is done.
         let _turn = pool.turn.take().await;
         if is_at_it() || pool.spaces.pool().state() != PoolState::Writable {
-            return Tended::IsBusy;
+            return;
         }
+        let needs = self.needs_of(pool).await;
+        if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
+            return;
+        }
+        let put_off = self.conversion_put_off(pool);
+        let is_converting = put_off.is_some() || self.jobs.is_at_work(pool.id(), JobKind::Convert);
+        for (is_left, pause) in [
+            (needs.is_behind || needs.is_replacing, &mut pauses.repair),
+            (needs.is_draining, &mut pauses.removal),
+            (is_converting, &mut pauses.conversion),
+        ] {
+            if !is_left {
+                *pause = Pause::none();
+            }
+        }
+        let (now, overdue) = (self.seams.clock.now(), self.overdue(pool));
+        if (needs.is_behind || needs.is_replacing) && pauses.repair.is_over(now) {
+            pauses.repair.grow(now);
+            if !self.go_on_replacing(pool).await && needs.is_behind {
+                self.start_resync(pool).await;
+            }
+        } else if !overdue.is_empty() {
+            // A removal that waits, for a disk that is away perhaps, keeps no other from being done without.
+            self.give_up_one(pool, &overdue).await;
+        } else if needs.is_draining && pauses.removal.is_over(now) {
+            pauses.removal.grow(now);
+            self.go_on_draining(pool).await;
+        } else if !self.empty_if_sick(pool).await
+            && let Some(entry) = put_off.filter(|entry| self.jobs.is_left(entry) && !entry.is_paused())
+            && pauses.conversion.is_over(now)
+        {
+            pauses.conversion.grow(now);
+            self.go_on_converting(pool, &entry).await;
+        }
+    }
+
+    /// What a pool needs that nobody is at, or has paused.
+    async fn needs_of(&self, pool: &OpenPool) -> Needs {
         // What is paused stands for what the pool would begin by itself.
         let is_free = |kind, aim| !self.jobs.is_taken(pool.id(), kind, aim);
         // What a rebalance is filling, or the emptying of a disk, lacks everything meanwhile, and is no matter of anybody else.
@@ -94,32 +158,6 @@ impl Engine {
         let mut emptied = pool.spaces.drains();
         emptied.extend(pool.spaces.to_empty());
         let is_draining = emptied.iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
-        let overdue = self.overdue(pool);
-        if !is_behind && !is_replacing && !is_draining && overdue.is_empty() {
-            let goes_on = !pool.is_closing.get() && !self.is_stopping.get();
-            if goes_on && self.empty_if_sick(pool).await {
-                return Tended::Began;
-            }
-            return match self.conversion_put_off(pool).filter(|_| goes_on) {
-                Some(entry) => {
-                    self.go_on_converting(pool, &entry).await;
-                    Tended::Began
-                }
-                None => Tended::Nothing,
-            };
-        }
-        if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
-            return Tended::IsBusy;
-        }
-        // A removal that waits, for a disk that is away perhaps, keeps no other from being done without.
-        if !is_behind && !is_replacing && (!is_draining || !overdue.is_empty()) {
-            self.give_up_one(pool, &overdue).await;
-            return Tended::Nothing;
-        }
-        if !self.go_on_replacing(pool).await && is_behind {
-            self.start_resync(pool).await;
-        }
-        self.go_on_draining(pool).await;
-        Tended::Began
+        Needs { is_behind, is_replacing, is_draining }
     }
 }

@@ -1,17 +1,19 @@
 //! Rows become as wide as their pool by themselves: wider behind the adding of disks, and narrower where a disk could not leave
 //! otherwise (docs/design/0020).
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dolmen_api::Change;
+use dolmen_api::{Change, JobKind, JobState};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
-use dolmen_pool::Disk;
+use dolmen_pool::{Disk, PoolError};
 use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space, SpaceError};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::job_record::Aim;
 use crate::words::counted;
 
 /// How often rows are looked for that a disk cannot leave.
@@ -62,72 +64,113 @@ impl Widening {
     }
 }
 
+/// What it takes to lay rows anew that a disk cannot leave as they are.
+#[derive(Default)]
+pub(crate) struct Narrowings {
+    pub(crate) spaces: Vec<(Rc<Space>, ConversionForecast)>,
+    /// What the other disks have to offer once everything has left the disk.
+    pub(crate) left: Vec<Offer>,
+}
+
 /// Spaces with rows that a disk cannot leave as they are, and that can be laid without it: all of those that leave their width to
-/// the pool, with what that takes. `None` where some cannot.
+/// the pool, one after another, in what the rows that can leave have left. `None` where some cannot.
 pub(crate) async fn narrowings(
     pool: &OpenPool,
     disk: &Disk,
     forecast: &RemovalForecast,
-) -> Answer<Option<Vec<(Rc<Space>, ConversionForecast)>>> {
-    let mut found = Vec::new();
+) -> Answer<Option<Narrowings>> {
+    let left = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
+    let mut found = Narrowings { spaces: Vec::new(), left };
     let spaces = pool.spaces.kept();
     for name in forecast.stuck.keys() {
         let space = spaces.iter().find(|space| space.name() == *name && space.trashed_at().is_none());
         let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(None) };
-        let narrowed = pool.spaces.forecast_narrowing(space, disk.slot()).await;
+        let narrowed = pool.spaces.forecast_narrowing_to(space, disk.slot(), &mut found.left).await;
         let narrowed = narrowed.map_err(|error| fault::space(&error))?;
         if narrowed.stuck > 0 {
             return Ok(None);
         }
-        found.push((Rc::clone(space), narrowed));
+        found.spaces.push((Rc::clone(space), narrowed));
     }
     Ok(Some(found))
 }
 
-/// Lays rows that a disk cannot leave as they are without it, as long as there are some and it is wanted; whether none is left.
+/// Lays rows that a disk cannot leave as they are without it, as long as there are some for which that helps, and it is wanted. What
+/// has no room now stays as it is, and is tried again with the disk.
 pub(crate) async fn narrow(
     pool: &OpenPool,
     disk: &Disk,
     progress: &Progress,
     is_wanted: impl Fn() -> bool,
-) -> Result<bool, SpaceError> {
+) -> Result<(), SpaceError> {
+    let mut before = BTreeMap::new();
     // One that was on its way to be wider has rows of both widths behind the first pass.
     for _ in 0..PASSES {
-        let forecast = pool.spaces.forecast_removal(disk.slot()).await?;
-        let is_stuck = |space: &&Rc<Space>| forecast.stuck.contains_key(&space.name());
-        let narrowed: Vec<Rc<Space>> = pool
-            .spaces
-            .list()
-            .iter()
-            .filter(|space| space.spec().columns.is_none())
-            .filter(is_stuck)
-            .cloned()
-            .collect();
-        for space in &narrowed {
-            if space.layout_before().is_none() {
-                pool.spaces.begin_conversion(space, space.spec().layout()).await?;
+        let stuck = pool.spaces.forecast_removal(disk.slot()).await?.stuck;
+        for space in pool.spaces.list() {
+            let rows = stuck.get(&space.name());
+            // Where the pass before changed nothing, the next one does not either.
+            if rows.is_none() || rows == before.get(&space.name()) || !may_be_narrowed(&space) {
+                continue;
             }
-            if !pool.spaces.convert(space, progress).await? || !is_wanted() {
-                return Ok(false);
+            let forecast = pool.spaces.forecast_narrowing(&space, disk.slot()).await?;
+            if forecast.rows == 0 || forecast.stuck > 0 {
+                continue;
+            }
+            match lay_anew(pool, &space, progress).await {
+                // Rows that can leave as they are do, and make room perhaps.
+                Ok(())
+                | Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if !is_wanted() {
+                return Ok(());
             }
         }
-        if narrowed.is_empty() {
+        if stuck.is_empty() || stuck == before {
             break;
         }
+        before = stuck;
     }
-    Ok(true)
+    Ok(())
+}
+
+/// Whether a space leaves its width to the pool, and is on its way to no other layout: whoever stopped that decides on it.
+fn may_be_narrowed(space: &Space) -> bool {
+    space.spec().columns.is_none() && space.layout_before().is_none_or(|before| before == space.spec().layout())
+}
+
+/// Has the rows of a space be as wide as its pool is now, as far as they can be.
+async fn lay_anew(pool: &OpenPool, space: &Rc<Space>, progress: &Progress) -> Result<(), SpaceError> {
+    if space.layout_before().is_none() {
+        pool.spaces.begin_conversion(space, space.spec().layout()).await?;
+    }
+    pool.spaces.convert(space, progress).await.map(drop)
 }
 
 impl Engine {
     /// Goes on with spaces that are on their way to another width and to nothing else, where nobody is at it: a removal that made
-    /// them narrower was called off.
+    /// them narrower was called off. Where a removal is at work still, it ends first.
     pub(crate) async fn finish_widths(&self, pool: &Rc<OpenPool>) {
         for space in pool.spaces.list() {
             let is_width = space.layout_before() == Some(space.spec().layout());
-            if is_width && self.conversions_of(pool, &space).next().is_none() {
+            let is_left = is_width && self.conversions_of(pool, &space).next().is_none();
+            if is_left && !self.is_widening_stopped(pool, &space) && self.check_job_room(pool).is_ok() {
                 self.start_conversion(pool, &space, None, None).await;
             }
         }
+    }
+
+    /// Whether somebody stopped a job that made rows of a space wider, and no removal has touched them since, as far as is on record.
+    fn is_widening_stopped(&self, pool: &OpenPool, space: &Space) -> bool {
+        let id = space.id();
+        let mut jobs = self.jobs.on_record();
+        jobs.retain(|entry| {
+            let is_of_space = matches!(entry.aim, Aim::Space { id: of, .. } if of == id);
+            entry.pool == pool.id() && (entry.kind == JobKind::Drain || is_of_space)
+        });
+        let last = jobs.iter().max_by_key(|entry| entry.id);
+        last.is_some_and(|last| last.kind == JobKind::Convert && last.state() == JobState::CalledOff)
     }
 
     /// Begins to widen rows behind a change that has added disks. What cannot be begun is said, and stays as it is.

@@ -102,13 +102,24 @@ impl Spaces {
         space: &Space,
         without: DiskSlot,
     ) -> Result<ConversionForecast, SpaceError> {
-        let others = |purpose| {
-            let mut offers = self.pool().offers(purpose);
-            offers.retain(|offer| offer.slot != without);
-            offers
-        };
-        let placer = placer_of(&space.spec())?.no_wider_than_claims(&others(Purpose::Claim));
-        let mut offers = others(Purpose::Move);
+        let mut offers = self.pool().offers(Purpose::Move);
+        offers.retain(|offer| offer.slot != without);
+        self.forecast_narrowing_to(space, without, &mut offers).await
+    }
+
+    /// The same where disks have such room; it is what they have behind it then.
+    ///
+    /// # Errors
+    /// As [`forecast_conversion`](Self::forecast_conversion).
+    pub async fn forecast_narrowing_to(
+        &self,
+        space: &Space,
+        without: DiskSlot,
+        offers: &mut [Offer],
+    ) -> Result<ConversionForecast, SpaceError> {
+        let mut claims = self.pool().offers(Purpose::Claim);
+        claims.retain(|offer| offer.slot != without);
+        let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
         let (turn, mut forecast) = (self.pool().next_turn(), ConversionForecast::default());
         space
             .for_each_record(|index, record| {
@@ -117,11 +128,11 @@ impl Spaces {
                     return;
                 }
                 // The old row is given back when the new one has its place.
-                match placer.place(&offers, turn + index) {
+                match placer.place(offers, turn + index) {
                     Ok(placed) => {
                         forecast.rows += 1;
-                        forecast.claimed.0 += take(&mut offers, &placed);
-                        forecast.freed.0 += give_back(&mut offers, record);
+                        forecast.claimed.0 += take(offers, &placed);
+                        forecast.freed.0 += give_back(offers, record);
                     }
                     Err(_) => forecast.stuck += 1,
                 }

@@ -1,11 +1,12 @@
 //! Disks that stay away: the pool does without them, and takes those back that return in time (docs/design/0015).
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{World, eventually, pattern};
-use crate::jobs::{ended, expect, full, idle, keep_busy, paused};
+use crate::client::{Nbd, World, eventually, pattern};
+use crate::jobs::{ended, expect, full, idle, job, keep_busy, paused};
 
 const SET: &str = "/v1/pools/tank/repair_after";
 
@@ -158,4 +159,34 @@ fn nothing_is_begun_that_cannot_end_or_that_nobody_wants() {
     assert_eq!(world.refused(SET, &json!({"seconds": 365 * 86_400 + 1}))["code"], "bad_request");
     assert_eq!(world.post(SET, &json!({"seconds": 0}))["is_changed"], false);
     expect(&world);
+}
+
+/// Scenario: a conversion waits for a disk that is away, and has been tried so often that the next try is a while away. That a disk
+/// has been away for too long is looked at nevertheless.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn a_conversion_that_waits_delays_nothing_else() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let simple = json!({
+        "name": "s", "size_bytes": 8 << 20, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"
+    });
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
+    let mut client = Nbd::connect(&world.folder.path().join("run/nbd.sock"), "tank/s");
+    client.write(0, &pattern(3, 8 << 20));
+    client.flush();
+    drop(client);
+    take_away(&mut world, "d2");
+    let begun = world.post("/v1/pools/tank/spaces/s/convert", &json!({"resiliency": "mirror"}));
+    let id = begun["job"]["id"].clone();
+    eventually("it is put off", || (!job(&world, &id)["waits_for"].is_null()).then_some(()));
+    // Tries behind 4, 8, 16 and 32 seconds.
+    std::thread::sleep(Duration::from_secs(18));
+    world.post(SET, &json!({"seconds": 1}));
+    let asked = Instant::now();
+    eventually("it is looked at", || {
+        todo(&world).contains("s have no other copy of what it may hold").then_some(())
+    });
+    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+    assert_eq!(job(&world, &id)["state"], "waiting");
 }

@@ -1,9 +1,13 @@
 //! Spaces become others while they are used, also over kills of the daemon (docs/design/0020).
 
+use std::process::Command;
+use std::time::Duration;
+use std::{fs, io, thread};
+
 use serde_json::{Value, json};
 
 use crate::client::{World, eventually, pattern};
-use crate::jobs::{change, ended, expect, full, idle, job, keep_busy, paused};
+use crate::jobs::{change, ended, expect, full, idle, job, keep_busy, paused, record};
 
 const CONVERT: &str = "/v1/pools/tank/spaces/m/convert";
 const SPACE: &str = "/v1/pools/tank/spaces/m";
@@ -198,4 +202,36 @@ fn a_thin_space_becomes_fixed_and_thin_again() {
         expect(&world);
     }
     eventually("the pool is healthy", || (world.get("/v1/status")["health"] == "healthy").then_some(()));
+}
+
+/// Scenario: a conversion for which nobody works is resumed, and the record of jobs takes long to be written. The pool goes on with the
+/// job by itself meanwhile, and it is not begun once more behind that.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn a_job_that_is_resumed_is_begun_once() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let mut to = [parity(), mirror()].into_iter().cycle();
+    let bodies: Vec<Value> = (0..8).map(|_| to.next().unwrap()).collect();
+    let id = paused(&mut world, |world, attempt| {
+        idle(world);
+        world.post(CONVERT, &bodies[attempt as usize])
+    });
+    world.kill();
+    world.start();
+    assert_eq!(job(&world, &id)["state"], "paused");
+    // Whoever writes the record waits until somebody reads it.
+    let (pipe, aside) = (record(&world, "jobs.json.new"), record(&world, "pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    thread::scope(|scope| {
+        let resumed = scope.spawn(|| world.post(&format!("/v1/jobs/{id}/resume"), &json!({})));
+        thread::sleep(Duration::from_secs(8));
+        fs::rename(&pipe, &aside).unwrap();
+        io::copy(&mut fs::File::open(&aside).unwrap(), &mut io::sink()).unwrap();
+        resumed.join().unwrap();
+    });
+    let done = ended(&world, &id);
+    assert_eq!(done["state"], "done", "{done}");
+    let result = done["result"].as_str().unwrap();
+    assert!(!result.contains("; 0 rows were moved"), "{result}");
+    expect(&world);
 }

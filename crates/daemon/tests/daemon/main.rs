@@ -47,6 +47,8 @@ mod plans;
 #[cfg(test)]
 mod rebalance;
 #[cfg(test)]
+mod removed;
+#[cfg(test)]
 mod reserve;
 #[cfg(test)]
 mod ringed;

@@ -145,6 +145,39 @@ fn an_emptying_that_was_stopped_is_not_begun_again() {
     eventually("it is well", || (!why(&world).contains("about to fail")).then_some(()));
 }
 
+/// Scenario: the emptying of a disk is paused, and another disk says that it fails. That one is emptied; then the first job is resumed,
+/// and done.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn an_emptying_that_is_paused_keeps_no_other_disk_from_being_emptied() {
+    let mut world = stage();
+    world.kill();
+    says(&world, "d2", FAILS);
+    start(&mut world);
+    let begun = Instant::now();
+    let id = loop {
+        if let Some(job) = emptyings(&world).pop() {
+            break job["id"].clone();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "no job begins");
+    };
+    world.post(&format!("/v1/jobs/{id}/pause"), &json!({}));
+    eventually("it stands", || (emptyings(&world)[0]["state"] == "paused").then_some(()));
+    let held = used(&world, 2);
+    assert!(held > 0, "it stands in the midst");
+    world.kill();
+    says(&world, "d1", FAILS);
+    start(&mut world);
+    eventually("the other one is emptied", || (used(&world, 1) == 0).then_some(()));
+    assert_eq!(emptyings(&world)[0]["state"], "paused");
+    world.post(&format!("/v1/jobs/{id}/resume"), &json!({}));
+    let are_done = || emptyings(&world).iter().all(|job| job["state"] == "done").then_some(());
+    eventually("both are done", are_done);
+    assert_eq!((used(&world, 1), used(&world, 2)), (0, 0));
+    let mut client = world.nbd();
+    (0..64).for_each(|at| assert!(client.read(at * MIB, content().len()) == content(), "MiB {at}"));
+}
+
 /// Scenario: of one disk the program hangs, of one it says garbage, of one nothing; one says that it has bad places. Requests are
 /// answered meanwhile, what is not known is told without any warning, and the bad places until somebody acknowledges them, also
 /// by the next daemon, until there are more.

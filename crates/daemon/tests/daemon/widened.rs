@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Nbd, World, pattern};
+use crate::client::{Nbd, World, eventually, pattern};
 use crate::jobs::{ended, idle, job, keep_busy, paused};
 
 const DISKS: &str = "/v1/pools/tank/disks";
@@ -133,4 +133,48 @@ fn a_disk_that_leaves_rows_that_are_too_wide_is_killed_in_the_midst_and_called_o
     assert!(slot_of(&world, &d4).is_u64());
     assert_eq!(world.get("/v1/status")["health"], "healthy");
     assert_eq!(world.get(SPACE)["space"]["converted_from"], Value::Null);
+}
+
+/// Scenario: a removal stands in the midst of making rows narrower when the daemon is killed, and is called off before anybody goes on
+/// with it. The space is one of one width again by itself.
+#[test]
+fn a_removal_that_is_called_off_while_nobody_is_at_it_leaves_no_space_with_two_widths() {
+    let mut world = World::new(5);
+    world.make_tank(&["d0", "d1", "d2", "d3", "d4"]);
+    let space = json!({"name": "p", "size_bytes": 192 << 20, "resiliency": "parity", "row_bytes": 2 << 20});
+    world.post("/v1/pools/tank/spaces", &space);
+    world.post(&format!("{SPACE}/serve"), &json!({}));
+    for part in 0..PARTS {
+        nbd(&world).write((part * PART) as u64, &pattern(9, PART));
+    }
+    nbd(&world).flush();
+    let d4 = world.disk("d4");
+    let has_two = |world: &World| !world.get(SPACE)["space"]["converted_from"].is_null();
+    let caught = (0..8).any(|_| {
+        let id = world.post(&remove(&world, &d4), &json!({}))["job"]["id"].clone();
+        eventually("rows become narrower, or have", || {
+            let is_open = job(&world, &id)["ended_s"].is_null();
+            (has_two(&world) || !is_open).then_some(())
+        });
+        let _ = world.try_ask("POST", &format!("/v1/jobs/{id}/pause"), b"{}");
+        idle(&world);
+        let is_caught = has_two(&world);
+        if !is_caught && slot_of(&world, &d4).is_null() {
+            world.post(DISKS, &json!({"disks": [d4]}));
+            idle(&world);
+        } else if !is_caught {
+            world.post(&format!("{}/cancel", remove(&world, &d4)), &json!({}));
+            idle(&world);
+        }
+        is_caught
+    });
+    assert!(caught, "each removal was too fast");
+    world.kill();
+    world.start();
+    assert!(has_two(&world));
+    world.post(&format!("{}/cancel", remove(&world, &d4)), &json!({}));
+    eventually("the space is of one width", || (!has_two(&world)).then_some(()));
+    idle(&world);
+    expect(&world);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
