@@ -113,7 +113,7 @@ fn cache_mib(world: &World) -> u64 {
 }
 
 /// The fullest disk is removed; the one that left before, where that attempt ended too early, is there again.
-pub(crate) fn leaving(world: &mut World) -> Value {
+fn leaving(world: &mut World) -> Value {
     paused(world, |world, attempt| {
         idle(world);
         let disks = || world.get("/v1/pools/tank/disks")["disks"].as_array().unwrap().clone();
