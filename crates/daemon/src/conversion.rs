@@ -167,8 +167,10 @@ async fn convert(
         return Ok(Outcome::Done(format!("{name} is {words}, {how}; {rows} moved")));
     }
     if progress.is_to_stop() {
-        let again =
-            format!("`dolmen space convert {name}` goes on, and `{}` goes back", command_back(&name, space));
+        let again = format!(
+            "`dolmen space convert {name}` goes on, and `{}` goes back",
+            command_back(&name, space, provisioning)
+        );
         return Ok(Outcome::CalledOff(format!("rows that were moved stay as they are; {again}")));
     }
     let off = "rows that can be read in full were moved; others wait".to_owned();
@@ -270,11 +272,16 @@ async fn plan_of(pool: &OpenPool, space: &Space, wish: &Wish, forecast: &Convers
     let free = pool.free() + forecast.freed.0;
     let after = pool.room_with_free(free.saturating_sub(forecast.claimed.0 + cache.unwrap_or(0)));
     let figures = Figures { before, after, moved: forecast.rows * space.row_bytes() };
-    Ok(figures.plan(Undo::By(command_back(&name, space)), steps))
+    Ok(figures.plan(Undo::By(command_back(&name, space, wish.provisioning)), steps))
 }
 
-/// What turns a conversion round.
-fn command_back(name: &str, space: &Space) -> String {
+/// What turns a conversion round, which gives the space such a provisioning if it is another than it had.
+fn command_back(name: &str, space: &Space, provisioning: Option<Provisioning>) -> String {
+    let provisioning = match provisioning {
+        Some(Provisioning::Thin) => " --provisioning fixed",
+        Some(Provisioning::Fixed) => " --provisioning thin",
+        None => "",
+    };
     let layout = space.layout_before().unwrap_or_else(|| space.spec().layout());
     let kind = match layout.resiliency {
         Resiliency::Simple => "simple".to_owned(),
@@ -288,7 +295,7 @@ fn command_back(name: &str, space: &Space) -> String {
         Integrity::Strict => "strict",
     };
     format!(
-        "dolmen space convert {name} --resiliency {kind} --columns {columns} --interleave {} --integrity {integrity}",
+        "dolmen space convert {name} --resiliency {kind} --columns {columns} --interleave {} --integrity {integrity}{provisioning}",
         layout.interleave.0
     )
 }
@@ -306,7 +313,7 @@ fn provisioned(space: &Space) -> &'static str {
     if space.is_thin() { "thin" } else { "fixed" }
 }
 
-fn full_name(pool: &OpenPool, space: &Space) -> String {
+pub(crate) fn full_name(pool: &OpenPool, space: &Space) -> String {
     format!("{}/{}", pool.name(), space.name())
 }
 

@@ -21,7 +21,6 @@ use crate::fault;
 use crate::findings::{SICK_ERRORS, is_here};
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
-use crate::plan::Undo;
 use crate::words::counted;
 
 /// How soon, and how seldom, it is looked again whether what a sick disk has fits on the others.
@@ -216,10 +215,4 @@ async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<
             Outcome::CalledOff(format!("{name} is not emptied any more; what was moved stays where it is"))
         }
     })
-}
-
-/// How an emptying that was stopped is undone.
-pub(crate) fn undo_of_emptying(entry: &Entry) -> Undo {
-    let (pool, disk) = (&entry.pool_name, &entry.subject);
-    Undo::By(format!("dolmen pool remove {pool} {disk}, which empties it and takes it out"))
 }

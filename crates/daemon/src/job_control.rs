@@ -12,8 +12,8 @@ use dolmen_pool::Disk;
 use dolmen_units::{DiskId, PoolId};
 
 use crate::caller::Answer;
+use crate::conversion::full_name;
 use crate::effort;
-use crate::emptying::undo_of_emptying;
 use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, seconds_now};
 use crate::jobs::Entry;
@@ -411,11 +411,12 @@ impl Engine {
             ),
             JobKind::Convert => (
                 "rows that were moved stay as they are, and so do the others",
-                Undo::By("dolmen space convert, which goes on with it, or back".to_owned()),
+                self.undo_of_conversion(entry),
             ),
             JobKind::Empty => (
-                "what was moved stays where it is, and it is not begun again before more happens",
-                undo_of_emptying(entry),
+                "what was moved stays where it is, and it is not begun again before more happens; `dolmen pool remove` empties \
+                 the disk nevertheless, and takes it out",
+                Undo::NotNeeded,
             ),
             _ => (
                 "what it has healed stays healed",
@@ -443,6 +444,17 @@ impl Engine {
 }
 
 impl Engine {
+    /// How a conversion that is stopped goes on.
+    fn undo_of_conversion(&self, entry: &Entry) -> Undo {
+        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.open_pool_of(entry.pool)) else {
+            return Undo::NotNeeded;
+        };
+        let space = pool.spaces.get(id);
+        space.map_or(Undo::NotNeeded, |space| {
+            Undo::By(format!("dolmen space convert {}, which goes on with it", full_name(&pool, &space)))
+        })
+    }
+
     /// How a purge that is stopped goes on.
     fn undo_of_purge(&self, entry: &Entry) -> Undo {
         let condemned = self.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());

@@ -787,8 +787,7 @@ mod tests {
         let jobs = Jobs::new(JobFiles::new(PathBuf::new(), Rc::new(Scribe::start("test").unwrap())));
         let last = ENDED_MAX as u64 + 1;
         for id in 1..=last {
-            let start =
-                Start { kind: JobKind::Scrub, subject: String::new(), aim: Aim::Pool, again: None };
+            let start = Start { kind: JobKind::Scrub, subject: String::new(), aim: Aim::Pool, again: None };
             let entry = Rc::new(Entry::new(id, (PoolId([1; 16]), "tank".to_owned()), start));
             entry.end(JobState::Done, String::new());
             let ended_s = Some(1000 + if id == 1 { last } else { id });

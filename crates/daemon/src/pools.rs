@@ -475,8 +475,8 @@ impl Engine {
             slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())),
         );
         let defects = pool.unseen_defects();
-        told.extend(defects.iter().map(|(disk, defects)| {
-            format!("{}: {}", disk.name(), counted(*defects, "bad place", "bad places"))
+        told.extend(defects.iter().map(|defects| {
+            format!("{}: {}", defects.disk.name(), counted(defects.unseen, "bad place", "bad places"))
         }));
         let is_nothing = defects.is_empty()
             && unseen.is_empty()

@@ -37,7 +37,7 @@ impl Engine {
         let room = usual_room(&pool.offers());
         let figures = Figures::of_room(room, pool.room_with_free(pool.free().saturating_sub(claimed)));
         let mut steps = vec![format!("give {name} {}, where it has {}", in_words(after), in_words(before))];
-        match (after > before, claimed) {
+        match (after >= before, claimed) {
             (true, 1..) => {
                 steps.push(format!("claim {} on the disks of {} for it", Bytes(claimed), pool.name()))
             }

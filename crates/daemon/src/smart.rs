@@ -60,6 +60,14 @@ struct Known {
     silence: Option<String>,
 }
 
+/// Defects of a disk.
+pub(crate) struct Defects {
+    pub(crate) disk: Rc<Disk>,
+    /// Those that nobody has acknowledged.
+    pub(crate) unseen: u64,
+    pub(crate) all: u64,
+}
+
 /// What the disks of a pool have said.
 #[derive(Default)]
 pub(crate) struct Smarts {
@@ -91,10 +99,13 @@ impl Smarts {
         self.failing.borrow_mut().insert(disk);
     }
 
+    fn defects(&self, disk: DiskId) -> u64 {
+        self.of(disk).map_or(0, |smart| smart.defects())
+    }
+
     /// Defects that nobody has acknowledged.
     pub(crate) fn unseen_defects(&self, disk: DiskId) -> u64 {
-        let all = self.of(disk).map_or(0, |smart| smart.defects());
-        all.saturating_sub(self.acknowledged(disk))
+        self.defects(disk).saturating_sub(self.acknowledged(disk))
     }
 
     pub(crate) fn acknowledged(&self, disk: DiskId) -> u64 {
@@ -112,6 +123,10 @@ impl Smarts {
         let (smart, silence) = match said {
             Said::This(smart) => {
                 self.note_failing(disk, &name, &smart);
+                // Of those that are gone, as many more are new.
+                if let Some(acknowledged) = self.acknowledged.borrow_mut().get_mut(&disk) {
+                    *acknowledged = smart.defects().min(*acknowledged);
+                }
                 (Some(smart), None)
             }
             Said::Nothing(why) => {
@@ -175,16 +190,19 @@ impl OpenPool {
     }
 
     /// Disks with defects that nobody has acknowledged.
-    pub(crate) fn unseen_defects(&self) -> Vec<(Rc<Disk>, u64)> {
+    pub(crate) fn unseen_defects(&self) -> Vec<Defects> {
         let disks = self.spaces.pool().disks().into_iter().filter(|disk| disk.is_present());
-        let with = disks.map(|disk| (self.smarts.unseen_defects(disk.id()), disk));
-        with.filter(|(defects, _)| *defects > 0).map(|(defects, disk)| (disk, defects)).collect()
+        let of = |disk: Rc<Disk>| {
+            let (unseen, all) = (self.smarts.unseen_defects(disk.id()), self.smarts.defects(disk.id()));
+            Defects { disk, unseen, all }
+        };
+        disks.map(of).filter(|defects| defects.unseen > 0).collect()
     }
 
     /// Ends the warning about them until there are more.
-    pub(crate) fn acknowledge_defects(&self, seen: &[(Rc<Disk>, u64)]) {
-        for (disk, defects) in seen {
-            self.smarts.acknowledge(disk.id(), self.smarts.acknowledged(disk.id()) + defects);
+    pub(crate) fn acknowledge_defects(&self, seen: &[Defects]) {
+        for defects in seen {
+            self.smarts.acknowledge(defects.disk.id(), defects.all);
         }
     }
 

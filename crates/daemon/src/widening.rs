@@ -137,7 +137,8 @@ pub(crate) async fn narrow(
 
 /// Whether a space leaves its width to the pool, and is on its way to no other layout: whoever stopped that decides on it.
 fn may_be_narrowed(space: &Space) -> bool {
-    space.spec().columns.is_none() && space.layout_before().is_none_or(|before| before == space.spec().layout())
+    space.spec().columns.is_none()
+        && space.layout_before().is_none_or(|before| before == space.spec().layout())
 }
 
 /// Has the rows of a space be as wide as its pool is now, as far as they can be.
