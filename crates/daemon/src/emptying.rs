@@ -152,8 +152,8 @@ impl Engine {
         }
         let stuck: Vec<String> = forecast
             .stuck
-            .iter()
-            .map(|(space, rows)| format!("{} of {space}", counted(*rows, "row", "rows")))
+            .values()
+            .map(|stuck| format!("{} of {}", counted(stuck.rows, "row", "rows"), stuck.name))
             .collect();
         Err(format!("{} fit on no other disk, for want of room or of disks", stuck.join(", ")))
     }

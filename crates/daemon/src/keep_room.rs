@@ -105,9 +105,9 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
         if forecast.stuck.is_empty() {
             continue;
         }
-        let stuck = forecast.stuck.iter();
+        let stuck = forecast.stuck.values();
         let stuck: Vec<String> = stuck
-            .map(|(space, rows)| format!("{} of {name}/{space}", counted(*rows, "row", "rows")))
+            .map(|stuck| format!("{} of {name}/{}", counted(stuck.rows, "row", "rows"), stuck.name))
             .collect();
         let message = format!(
             "were {} of pool {name} lost, {} could not be repaired on the other disks; nothing was changed",

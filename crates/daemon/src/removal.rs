@@ -246,8 +246,8 @@ pub(crate) fn check_that_it_fits(pool: &OpenPool, disk: &Disk, forecast: &Remova
     }
     let stuck: Vec<String> = forecast
         .stuck
-        .iter()
-        .map(|(space, rows)| format!("{} of {space}", counted(*rows, "row", "rows")))
+        .values()
+        .map(|stuck| format!("{} of {}", counted(stuck.rows, "row", "rows"), stuck.name))
         .collect();
     let message = format!(
         "{} have a part on {name} that no other disk can take: too few disks, or too little room on them; nothing was changed",

@@ -82,8 +82,8 @@ pub(crate) async fn narrowings(
     let left = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
     let mut found = Narrowings { spaces: Vec::new(), left };
     let spaces = pool.spaces.kept();
-    for name in forecast.stuck.keys() {
-        let space = spaces.iter().find(|space| space.name() == *name && space.trashed_at().is_none());
+    for id in forecast.stuck.keys() {
+        let space = spaces.iter().find(|space| space.id() == *id && space.trashed_at().is_none());
         let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(None) };
         let narrowed = pool.spaces.forecast_narrowing_to(space, disk.slot(), &mut found.left).await;
         let narrowed = narrowed.map_err(|error| fault::space(&error))?;
@@ -108,9 +108,9 @@ pub(crate) async fn narrow(
     for _ in 0..PASSES {
         let stuck = pool.spaces.forecast_removal(disk.slot()).await?.stuck;
         for space in pool.spaces.list() {
-            let rows = stuck.get(&space.name());
+            let rows = stuck.get(&space.id());
             // Where the pass before changed nothing, the next one does not either.
-            if rows.is_none() || rows == before.get(&space.name()) || !may_be_narrowed(&space) {
+            if rows.is_none() || rows == before.get(&space.id()) || !may_be_narrowed(&space) {
                 continue;
             }
             let forecast = pool.spaces.forecast_narrowing(&space, disk.slot()).await?;

@@ -120,7 +120,7 @@ pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use rebalance::RebalanceForecast;
 pub use recovery::Recovery;
-pub use removal::RemovalForecast;
+pub use removal::{RemovalForecast, StuckRows};
 pub use request::Request;
 pub use resync::Resynced;
 pub use shared::{Incident, IncidentKind, SpaceCounters};

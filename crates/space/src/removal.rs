@@ -30,10 +30,19 @@ pub struct RemovalForecast {
     pub rows: u64,
     /// Bytes that are claimed on other disks.
     pub moved: Bytes,
-    /// Rows of which a slab has nowhere to go, by the name of their space.
-    pub stuck: BTreeMap<Name, u64>,
+    /// Rows of which a slab has nowhere to go, by their space.
+    pub stuck: BTreeMap<SpaceId, StuckRows>,
     /// What the other disks have to offer behind that.
     pub left: Vec<Offer>,
+}
+
+/// Rows of a space of which a slab has nowhere to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StuckRows {
+    /// What the space is called. One in the trash may be called as another one is.
+    pub name: Name,
+    /// How many.
+    pub rows: u64,
 }
 
 /// Columns of a row with a slab on one of these disks.
@@ -99,7 +108,8 @@ impl Spaces {
                         }
                     }
                     if is_stuck {
-                        *forecast.stuck.entry(space.name()).or_default() += 1;
+                        let stuck = forecast.stuck.entry(space.id());
+                        stuck.or_insert_with(|| StuckRows { name: space.name(), rows: 0 }).rows += 1;
                     }
                 })
                 .await?;

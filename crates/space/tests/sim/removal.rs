@@ -241,8 +241,8 @@ async fn begin(life: &Rc<Life>, index: usize) -> Result<(), String> {
 
 /// Whether all rows that a disk cannot leave as they are can be laid without it, and may be: nobody has chosen their width.
 async fn can_be_narrower(life: &Life, disk: &Disk, forecast: &RemovalForecast) -> Result<bool, String> {
-    for name in forecast.stuck.keys() {
-        let space = life.spaces.list().into_iter().find(|space| space.name() == *name);
+    for id in forecast.stuck.keys() {
+        let space = life.spaces.list().into_iter().find(|space| space.id() == *id);
         let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(false) };
         let narrower = life.spaces.forecast_narrowing(&space, disk.slot()).await;
         if narrower.map_err(|error| in_one_line(&error))?.stuck > 0 {
@@ -255,7 +255,7 @@ async fn can_be_narrower(life: &Life, disk: &Disk, forecast: &RemovalForecast) -
 /// Lays rows that a disk cannot leave as they are without it.
 async fn narrow(life: &Rc<Life>, disk: &Disk) -> Result<(), String> {
     let forecast = life.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
-    for space in life.spaces.list().into_iter().filter(|space| forecast.stuck.contains_key(&space.name())) {
+    for space in life.spaces.list().into_iter().filter(|space| forecast.stuck.contains_key(&space.id())) {
         if space.spec().columns.is_some() {
             continue;
         }

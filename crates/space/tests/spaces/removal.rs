@@ -209,7 +209,7 @@ fn what_has_nowhere_to_go_is_named_beforehand() {
             let disk = spaces.pool().find_disk("disk1")?;
             let forecast = spaces.forecast_removal(disk.slot()).await?;
             let stuck: Vec<(String, u64)> =
-                forecast.stuck.iter().map(|(name, rows)| (name.to_string(), *rows)).collect();
+                forecast.stuck.values().map(|stuck| (stuck.name.to_string(), stuck.rows)).collect();
             assert_eq!(stuck, [("data".to_owned(), ROWS)], "{forecast:?}");
             lab.check_and_close(spaces).await
         })
