@@ -119,6 +119,12 @@ pub(crate) enum Knowledge {
     AtLeast(u16),
 }
 
+/// The slot that a generation of a page is written to.
+fn slot_of(page: &Page, generation: u64) -> u64 {
+    let in_place = !page.is_unpaired() && is_planted(Bug::PageInPlace);
+    if in_place { 0 } else { generation }
+}
+
 /// How long disks are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
@@ -513,9 +519,7 @@ impl Shared {
                     page.sealed();
                 }
                 self.count(|counters| counters.page_writes += 1);
-                let in_place = times == 1 && is_planted(Bug::PageInPlace);
-                let slot = if in_place { 0 } else { generation };
-                writes.extend(self.start_writes(row, (column, index), slot, buffer));
+                writes.extend(self.start_writes(row, (column, index), slot_of(&page, generation), buffer));
             }
             if page.is_dirty() {
                 self.note_dirty(row);
@@ -543,7 +547,8 @@ impl Shared {
         // Nobody may have written the other slot, which then got the same.
         for back in 0..1 + u64::from(page.is_unpaired()) {
             let generation = page.sealed_generation().saturating_sub(back);
-            for piece in slab.pieces(row.page_at(*place, *index, generation), PAGE_BYTES) {
+            let at = row.page_at(*place, *index, slot_of(page, generation));
+            for piece in slab.pieces(at, PAGE_BYTES) {
                 let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                 let (bytes, result) = disk.read(piece.at, buffer).await;
                 let found = result.ok().and_then(|()| Page::parse(&bytes, name)).map(|(_, found)| found);
