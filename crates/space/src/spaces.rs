@@ -250,8 +250,8 @@ impl Spaces {
     /// Refuses a space whose rows need disks that have to be left for their repair.
     fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
         let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
-        let offers = self.pool().offers(Purpose::Claim);
         let losses = self.pool().keeps_room_for();
+        let offers = self.pool().offers_keeping(losses);
         if Placer::new(spec.check()?, grains).repairable(&offers) >= losses {
             return Ok(());
         }
