@@ -43,17 +43,9 @@ fn refused(message: String) -> ErrorBody {
 }
 
 impl OpenPool {
-    /// Spaces that take room and that nobody can use: those in the trash, and those that are being purged.
-    pub(crate) fn discarded(&self) -> Vec<Rc<Space>> {
-        let mut all = self.spaces.trash();
-        all.extend(self.spaces.condemned());
-        all.sort_unstable_by_key(|space| space.id());
-        all
-    }
-
-    /// How many these are, and what they take.
+    /// How many spaces take room that nobody can use, in the trash or on the way out of it, and what they take.
     pub(crate) async fn trash_tally(&self) -> Answer<(u64, u64)> {
-        let all = self.discarded();
+        let all = self.spaces.discarded();
         Ok((all.len() as u64, footprint_of(&all).await?.0))
     }
 
@@ -137,7 +129,7 @@ impl OpenPool {
 impl Engine {
     async fn view_trash(&self, pool: &OpenPool) -> Answer<Vec<TrashedSpace>> {
         let mut spaces = Vec::new();
-        for space in pool.discarded() {
+        for space in pool.spaces.discarded() {
             let spec = space.spec();
             let trashed_s = space.trashed_at();
             let age = self.trash_ages.of(pool.id(), &space);

@@ -38,10 +38,11 @@ impl Space {
         !is_hidden(self.id()) && self.check_stays().is_ok()
     }
 
-    /// Since when it is in the trash, in seconds since 1970 by the clock of the host that put it there.
+    /// Since when it is in the trash, in seconds since 1970 by the clock of the host that put it there. None as soon as
+    /// somebody deletes it for good, and again where that could not be done.
     #[must_use]
     pub fn trashed_at(&self) -> Option<u64> {
-        self.trashed.get()
+        self.trashed.get().filter(|_| !self.gone.get())
     }
 
     /// Notes that the map says that it is deleted.
@@ -80,6 +81,14 @@ impl Spaces {
     #[must_use]
     pub fn condemned(&self) -> Vec<Rc<Space>> {
         self.made_by_people().into_iter().filter(|space| space.condemned.get()).collect()
+    }
+
+    /// All that was deleted and takes room, by id: what is in the trash, condemned, or on its way from there, which
+    /// neither [`trash`](Self::trash) nor [`condemned`](Self::condemned) has.
+    #[must_use]
+    pub fn discarded(&self) -> Vec<Rc<Space>> {
+        let is_discarded = |space: &Rc<Space>| space.gone.get() || space.trashed.get().is_some();
+        self.made_by_people().into_iter().filter(is_discarded).collect()
     }
 
     /// Moves a space into the trash at `now_s`, in seconds since 1970: it keeps all that it has, its name is free, and nobody may

@@ -361,6 +361,37 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
     }
 }
 
+/// Scenario: a space is deleted for good, from the trash or at once. While the change of the map is under way it is in neither of the
+/// two lists, cannot be restored, and is never missing among what was deleted.
+#[test]
+fn a_space_on_its_way_out_of_the_trash_is_told_of_all_the_time() {
+    for is_trashed in [false, true] {
+        let bench = Bench::new(39, 2, Bytes::mib(1024));
+        let outcome = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = filled(&lab, &spaces, ("data", MIRROR), 3, 1).await?;
+            if is_trashed {
+                spaces.move_to_trash(&space, NOW_S).await?;
+            }
+            let (all, one) = (Rc::clone(&spaces), Rc::clone(&space));
+            lab.seams.spawner.spawn("condemn", Box::pin(async move { all.condemn(&one).await.unwrap() }));
+            let mut between = 0;
+            while spaces.condemned().is_empty() {
+                dolmen_block_io::sleep(lab.seams.clock.as_ref(), std::time::Duration::from_micros(20)).await;
+                let is_on_its_way = spaces.kept().is_empty() && spaces.condemned().is_empty();
+                between += usize::from(is_on_its_way);
+                assert_eq!(names(&spaces.discarded()), ["data"]);
+                assert_eq!(space.trashed_at(), None);
+            }
+            assert!(between > 0, "nobody saw it on its way");
+            purge(&spaces).await?;
+            assert!(spaces.discarded().is_empty());
+            lab.check_and_close(spaces).await
+        });
+        outcome.unwrap_or_else(|error| panic!("from the trash: {is_trashed}: {error}"));
+    }
+}
+
 /// Scenario: a purge is held before its first lot, and behind it: nothing is freed while it is, and it ends when it is released, and
 /// where the spaces close under it.
 #[test]
