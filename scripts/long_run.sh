@@ -1,0 +1,156 @@
+#!/bin/sh
+# long_run.sh [--seeds N] [--part N] [--length N] [--to FILE]
+#
+# Many lives in the simulator, part by part: goes on behind the last part that the page has, adds each part to the page as it ends,
+# and can be stopped and killed at any moment: what is lost then is the part that ran. A part that fails is on the page too, and
+# nothing is begun behind it.
+#
+#   --seeds N    the last seed (default: 20000; of length 5 these are more than 100 million operations of clients, and take
+#                about three hours on two cores)
+#   --part N     seeds of a part (default: 500)
+#   --length N   how many times as long as usual each life is (default: 5)
+#   --to FILE    the page (default: docs/long-run.md)
+#
+# DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+. "$root/scripts/lib.sh"
+last=20000
+part=500
+length=5
+to=docs/long-run.md
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    -h | --help)
+        sed -n '2,/^root=/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    --seeds | --part | --length)
+        is_number "${2-}" || die 2 "$1 takes a number from 1 on, not '${2-}'"
+        case $1 in
+        --seeds) last=$2 ;;
+        --part) part=$2 ;;
+        --length) length=$2 ;;
+        esac
+        shift 2
+        ;;
+    --to)
+        [ -n "${2-}" ] || die 2 '--to takes a file'
+        to=$2
+        shift 2
+        ;;
+    *) die 2 "no option $1; see $0 --help" ;;
+    esac
+done
+
+take_state
+need_rust
+fetch_crates
+touch "$to" || die 1 "cannot write $to"
+
+# parts: the rows of the page, as they stand there.
+parts() { grep '^| [0-9]' "$to"; }
+
+# next_seed: the first one that no part has.
+next_seed() { parts | awk -F'|' '{ split($2, seeds, "–"); last = seeds[2] + 0 } END { print last + 1 }'; }
+
+# block NAME FILE: what stands in a page between ```NAME and ```.
+block() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/d;p;}" "$2"; }
+
+# sums FILE FILE: lines of one or more numbers behind a name, added to those of the same name. Names are of letters, and end where
+# two spaces or a number begin.
+sums() {
+    awk '
+        { name = $0; sub(/ *[0-9][0-9 ]*$/, "", name); count = split(substr($0, length(name) + 1), numbers, " ") }
+        !(name in columns) { order[++names] = name; columns[name] = count }
+        { for (i = 1; i <= count; i++) sum[name, i] += numbers[i] }
+        END {
+            for (n = 1; n <= names; n++) {
+                printf "%-24s", order[n]
+                for (i = 1; i <= columns[order[n]]; i++) printf " %12.0f", sum[order[n], i]
+                printf "\n"
+            }
+        }' "$@"
+}
+
+# of_log FIRST LAST: the lines of the simulator's log from one pattern to another, without those two.
+of_log() { sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$log" | grep -v -e '^test ' -e ' of [0-9]* seeds$' -e '^seed '; }
+
+# of_tally NAME: a number of its tally.
+of_tally() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$log" | head -n 1; }
+
+# write_page: the page with what $parts_now has for parts, and $faults, $layouts and $states for sums.
+write_page() {
+    operations=$(awk -F'|' '{ gsub(/ /, "", $5); sum += $5 } END { printf "%.0f", sum }' "$parts_now")
+    lost=$(awk -F'|' '{ sum += $8 } END { printf "%.0f", sum }' "$parts_now")
+    unmet=$(awk '{ sum = 0; name = $0; sub(/ *[0-9][0-9 ]*$/, "", name); for (i = NF; i > 0 && $i ~ /^[0-9]+$/; i--) sum += $i }
+        sum == 0 { printf "%s%s", comma, name; comma = ", " }' "$faults" "$states")
+    lives=$(awk -F'|' '{ split($2, seeds, "–"); sum += seeds[2] - seeds[1] + 1 } END { printf "%.0f", sum }' "$parts_now")
+    cat <<END
+# The long run
+
+Made by \`scripts/long_run.sh\`, part by part. Each seed is a whole life of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one.
+
+**$lives lives, $operations operations of clients, $lost lives that lost something acknowledged or ended with a pool that was not sound.** With none in n, fewer than one in n/3 is lost, with a confidence of 95 % (the rule of three): here one in $((operations / 3)) operations. Faults and states that no life met: ${unmet:-none}.
+
+| seeds | length | commit | operations | seconds | day | failed |
+|--:|--:|--|--:|--:|--|--:|
+$(cat "$parts_now")
+
+## Faults
+Each counted where it took effect.
+
+\`\`\`faults
+$(cat "$faults")
+\`\`\`
+
+The same by the layouts of spaces that the pool held at that moment (which of several spaces a fault met is not told; what damages data strikes metadata alone where a space has one copy):
+
+\`\`\`layouts
+$head_of_layouts
+$(cat "$layouts")
+\`\`\`
+
+## Rare states
+\`\`\`states
+$(cat "$states")
+\`\`\`
+END
+}
+
+# add_part FIRST LAST SECONDS FAILED: adds what the log has to the page.
+add_part() {
+    commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+    [ -z "$(git status --porcelain -- crates Cargo.toml Cargo.lock 2>/dev/null)" ] || commit="$commit, changed"
+    parts_now=$logs/parts faults=$logs/faults layouts=$logs/layouts states=$logs/states
+    {
+        parts
+        printf '| %s–%s | %s | %s | %s | %s | %s | %s |\n' "$1" "$2" "$length" "$commit" "$(of_tally operations)" "$3" \
+            "$(date -u +%Y-%m-%d)" "$4"
+    } >"$parts_now"
+    head_of_layouts=$(of_log '^by layout:' 'seeds in' | head -n 1)
+    { block faults "$to" && of_log '^seeds ' '^Tally'; } | sums >"$faults"
+    { block layouts "$to" | tail -n +2 && of_log '^by layout:' 'seeds in' | tail -n +2; } | sums >"$layouts"
+    { block states "$to" && of_log '^}' '^by layout:'; } | sums >"$states"
+    write_page >"$to.new" && mv "$to.new" "$to"
+}
+
+note nested "$state/simulator"
+while first=$(next_seed) && [ "$first" -le "$last" ]; do
+    end=$((first + part - 1))
+    [ "$end" -le "$last" ] || end=$last
+    log=$state/simulator/logs/simulator.log
+    begun=$(now)
+    status=0
+    attend -- env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --first "$first" --seeds $((end - first + 1)) \
+        --length "$length" >"$logs/part.log" 2>&1 || status=$?
+    grep -q ' seeds in ' "$log" || die 1 "the simulator did not come to its end; all that it said is in $log"
+    failed=$(grep -c '^seed [0-9]* failed' "$log")
+    add_part "$first" "$end" $(($(now) - begun)) "$failed"
+    parts | tail -n 1
+    [ "$status" -eq 0 ] || {
+        cp "$log" "$logs/failed-$first.log"
+        die 1 "seeds $first to $end failed; all that they said is in $logs/failed-$first.log"
+    }
+done
