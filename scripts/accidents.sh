@@ -40,13 +40,13 @@ lines() {
     done 7<"$list"
 }
 
-# Crates of others that an ordinary build has made already are taken over: they have no bugs in them.
+# Crates that were built already, also those that `bugs.sh` has built with the same bugs, are taken over.
 take_over() {
     [ ! -d "$own" ] && [ -d "$ordinary/debug/deps" ] || return 0
     mkdir -p "$own/debug/deps" && cp -a "$ordinary/debug/.fingerprint" "$ordinary/debug/build" "$own/debug/" &&
-        find "$ordinary/debug/deps" -maxdepth 1 -type f ! -name '*dolmen*' -name 'lib*' -exec cp -a -t "$own/debug/deps" {} + &&
-        find "$ordinary/debug/deps" -maxdepth 1 -type f ! -name '*dolmen*' -name '*.d' -exec cp -a -t "$own/debug/deps" {} + &&
-        rm -rf "$own/debug/.fingerprint"/dolmen-* && return 0
+        find "$ordinary/debug/deps" -maxdepth 1 -type f -name 'lib*' -exec cp -a -t "$own/debug/deps" {} + &&
+        find "$ordinary/debug/deps" -maxdepth 1 -type f -name '*.d' -exec cp -a -t "$own/debug/deps" {} + &&
+        return 0
     # Without them it takes longer, and no more.
     rm -rf "$own"
 }

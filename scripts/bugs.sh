@@ -27,23 +27,50 @@ passed=0
 failed=0
 
 # The tests of all crates of the table, built to hold the bugs. Always the same crates, so that all runs share one build.
-packages=$(sed -n '/^#/d;s/^\([a-z_]*\) .*/\1/p' "$list" | sort -u | sed 's/^/--package dolmen-/' | tr '\n' ' ')
-tests="cargo test $packages --lib --tests --features dolmen-planted/switch --locked"
+crates=$(sed -n '/^#/d;s/^\([a-z_]*\) .*/\1/p' "$list" | sort -u)
+packages=$(printf '%s\n' "$crates" | sed 's/^/--package dolmen-/' | tr '\n' ' ')
+
+# programs_of_tests: options for all programs of tests that these crates have, and for none of the others that are built with them.
+programs_of_tests() {
+    printf -- '--lib'
+    for crate in $crates; do
+        for file in crates/"$crate"/tests/*.rs crates/"$crate"/tests/*/main.rs; do
+            [ -e "$file" ] || continue
+            name=${file%/main.rs}
+            printf ' --test %s' "$(basename "$name" .rs)"
+        done
+    done
+}
+tests="cargo test $packages $as_users $(programs_of_tests) --features dolmen-planted/switch --locked --no-run"
 
 crash_tests=crates/space/tests/crash.rs
-crash="cargo test --package dolmen-space --test crash --release --locked"
+crash="cargo test --release --locked $as_users --test crash --no-run"
 
 # is_crash_test TEST: it is about crash states.
 is_crash_test() { grep -q "^fn $1()" "$crash_tests"; }
 
+# list_tests BUILD_LOG FILE: puts a line into FILE for each test that the programs of a build have: program, crate, name.
+list_tests() {
+    sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$1" | while IFS= read -r program; do
+        case $program in /*) ;; *) program=$root/$program ;; esac
+        # The file that cargo keeps beside a program says which sources it was made of.
+        of=$(tr ' ' '\n' <"$program.d" | sed -n 's,^crates/\([a-z_]*\)/.*,\1,p' | head -n 1)
+        "$program" --list 2>/dev/null | sed -n "s,^\(.*\): test\$,$program $of \1,p"
+    done >"$2"
+}
+
 # run_test BUG TEST SETTINGS: runs a test with a bug awake, or none where BUG is empty, into $log; sets $status and how
 # many tests ran to their end, $runs.
 run_test() {
-    run_with=$tests
-    [ -n "$1" ] || ! is_crash_test "$2" || run_with=$crash
-    # shellcheck disable=SC2086 # lists of words
-    attend -- env -u DOLMEN_BUG ${1:+DOLMEN_BUG="$1"} $3 timeout "$seconds" $run_with -- "$2" >"$log" 2>&1
-    status=$?
+    run_of=$logs/tests-of-bugs
+    [ -n "$1" ] || ! is_crash_test "$2" || run_of=$logs/tests-of-crash
+    : >"$log"
+    status=0
+    for run_program in $(awk -v part="$2" 'index($3, part) { print $2 ":" $1 }' "$run_of" | sort -u); do
+        # shellcheck disable=SC2086 # a list of words
+        attend -- env -C "crates/${run_program%%:*}" -u DOLMEN_BUG ${1:+DOLMEN_BUG="$1"} $3 \
+            timeout "$seconds" "${run_program#*:}" "$2" >>"$log" 2>&1 || status=$?
+    done
     runs=$(awk '/^test result: / { sum += $4 + $6 } END { print sum + 0 }' "$log")
 }
 
@@ -114,15 +141,17 @@ try() {
 
 building=$(now)
 # shellcheck disable=SC2086 # a list of words
-if ! attend -- $tests --no-run >"$logs/bugs-build.log" 2>&1; then
+if ! attend -- $tests >"$logs/bugs-build.log" 2>&1; then
     cat "$logs/bugs-build.log"
     die 1 'the tests do not build with the planted bugs'
 fi
 # shellcheck disable=SC2086 # a list of words
-if ! attend -- $crash --no-run >"$logs/bugs-build-crash.log" 2>&1; then
+if ! attend -- $crash >"$logs/bugs-build-crash.log" 2>&1; then
     cat "$logs/bugs-build-crash.log"
     die 1 'the tests of crash states do not build'
 fi
+list_tests "$logs/bugs-build.log" "$logs/tests-of-bugs"
+list_tests "$logs/bugs-build-crash.log" "$logs/tests-of-crash"
 say "built in $(($(now) - building)) s"
 
 # Bugs of one test are of one part, so that its control runs once.

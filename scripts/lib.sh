@@ -198,6 +198,12 @@ need_rust_tools() {
     { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || rust_advice
 }
 
+# Packages that every build for users has among its own, and every build of tests with the engine as users have it. Cargo decides for
+# all packages of a command at once which features the crates of others have, and builds those, and all that stands on them, anew
+# for each answer; these have one answer, with and without tests (what crate `cli` names for that alone is marked there).
+# shellcheck disable=SC2034 # for the scripts that build
+as_users='--package dolmen-cli --package dolmen-space --package dolmen-pool'
+
 # Fetches what Cargo.lock names, where it is not here already; afterwards cargo needs no network.
 fetch_crates() {
     if ! attend -- cargo fetch --locked --offline >/dev/null 2>&1; then

@@ -53,7 +53,8 @@ part() {
 
 # table MODULE: runs the tests of crate space that print figures of one kind, with the engine built as for users.
 table() {
-    part "space: $1" "results-$1" cargo test --release --locked --package dolmen-space --test spaces -- \
+    # shellcheck disable=SC2086 # a list of words
+    part "space: $1" "results-$1" cargo test --release --locked $as_users --test spaces -- \
         --nocapture --test-threads 1 "$1::"
 }
 

@@ -121,7 +121,8 @@ knows_filesystem() { grep -qw "$1" /proc/filesystems || as_root modprobe "$1" 2>
 
 build() {
     say 'building'
-    attend -- cargo build --release --locked --package dolmen-cli || die 1 'the build failed'
+    # shellcheck disable=SC2086 # a list of words
+    attend -- cargo build --release --locked $as_users --bin dolmen || die 1 'the build failed'
     [ -x "$bin" ] || die 1 "the build made no $bin"
 }
 

@@ -40,7 +40,8 @@ take_state
 need_rust
 fetch_crates
 log=$logs/simulator.log
-attend -- env DOLMEN_SEEDS="$seeds" DOLMEN_FIRST_SEED="$first" DOLMEN_LENGTH="$length" cargo test --release --locked --package dolmen-space \
+# shellcheck disable=SC2086 # a list of words
+attend -- env DOLMEN_SEEDS="$seeds" DOLMEN_FIRST_SEED="$first" DOLMEN_LENGTH="$length" cargo test --release --locked $as_users \
     --test simulator -- no_acknowledged_byte_is_lost_or_wrong --nocapture >"$log" 2>&1
 status=$?
 # Kinds of faults, rare states, seeds that failed and what they said: not their traces.

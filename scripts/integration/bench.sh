@@ -12,6 +12,11 @@ reports=$run/reports
 bench_io=${CARGO_TARGET_DIR:-$root/target}/release/dolmen-bench-io
 short='--runtime 1 --ramp 0 --rounds 1 --size 64M --outstanding 1,32'
 
+build_bench() {
+    # shellcheck disable=SC2086 # a list of words
+    attend -- cargo build --release --locked $as_users --package dolmen-bench-io --bin dolmen-bench-io
+}
+
 # bench NAME TARGET... [OPTION]...: measures, with reports under that name.
 bench() {
     bench_name=$1
@@ -156,7 +161,7 @@ must 'keeps what it has' grep -q '"how":"interrupted"' "$reports/part.json"
 
 if [ -z "${DOLMEN_BIN:-}" ]; then
     step 'the engine by itself'
-    must 'is built' attend -- cargo build --release --locked --package dolmen-bench-io
+    must 'is built' build_bench
     must 'sustained small writes cost at most 5.5 disk I/Os, and are there afterwards' sustained_within 5.5
     must 'a limit below that fails' beyond 1.00
     must 'told to end, it ends' sustained_interrupted

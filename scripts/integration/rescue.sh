@@ -20,7 +20,8 @@ client() { attend -- python3 "$root/scripts/integration/rescue_client.py" "$@"; 
 # Beside a program that was built elsewhere, it has to be there.
 build_rescue() {
     [ -z "${DOLMEN_RESCUE_BIN:-}${DOLMEN_BIN:-}" ] || return 0
-    attend -- cargo build --release --locked --package dolmen-rescue-io
+    # shellcheck disable=SC2086 # a list of words
+    attend -- cargo build --release --locked $as_users --package dolmen-rescue-io --bin dolmen-rescue
 }
 
 # --- a pool and its content ----------------------------------------------------------------------------------------
