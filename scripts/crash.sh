@@ -45,7 +45,7 @@ log=$logs/crash.log
 # shellcheck disable=SC2086 # a list of words
 attend -- env DOLMEN_CRASH_STATES="$states" DOLMEN_CRASH_SEED="$seed" \
     GLIBC_TUNABLES=glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824 \
-    cargo test --release --locked $as_users --test crash -- --nocapture >"$log" 2>&1
+    cargo test --release --locked $as_users --test whole -- --nocapture crash:: >"$log" 2>&1
 status=$?
 sed -n '/ states in /p; /^killed: [0-9]/p; /^disks come and go: [0-9]/p; /^Error: /p; /panicked at/,/^stack/{/^stack/d;p;}' "$log"
 [ "$status" -eq 0 ] || die 1 "a crash test failed; all that it said is in $log"

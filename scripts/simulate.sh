@@ -42,7 +42,7 @@ fetch_crates
 log=$logs/simulator.log
 # shellcheck disable=SC2086 # a list of words
 attend -- env DOLMEN_SEEDS="$seeds" DOLMEN_FIRST_SEED="$first" DOLMEN_LENGTH="$length" cargo test --release --locked $as_users \
-    --test simulator -- no_acknowledged_byte_is_lost_or_wrong --nocapture >"$log" 2>&1
+    --test whole -- no_acknowledged_byte_is_lost_or_wrong --nocapture >"$log" 2>&1
 status=$?
 # Kinds of faults, rare states, seeds that failed and what they said: not their traces.
 sed -n '/^seeds /,/^Tally/{/^Tally/d;p;}; /^}/,/seeds in/{/^}/d;p;}; /^seed [0-9]*: /p; /assertion/,/right:/p' "$log" | grep -v '^test '

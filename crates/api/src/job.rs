@@ -27,6 +27,40 @@ pub enum JobKind {
     Empty,
 }
 
+impl JobKind {
+    /// What it is to do, in a word in front of its subject.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Resync => "resync",
+            Self::Replace => "replace",
+            Self::Drain => "drain",
+            Self::Scrub => "scrub",
+            Self::WriteCache => "resize",
+            Self::Rebalance => "rebalance",
+            Self::Convert => "convert",
+            Self::Purge => "purge",
+            Self::Empty => "empty",
+        }
+    }
+
+    /// What it is doing, in words in front of its subject.
+    #[must_use]
+    pub const fn doing(self) -> &'static str {
+        match self {
+            Self::Resync => "bringing up to date",
+            Self::Replace => "replacing",
+            Self::Drain => "draining",
+            Self::Scrub => "verifying",
+            Self::WriteCache => "changing the size of",
+            Self::Rebalance => "evening out",
+            Self::Convert => "converting",
+            Self::Purge => "purging",
+            Self::Empty => "emptying",
+        }
+    }
+}
+
 /// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dolmen_api::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, duration};
+use dolmen_api::{Eta, Job, JobDocument, JobPriority, JobState, Jobs, duration};
 use dolmen_units::Bytes;
 
 use crate::change::Session;
@@ -174,17 +174,7 @@ impl Teller {
 
 /// What a job does, in words.
 pub(crate) fn what(job: &Job) -> String {
-    let verb = match job.kind {
-        JobKind::Resync => "resync",
-        JobKind::Replace => "replace",
-        JobKind::Drain => "remove",
-        JobKind::Scrub => "scrub",
-        JobKind::WriteCache => "resize",
-        JobKind::Rebalance => "rebalance",
-        JobKind::Convert => "convert",
-        JobKind::Purge => "purge",
-        JobKind::Empty => "empty",
-    };
+    let verb = job.kind.verb();
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }
 

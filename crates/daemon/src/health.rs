@@ -25,22 +25,11 @@ use crate::slow::Slow;
 use crate::words::counted;
 
 pub(crate) fn doing(job: &Job) -> String {
-    let verb = match job.kind {
-        JobKind::Resync => "bringing up to date",
-        JobKind::Replace => "replacing",
-        JobKind::Drain => "removing",
-        JobKind::Scrub => "verifying",
-        JobKind::WriteCache => "changing the size of",
-        JobKind::Rebalance => "evening out",
-        JobKind::Convert => "converting",
-        JobKind::Purge => "purging",
-        JobKind::Empty => "emptying",
-    };
     let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
     let mut state =
         if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
     state.extend(job.eta.map(|eta| format!(", still takes {}", eta.words())));
-    format!("{verb} {} (job {}, {state})", job.subject, job.id)
+    format!("{} {} (job {}, {state})", job.kind.doing(), job.subject, job.id)
 }
 
 /// How a job that stands goes on.

@@ -208,18 +208,7 @@ impl Entry {
 
     /// What people call it.
     pub(crate) fn what(&self) -> String {
-        let verb = match self.kind {
-            JobKind::Resync => "resync",
-            JobKind::Replace => "replace",
-            JobKind::Drain => "remove",
-            JobKind::Scrub => "scrub",
-            JobKind::WriteCache => "resize",
-            JobKind::Rebalance => "rebalance",
-            JobKind::Convert => "convert",
-            JobKind::Purge => "purge",
-            JobKind::Empty => "empty",
-        };
-        format!("job {} ({verb} {})", self.id, self.subject)
+        format!("job {} ({} {})", self.id, self.kind.verb(), self.subject)
     }
 
     pub(crate) fn state(&self) -> JobState {

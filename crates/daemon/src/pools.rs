@@ -111,11 +111,15 @@ impl Engine {
         };
         let pool = self.take_over(opened, ImportMode::Write, Clients::AreGone).await?;
         self.remember(&pool).await;
-        if !named.is_empty() {
-            let inner = pool.spaces.pool();
-            inner.name_domains(&named).await.map_err(|error| fault::pool(&error).on(name.as_str()))?;
-        }
         let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
+        if !named.is_empty()
+            && let Err(error) = pool.spaces.pool().name_domains(&named).await
+        {
+            change.warnings.push(format!(
+                "its disks are kept apart by enclosures, whose names are not on record: {error}; \
+                 `dolmen disk set {name} DISK --enclosure NAME` says them again"
+            ));
+        }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
@@ -438,10 +442,10 @@ impl Engine {
         for (index, device) in devices.into_iter().enumerate() {
             let added = pool.spaces.add_in(device, &disks.overwrite, domains.number(index)).await;
             self.remember(&pool).await;
-            let disk = added.map_err(|error| fault::space(&error))?;
+            let disk = added.map_err(|error| but_stays(fault::space(&error), &name, &disks.paths, index))?;
             if request.spare {
                 let set = pool.spaces.pool().set_role(&disk, Some(Role::Spare)).await;
-                set.map_err(|error| fault::pool(&error).on(disk.name()))?;
+                set.map_err(|error| but_takes_data(fault::pool(&error), &name, &disk))?;
             }
         }
         let tended = pool.spaces.pool().tend_voters().await;
@@ -612,6 +616,26 @@ fn taken_text(pool: &OpenPool, taken: &[Incident]) -> Vec<String> {
         })
     };
     pool.spaces.list().iter().filter_map(of_space).collect()
+}
+
+/// Why a disk was not added, with what is to be known of those before it, which were.
+fn but_stays(error: ErrorBody, pool: &str, paths: &[PathBuf], index: usize) -> ErrorBody {
+    let (before, rest) = paths.split_at_checked(index).unwrap_or_default();
+    let shown =
+        |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    if before.is_empty() {
+        return error;
+    }
+    let message = format!("{}; {} was added before that, and stays", error.message, shown(before));
+    let hint = format!("`dolmen pool add {pool} {}` adds the rest when that is mended", shown(rest));
+    ErrorBody { message, ..error }.hint(hint)
+}
+
+/// Why a disk that was added is no spare.
+fn but_takes_data(error: ErrorBody, pool: &str, disk: &Disk) -> ErrorBody {
+    let message = format!("{}; {} was added, and takes data", error.message, disk.name());
+    let hint = format!("`dolmen disk set {pool} {} --spare` makes it a spare", disk.slot().0);
+    ErrorBody { message, ..error }.on(disk.name()).hint(hint)
 }
 
 fn disks_of(count: usize) -> String {

@@ -36,7 +36,10 @@ impl Engine {
         let claimed = claimed_for(&pool, &space, after)?;
         let room = usual_room(&pool.offers());
         let figures = Figures::of_room(room, pool.room_with_free(pool.free().saturating_sub(claimed)));
-        let mut steps = vec![format!("give {name} {}, where it has {}", in_words(after), in_words(before))];
+        let mut steps = vec![match before == after {
+            true => format!("complete what {name} lacks of {}", in_words(after)),
+            false => format!("give {name} {}, where it has {}", in_words(after), in_words(before)),
+        }];
         match (after >= before, claimed) {
             (true, 1..) => {
                 steps.push(format!("claim {} on the disks of {} for it", Bytes(claimed), pool.name()))

@@ -8,13 +8,12 @@
     clippy::print_stdout
 )]
 
-mod harness;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::harness::{self, Bench, Outcome};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_buffer::ArenaConfig;
@@ -22,7 +21,6 @@ use dolmen_pool::{MemoryArbiter, Pool, Purpose, keys};
 use dolmen_sim::{DiskProfile, LatencyModel, Random, Request, World};
 use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces, slab_grains};
 use dolmen_units::{Bytes, HostId, SpaceId};
-use harness::{Bench, Outcome};
 
 const DISKS: usize = 240;
 /// 240 of them hold 4 PiB.

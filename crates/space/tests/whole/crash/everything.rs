@@ -31,11 +31,13 @@ use dolmen_sim::{
 };
 use dolmen_space::Resiliency;
 
+use crate::crash::{
+    Beginnings, Context, Tally, beginnings, block_at, budget, case, open_recorded, seed, try_state,
+};
 use crate::harness::Kind;
 use crate::judge::{Flipped, judge};
 use crate::life::{Life, Plot};
 use crate::tape::{BLOCK, Death, Expected, Instant, Tape};
-use crate::{Beginnings, Context, Tally, beginnings, block_at, budget, case, open_recorded, seed, try_state};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 const THREE_COPIES: Resiliency = Resiliency::Mirror { copies: 3 };

@@ -17,30 +17,23 @@
     clippy::type_complexity
 )] // a test may fail, print its seed and its figures, and look at a clock for them
 
-#[path = "harness/everything.rs"]
 mod everything;
-mod harness;
-#[path = "harness/judge.rs"]
-mod judge;
-#[path = "harness/life.rs"]
-mod life;
-#[path = "harness/tape.rs"]
-mod tape;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant as Clock;
 
+use crate::harness::Kind;
+use crate::judge::{Case, Devices, Flipped, attach, judge, judge_in, open_pool, run_for};
+use crate::life::{Life, Plot, parity_of};
+use crate::tape::{BLOCK, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, host_with};
+use crate::{judge, life};
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{
     BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
     World,
 };
 use dolmen_space::{Integrity, Resiliency};
-use harness::Kind;
-use judge::{Case, Devices, Flipped, attach, judge, judge_in, open_pool, run_for};
-use life::{Life, Plot, parity_of};
-use tape::{BLOCK, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, host_with};
 
 const KINDS: [Kind; 9] = [
     Kind::usual(Resiliency::Simple),

@@ -8,13 +8,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods)]
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::rc::Rc;
 use std::time::Instant;
 
+use crate::harness::{ROW, read};
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{
@@ -23,7 +22,6 @@ use dolmen_pool::{
 use dolmen_sim::{DiskProfile, Image, Random, SimDisk, StopAt, World};
 use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::{Bytes, HostId};
-use harness::{ROW, read};
 
 const DISKS: usize = 3;
 const CAPACITY: Bytes = Bytes::mib(64);

@@ -139,8 +139,15 @@ pub enum Work {
 }
 
 /// How often each rare state was met.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Met([u64; Rare::ALL.len()]);
+
+/// How many there were: each has a line of its own elsewhere.
+impl std::fmt::Debug for Met {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {}", self.0.iter().filter(|times| **times > 0).count(), self.0.len())
+    }
+}
 
 impl Default for Met {
     fn default() -> Self {

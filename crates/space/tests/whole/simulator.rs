@@ -5,16 +5,14 @@
 //! the end of its trace; `DOLMEN_LENGTH` makes each life so many times as long, which are other lives then.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
-mod sim;
-
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sim::by_layout::{FaultsByLayout, LayoutKind};
+use crate::sim::life::{Rare, Tally};
+use crate::sim::run::{Report, run_seed_caught as run_seed};
 use dolmen_sim::{FaultCounters, FaultKind};
-use sim::by_layout::{FaultsByLayout, LayoutKind};
-use sim::life::{Rare, Tally};
-use sim::run::{Report, run_seed_caught as run_seed};
 
 /// Seeds that run unless told otherwise.
 const SEEDS: u64 = 12;

@@ -9,13 +9,11 @@
     clippy::print_stdout
 )]
 
-#[path = "../../space/tests/harness/mod.rs"]
-mod harness;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::harness::{Bench, Kind, ROW, pattern};
 use dolmen_block_io::BlockDevice;
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
@@ -23,7 +21,6 @@ use dolmen_rescue::{BadKind, BadRange, Depth, Moment, Options, Piece, RescueErro
 use dolmen_sim::{DiskProfile, Image, Random, World};
 use dolmen_space::{Layout, Progress, Resiliency, Segment, Space, Spaces};
 use dolmen_units::Bytes;
-use harness::{Bench, Kind, ROW, pattern};
 
 const BLOCK: u64 = 4096;
 const SIZE: Bytes = Bytes::mib(4);
@@ -78,7 +75,7 @@ fn live(kind: Kind, disks: usize, seed: u64, end: End) -> Left {
 }
 
 /// Begins a conversion, and brings it to its end if that is wanted.
-async fn turn_to(spaces: &Spaces, space: &Rc<Space>, turn: Turn) -> harness::Outcome {
+async fn turn_to(spaces: &Spaces, space: &Rc<Space>, turn: Turn) -> crate::harness::Outcome {
     let (Turn::OnItsWay(kind) | Turn::Converted(kind)) = turn else { return Ok(()) };
     let layout = Layout { resiliency: kind.resiliency, integrity: kind.integrity, ..space.spec().layout() };
     let columns = matches!(kind.resiliency, Resiliency::Parity { .. }).then_some(2);

@@ -6,17 +6,12 @@
     clippy::disallowed_methods
 )]
 
-#[path = "../../space/tests/golden/mod.rs"]
-mod golden;
-#[path = "../../space/tests/harness/mod.rs"]
-mod harness;
-
 use std::path::PathBuf;
 
+use crate::golden::content::{Content, SpaceContent};
+use crate::golden::{BLOCK, Golden, stored};
 use dolmen_rescue::{BadRange, Options, Piece, Rescued, Way, open};
 use dolmen_space::{Progress, Segment};
-use golden::content::{Content, SpaceContent};
-use golden::{BLOCK, Golden, stored};
 
 /// The images that pools with every kind of space left, each in another way.
 fn images() -> Vec<(String, Golden)> {
