@@ -51,11 +51,11 @@ part() {
     }
 }
 
-# table MODULE: runs the tests of crate space that print figures of one kind, with the engine built as for users.
+# table PROGRAM MODULE: runs the tests of crate space that print figures of one kind, with the engine built as for users.
 table() {
     # shellcheck disable=SC2086 # a list of words
-    part "space: $1" "results-$1" cargo test --release --locked $as_users --test spaces -- \
-        --nocapture --test-threads 1 "$1::"
+    part "space: $2" "results-$2" cargo test --release --locked $as_users --test "$1" -- \
+        --nocapture --test-threads 1 "$2::"
 }
 
 # figures TEST PATTERN: the lines of its log that are figures, as they were printed.
@@ -77,9 +77,10 @@ note nested "$state/simulator"
 note nested "$state/accidents"
 part 'accidents' accidents env DOLMEN_STATE="$state/accidents" sh scripts/accidents.sh
 part "simulator: $seeds lives" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
-for test in slow repair_speed repair_pace figures; do
-    table "$test"
+for test in slow repair_speed repair_pace; do
+    table spaces "$test"
 done
+table whole write_costs
 note nested "$state/latency"
 part 'clients beside repairs on the disk of this machine' latency env DOLMEN_STATE="$state/latency" sh scripts/repair_latency.sh
 
@@ -137,7 +138,7 @@ END
     printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced by another again and again (`scripts/repair_latency.sh`).\n\n'
     printf '```text\n%s\n```\n\n' "$(grep -E '^skipped: | median |^   meanwhile ' "$logs/latency.log")"
     printf '## What a write costs\nCommands to disks for each request of a client, and bytes for each byte.\n\n'
-    figures figures '^(space|simple|span|mirror|parity|dual|strict|sustained)'
+    figures write_costs '^(space|simple|span|mirror|parity|dual|strict|sustained)'
 } >"$to.new" && mv "$to.new" "$to"
 say "$to"
 [ "$failed" -eq 0 ] || die 1 "$failed parts failed"

@@ -17,7 +17,6 @@ mod copies;
 mod cut_short;
 mod degraded;
 mod drain;
-mod figures;
 mod flaps;
 mod full;
 mod geometry;

@@ -13,3 +13,4 @@ mod crash;
 mod hosts;
 mod scale;
 mod simulator;
+mod write_costs;

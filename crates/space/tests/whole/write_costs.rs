@@ -1,5 +1,5 @@
 //! What client writes cost at the disks: reads, writes, flushes and bytes for each class of write, everything included until
-//! it is in place and the log is empty. `cargo test --release -p dolmen-space --test spaces -- --nocapture figures::` prints the table.
+//! it is in place and the log is empty. `cargo test --release -p dolmen-space --test whole -- --nocapture write_costs::` prints the table.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
