@@ -1,7 +1,9 @@
 //! What the log of a small pool has room for: those who write at once, and what is said again before it is trimmed.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
@@ -35,6 +37,9 @@ async fn spaces_of(
     Ok(made)
 }
 
+/// Writes that are under way together.
+const WRITES: usize = 16_000;
+
 /// So many writes are under way together that their records alone would fill the log: all of them come to an end.
 #[test]
 fn writes_that_are_under_way_together_do_not_fill_the_log() {
@@ -49,15 +54,25 @@ fn writes_that_are_under_way_together_do_not_fill_the_log() {
             buffer.fill(7);
             let block = buffer.freeze();
             slowly.write.set(5);
-            let writes = (0..16_000).map(|number| {
+            // Each is a task of its own: whoever waits for all of them in one asks all when one of them has moved.
+            let (under_way, refused) = (Rc::new(Cell::new(WRITES)), Rc::new(RefCell::new(None)));
+            for number in 0..WRITES {
                 let (space, block) = (Rc::clone(&made[number % made.len()]), block.clone());
+                let (under_way, refused) = (Rc::clone(&under_way), Rc::clone(&refused));
                 // No two of them beside each other: each is said by itself.
                 let at = (number / made.len()) as u64 * 3 * 4096;
-                async move { space.write(at, &block, Durability::Cached).await.map_err(text) }
-            });
-            for outcome in join_all(writes).await {
-                outcome?;
+                let write = async move {
+                    if let Err(error) = space.write(at, &block, Durability::Cached).await {
+                        refused.replace(Some(text(error)));
+                    }
+                    under_way.set(under_way.get() - 1);
+                };
+                lab.seams.spawner.spawn("write", Box::pin(write));
             }
+            while under_way.get() > 0 {
+                dolmen_block_io::sleep(lab.seams.clock.as_ref(), Duration::from_millis(1)).await;
+            }
+            refused.take().map_or(Ok(()), Err)?;
             spaces.flush().await?;
             drop(made);
             lab.check_and_close(spaces).await
