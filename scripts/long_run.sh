@@ -2,14 +2,15 @@
 # long_run.sh [--seeds N] [--part N] [--length N] [--to FILE]
 #
 # Many lives in the simulator, part by part: goes on behind the last part that the page has, adds each part to the page as it ends,
-# and can be stopped and killed at any moment: what is lost then is the part that ran. A part that fails is on the page too, and
-# nothing is begun behind it.
+# and can be stopped and killed at any moment: what is lost then is the part that ran. A part in which a life failed is on the page
+# too, and nothing is begun behind it before somebody has looked, and says --behind-failures.
 #
 #   --seeds N    the last seed (default: 20000; of length 5 these are more than 100 million operations of clients, and take
 #                about three hours on two cores)
 #   --part N     seeds of a part (default: 500)
 #   --length N   how many times as long as usual each life is (default: 5)
 #   --to FILE    the page (default: docs/long-run.md)
+#   --behind-failures   go on although lives of a part have failed
 #
 # DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,6 +20,7 @@ last=20000
 part=500
 length=5
 to=docs/long-run.md
+stops=yes
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -34,6 +36,10 @@ while [ $# -gt 0 ]; do
         --length) length=$2 ;;
         esac
         shift 2
+        ;;
+    --behind-failures)
+        stops=no
+        shift
         ;;
     --to)
         [ -n "${2-}" ] || die 2 '--to takes a file'
@@ -74,8 +80,11 @@ sums() {
         }' "$@"
 }
 
-# of_log FIRST LAST: the lines of the simulator's log from one pattern to another, without those two.
-of_log() { sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$log" | grep -v -e '^test ' -e ' of [0-9]* seeds$' -e '^seed '; }
+# of_log FIRST LAST: the lines of the simulator's log from one pattern to another that are a name and numbers, and no others: what a
+# life says that fails stands among them.
+of_log() {
+    sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$log" | grep -E -e '^[A-Za-z][A-Za-z ]*[A-Za-z]  +[0-9][0-9 ]*$' -e '^ +Simple '
+}
 
 # of_tally NAME: a number of its tally.
 of_tally() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$log" | head -n 1; }
@@ -86,13 +95,18 @@ write_page() {
     lost=$(awk -F'|' '{ sum += $8 } END { printf "%.0f", sum }' "$parts_now")
     unmet=$(awk '{ sum = 0; name = $0; sub(/ *[0-9][0-9 ]*$/, "", name); for (i = NF; i > 0 && $i ~ /^[0-9]+$/; i--) sum += $i }
         sum == 0 { printf "%s%s", comma, name; comma = ", " }' "$faults" "$states")
+    # Which fault no space of a layout met, by its column.
+    unmet_by_layout=$(awk 'FNR == NR { for (i = 1; i <= NF; i++) layout[i] = $i; next }
+        { name = $0; sub(/ *[0-9][0-9 ]*$/, "", name); count = split(substr($0, length(name) + 1), numbers, " ")
+          for (i = 1; i <= count; i++) if (numbers[i] == 0) { printf "%s%s of %s", comma, name, layout[i]; comma = ", " } }' \
+        "$logs/head" "$layouts")
     lives=$(awk -F'|' '{ split($2, seeds, "–"); sum += seeds[2] - seeds[1] + 1 } END { printf "%.0f", sum }' "$parts_now")
     cat <<END
 # The long run
 
 Made by \`scripts/long_run.sh\`, part by part. Each seed is a whole life of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one.
 
-**$lives lives, $operations operations of clients, $lost lives that lost something acknowledged or ended with a pool that was not sound.** With none in n, fewer than one in n/3 is lost, with a confidence of 95 % (the rule of three): here one in $((operations / 3)) operations. Faults and states that no life met: ${unmet:-none}.
+**$lives lives, $operations operations of clients, $lost lives that lost something acknowledged or ended with a pool that was not sound.** With none in n, fewer than one in n/3 is lost, with a confidence of 95 % (the rule of three): here one in $((operations / 3)) operations. Faults and states that no life met: ${unmet:-none}. Faults that no space of a layout met: ${unmet_by_layout:-none} (\`can_meet\` in \`crates/space/tests/whole/simulator.rs\` says which cannot).
 
 | seeds | length | commit | operations | seconds | day | failed |
 |--:|--:|--|--:|--:|--|--:|
@@ -119,37 +133,59 @@ $(cat "$states")
 END
 }
 
-# add_part FIRST LAST SECONDS FAILED: adds what the log has to the page.
+# engine: which commit is run, and whether it is what stands there.
+engine() {
+    engine_commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+    [ -z "$(git status --porcelain -- crates Cargo.toml Cargo.lock 2>/dev/null)" ] || engine_commit="$engine_commit, changed"
+    say "$engine_commit"
+}
+
+# add_part FIRST LAST SECONDS FAILED COMMIT: adds what the log has to the page.
 add_part() {
-    commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
-    [ -z "$(git status --porcelain -- crates Cargo.toml Cargo.lock 2>/dev/null)" ] || commit="$commit, changed"
     parts_now=$logs/parts faults=$logs/faults layouts=$logs/layouts states=$logs/states
     {
         parts
-        printf '| %s–%s | %s | %s | %s | %s | %s | %s |\n' "$1" "$2" "$length" "$commit" "$(of_tally operations)" "$3" \
+        printf '| %s–%s | %s | %s | %s | %s | %s | %s |\n' "$1" "$2" "$length" "$5" "$(of_tally operations)" "$3" \
             "$(date -u +%Y-%m-%d)" "$4"
     } >"$parts_now"
     head_of_layouts=$(of_log '^by layout:' 'seeds in' | head -n 1)
+    head_before=$(block layouts "$to" | head -n 1)
+    [ -z "$head_before" ] || [ "$head_before" = "$head_of_layouts" ] ||
+        die 1 "$to has sums by other layouts; begin another page with --to"
+    say "$head_of_layouts" >"$logs/head"
     { block faults "$to" && of_log '^seeds ' '^Tally'; } | sums >"$faults"
     { block layouts "$to" | tail -n +2 && of_log '^by layout:' 'seeds in' | tail -n +2; } | sums >"$layouts"
     { block states "$to" && of_log '^}' '^by layout:'; } | sums >"$states"
     write_page >"$to.new" && mv "$to.new" "$to"
 }
 
+# has_failures: a part of the page has lives that failed.
+has_failures() { parts | awk -F'|' '$8 + 0 > 0 { found = 1 } END { exit !found }'; }
+
+[ "$stops" = no ] || ! has_failures || die 1 "$to has lives that failed; look at them, and go on with --behind-failures"
 note nested "$state/simulator"
 while first=$(next_seed) && [ "$first" -le "$last" ]; do
     end=$((first + part - 1))
     [ "$end" -le "$last" ] || end=$last
     log=$state/simulator/logs/simulator.log
     begun=$(now)
+    commit=$(engine)
+    # What the part before has left there is not what this one says.
+    rm -f "$log"
     status=0
     attend -- env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --first "$first" --seeds $((end - first + 1)) \
         --length "$length" >"$logs/part.log" 2>&1 || status=$?
-    grep -q ' seeds in ' "$log" || die 1 "the simulator did not come to its end; all that it said is in $log"
+    { grep -q "^seeds $first to $end\$" "$log" && grep -q "^$((end - first + 1)) seeds in " "$log"; } 2>/dev/null ||
+        die 1 "the simulator did not come to its end; all that it said is in $log and $logs/part.log"
+    [ "$commit" = "$(engine)" ] || die 1 "the engine was changed from $commit while seeds $first to $end ran; they do not count"
     failed=$(grep -c '^seed [0-9]* failed' "$log")
-    add_part "$first" "$end" $(($(now) - begun)) "$failed"
+    # Over few lives not every rare state is met: what counts is the sum, which the page shows.
+    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ] && ! grep -q -e 'that no life came through' -e 'never injected' "$log"; then
+        die 1 "seeds $first to $end failed without a life that did; all that they said is in $log"
+    fi
+    add_part "$first" "$end" $(($(now) - begun)) "$failed" "$commit"
     parts | tail -n 1
-    [ "$status" -eq 0 ] || {
+    [ "$failed" -eq 0 ] || {
         cp "$log" "$logs/failed-$first.log"
         die 1 "seeds $first to $end failed; all that they said is in $logs/failed-$first.log"
     }
