@@ -50,6 +50,10 @@ crash="cargo test --release --locked $as_users --test whole --no-run"
 # is_crash_test TEST: it is about crash states.
 is_crash_test() { grep -q "^fn $1()" "$crash_tests"; }
 
+# What cargo gives to the threads of tests that it runs.
+stack=$(sed -n 's/^RUST_MIN_STACK *= *"\{0,1\}\([0-9]*\).*/\1/p' .cargo/config.toml)
+is_number "$stack" || die 1 'no RUST_MIN_STACK stands in .cargo/config.toml'
+
 # list_tests BUILD_LOG FILE: puts a line into FILE for each test that the programs of a build have: program, crate, name.
 list_tests() {
     sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$1" | while IFS= read -r program; do
@@ -69,7 +73,7 @@ run_test() {
     status=0
     for run_program in $(awk -v part="$2" 'index($3, part) { print $2 ":" $1 }' "$run_of" | sort -u); do
         # shellcheck disable=SC2086 # a list of words
-        attend -- env -C "crates/${run_program%%:*}" -u DOLMEN_BUG ${1:+DOLMEN_BUG="$1"} $3 \
+        attend -- env -C "crates/${run_program%%:*}" -u DOLMEN_BUG RUST_MIN_STACK="$stack" ${1:+DOLMEN_BUG="$1"} $3 \
             timeout "$seconds" "${run_program#*:}" "$2" >>"$log" 2>&1 || status=$?
     done
     runs=$(awk '/^test result: / { sum += $4 + $6 } END { print sum + 0 }' "$log")
@@ -88,7 +92,7 @@ show_log() { tail -n 20 "$log" | sed 's/^/    | /'; }
 # has_passed TEST SETTINGS: the log of controls has the test, as it is here. Those of crash states get their number from elsewhere.
 has_passed() {
     [ -z "$2" ] && ! is_crash_test "$1" && [ -n "${DOLMEN_BUG_CONTROLS:-}" ] &&
-        grep -q "^test .*$1.* ok\$" "$DOLMEN_BUG_CONTROLS" 2>/dev/null
+        grep -qx "test \([a-z0-9_]*::\)*$1 \.\.\. ok" "$DOLMEN_BUG_CONTROLS" 2>/dev/null
 }
 
 # is_sound TEST SETTINGS: the test passes with these settings while no bug is awake; tried once.
