@@ -133,9 +133,10 @@ $(cat "$states")
 END
 }
 
-# engine: which commit is run, and whether it is what stands there.
+# engine: the last commit that changed what is run, and whether that stands there still.
 engine() {
-    engine_commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+    engine_commit=$(git log -1 --format=%h -- crates Cargo.toml Cargo.lock 2>/dev/null)
+    : "${engine_commit:=unknown}"
     [ -z "$(git status --porcelain -- crates Cargo.toml Cargo.lock 2>/dev/null)" ] || engine_commit="$engine_commit, changed"
     say "$engine_commit"
 }
