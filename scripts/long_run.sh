@@ -133,11 +133,18 @@ $(cat "$states")
 END
 }
 
+# The folders of the crates that the simulator is built of.
+of_engine=$(cargo tree --locked --offline --package dolmen-space --edges all --prefix none |
+    sed -n 's,.* (.*/\(crates/[a-z_]*\)).*,\1,p' | sort -u)
+[ -n "$of_engine" ] || die 1 'cargo tree names no crates of the simulator'
+
 # engine: the last commit that changed what is run, and whether that stands there still.
 engine() {
-    engine_commit=$(git log -1 --format=%h -- crates Cargo.toml Cargo.lock 2>/dev/null)
+    # shellcheck disable=SC2086 # a list of folders
+    engine_commit=$(git log -1 --format=%h -- $of_engine Cargo.toml Cargo.lock 2>/dev/null)
     : "${engine_commit:=unknown}"
-    [ -z "$(git status --porcelain -- crates Cargo.toml Cargo.lock 2>/dev/null)" ] || engine_commit="$engine_commit, changed"
+    # shellcheck disable=SC2086 # a list of folders
+    [ -z "$(git status --porcelain -- $of_engine Cargo.toml Cargo.lock 2>/dev/null)" ] || engine_commit="$engine_commit, changed"
     say "$engine_commit"
 }
 

@@ -442,10 +442,17 @@ impl Engine {
         for (index, device) in devices.into_iter().enumerate() {
             let added = pool.spaces.add_in(device, &disks.overwrite, domains.number(index)).await;
             self.remember(&pool).await;
-            let disk = added.map_err(|error| but_stays(fault::space(&error), &name, &disks.paths, index))?;
+            let disk = added.map_err(|error| but_stays(fault::space(&error), &disks.paths, index))?;
             if request.spare {
                 let set = pool.spaces.pool().set_role(&disk, Some(Role::Spare)).await;
-                set.map_err(|error| but_takes_data(fault::pool(&error), &name, &disk))?;
+                set.map_err(|error| {
+                    but_takes_data(
+                        fault::pool(&error),
+                        &name,
+                        &disk,
+                        disks.paths.get(index + 1..).unwrap_or_default(),
+                    )
+                })?;
             }
         }
         let tended = pool.spaces.pool().tend_voters().await;
@@ -619,23 +626,37 @@ fn taken_text(pool: &OpenPool, taken: &[Incident]) -> Vec<String> {
 }
 
 /// Why a disk was not added, with what is to be known of those before it, which were.
-fn but_stays(error: ErrorBody, pool: &str, paths: &[PathBuf], index: usize) -> ErrorBody {
+fn but_stays(error: ErrorBody, paths: &[PathBuf], index: usize) -> ErrorBody {
     let (before, rest) = paths.split_at_checked(index).unwrap_or_default();
-    let shown =
-        |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
     if before.is_empty() {
         return error;
     }
-    let message = format!("{}; {} was added before that, and stays", error.message, shown(before));
-    let hint = format!("`dolmen pool add {pool} {}` adds the rest when that is mended", shown(rest));
+    let message = format!("{}; in the pool since just now: {}", error.message, shown(before));
+    let hint = hint_behind(
+        &error,
+        &format!("add the rest with the same options when that is mended: {}", shown(rest)),
+    );
     ErrorBody { message, ..error }.hint(hint)
 }
 
-/// Why a disk that was added is no spare.
-fn but_takes_data(error: ErrorBody, pool: &str, disk: &Disk) -> ErrorBody {
+/// Why a disk that was added is no spare, with those behind it, which were not added.
+fn but_takes_data(error: ErrorBody, pool: &str, disk: &Disk, rest: &[PathBuf]) -> ErrorBody {
     let message = format!("{}; {} was added, and takes data", error.message, disk.name());
-    let hint = format!("`dolmen disk set {pool} {} --spare` makes it a spare", disk.slot().0);
+    let mut advice = format!("`dolmen disk set {pool} {} --spare` makes it a spare", disk.slot().0);
+    if !rest.is_empty() {
+        advice.push_str(&format!(", then add the rest with the same options: {}", shown(rest)));
+    }
+    let hint = hint_behind(&error, &advice);
     ErrorBody { message, ..error }.on(disk.name()).hint(hint)
+}
+
+/// What an error advises by itself, and what comes behind that.
+fn hint_behind(error: &ErrorBody, advice: &str) -> String {
+    error.hint.as_ref().map_or_else(|| advice.to_owned(), |hint| format!("{hint}; {advice}"))
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
 }
 
 fn disks_of(count: usize) -> String {
