@@ -566,6 +566,37 @@ impl Shared {
         true
     }
 
+    /// Pages that one slab alone has without those on a disk, and that it has not got as they were written last: its disk said that
+    /// it wrote them, and did not. Nobody could tell once that slab is all that there is. The caller keeps write-backs away.
+    pub(crate) async fn tables_lacking_without(&self, row: &Rc<Row>, from: DiskSlot) -> Vec<(usize, usize)> {
+        let mut lacking = Vec::new();
+        if !row.is_formatted() {
+            return lacking;
+        }
+        for column in 0..row.shape.columns() {
+            let (mut is_there, mut others_count) = (false, 0_u32);
+            row.for_each_table(column, |slab, _| {
+                is_there |= slab.disk == from;
+                others_count += u32::from(slab.disk != from && slab.stale.is_none());
+            });
+            if !is_there || others_count != 1 {
+                continue;
+            }
+            for index in 0..row.map(column).pages() {
+                let (found, _) = self.find_page(row, column, index, Wait::Long).await;
+                let trusted = || found.iter().filter(|copy| copy.slab.stale.is_none());
+                let newest = trusted().filter_map(FoundPage::generation).max();
+                let mut others = trusted().filter(|copy| copy.slab.disk != from);
+                if let (Some(last), None) = (others.next(), others.next())
+                    && (!last.whole || last.generation() != newest)
+                {
+                    lacking.push((column, index));
+                }
+            }
+        }
+        lacking
+    }
+
     /// Whether the blocks of a column can be had from slabs that hold everything and are here.
     pub(crate) fn is_in_reach(&self, row: &Row, column: usize) -> bool {
         row.has_blocks_on(column, |slab| slab.present(&self.pool).is_some())

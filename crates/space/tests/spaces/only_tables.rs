@@ -1,14 +1,16 @@
 //! Table pages that one slab alone has, and whose disk says that it wrote them and did not: nothing else would tell that what it
 //! has instead is of the past.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use dolmen_sim::{DiskIndex, FaultKind, FaultRates, Rate, SimDisk};
+use dolmen_sim::{DiskIndex, DiskProfile, FaultKind, FaultRates, Rate, SimDisk};
 use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::{Bench, Outcome};
+use crate::harness::pace::{CAPACITY, Slow, beside, pause, text};
+use crate::harness::{Bench, Lab, Outcome, file};
 
 /// Where the data of a disk begins.
 const DATA_AT: u64 = 9 << 20;
@@ -27,15 +29,20 @@ async fn lose_tables(spaces: &Spaces, disk: &SimDisk) -> Outcome {
 }
 
 fn bench(copies: usize) -> Rc<Bench> {
-    let bench = Bench::new(5, copies, Bytes::mib(96));
-    bench.world.set_damage_policy(Rc::new(|disk: DiskIndex, range: Range<u64>| {
-        disk.0 == 0 && range.start >= DATA_AT
+    bench_where(0, copies, || file(CAPACITY))
+}
+
+/// A bench with one disk that may do other than it says.
+fn bench_where(liar: usize, disks: usize, profile: impl Fn() -> DiskProfile) -> Rc<Bench> {
+    let bench = Bench::with_profile(5, disks, profile);
+    bench.world.set_damage_policy(Rc::new(move |disk: DiskIndex, range: Range<u64>| {
+        disk.0 == liar && range.start >= DATA_AT
     }));
     Rc::new(bench)
 }
 
 /// Content over older content, each with its table on the disk: the first half of a mebibyte, and then as much again.
-async fn fill(lab: &crate::harness::Lab, spaces: &Spaces, space: &dolmen_space::Space) -> Outcome {
+async fn fill(lab: &Lab, spaces: &Spaces, space: &dolmen_space::Space) -> Outcome {
     for content in [1, 2] {
         lab.write(space, 0, 512 << 10, content).await?;
         spaces.flush().await?;
@@ -99,4 +106,55 @@ fn a_table_that_the_last_copy_lost_is_not_given_to_the_others() {
     });
     resynced.unwrap();
     bench.stands_alone(1, &[(0, 256 << 10, 2), (256 << 10, 512 << 10, 3)]).unwrap();
+}
+
+/// A disk gives all that it has to another. Wherever that stands, a client writes, and the new disk loses the tables of it: as long
+/// as the old one has them too, nobody misses them. It is given up when the new one has them.
+#[test]
+fn a_table_that_the_new_disk_lost_is_not_given_up_with_the_old_one() {
+    let mut lost = [0, 0];
+    for offset in 0..40 {
+        let bench = bench_where(1, 2, || Slow::WRITES.profile());
+        let inside = Rc::clone(&bench);
+        let spare = bench.disks[1].attach(&bench.world);
+        let was_over = Rc::new(Cell::new(false));
+        let told = Rc::clone(&was_over);
+        let replaced = bench.run_in(bench.lab_with(|disk| disk == 0), async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
+            fill(&lab, &spaces, &space).await?;
+            let old = spaces.pool().find_disk("disk0")?;
+            let new = spaces.pool().add_instead_of(&old, spare, &[]).await?;
+            let (progress, is_over) = (Progress::default(), Cell::new(false));
+            let replace = async {
+                let all = spaces.finish_replacing(&old, &new, &progress).await.map_err(text)?;
+                is_over.set(true);
+                if all { Ok(()) } else { Err("something is left".to_owned()) }
+            };
+            let write = async {
+                pause(&lab, 25 * offset).await;
+                progress.hold();
+                pause(&lab, 1000).await;
+                told.set(is_over.get());
+                lab.write(&space, 320 << 10, 64 << 10, 4).await.map_err(text)?;
+                lose_tables(&spaces, &inside.disks[1]).await.map_err(text)?;
+                progress.release();
+                Ok(())
+            };
+            beside(vec![Box::pin(replace), Box::pin(write)]).await?;
+            // A check would find it, and so would a scrub.
+            lab.hold((spaces, space));
+            Ok(())
+        });
+        replaced.unwrap_or_else(|error| panic!("after {offset}: {error}"));
+        bench.world.kill();
+        let ranges = [(0, 256 << 10, 2), (256 << 10, 64 << 10, 3), (320 << 10, 64 << 10, 4)];
+        let found = bench.stands_alone(1, &ranges);
+        found.unwrap_or_else(|error| panic!("after {offset}, over: {}; {error}", was_over.get()));
+        lost[usize::from(was_over.get())] += bench.disks[1].fault_counters().of(FaultKind::LostWrite);
+    }
+    assert!(
+        lost.iter().all(|lost| *lost > 5),
+        "tables were to be lost during moves, and behind them: {lost:?}"
+    );
 }

@@ -8,6 +8,8 @@
 //! - A killed daemon changes nothing in that.
 //! - After a power cut any version may be there that none made durable has replaced.
 //! - What a read has shown stays, until somebody writes or power fails.
+//! - What recovery took as found of a single copy, and said so, is whatever its place held: its disk may have put a write of
+//!   before elsewhere, and nobody can tell that from a block that tore. The first read decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +22,9 @@ pub const SECTORS: usize = BLOCK / SECTOR;
 
 /// Which operation wrote each sector of a block; 0 for zeros.
 pub type Version = [u32; SECTORS];
+
+/// In the place of an operation: the sector holds what belongs elsewhere.
+const FOREIGN: u32 = u32::MAX;
 
 const KEY: u64 = 0x51d0_c0de_91e1_a55a;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -57,6 +62,8 @@ struct Block {
     doubted_at: u64,
     /// It was in flight at a power cut: its sectors may be mixed, if recovery says so.
     mixable: bool,
+    /// It was in flight at a power cut, and recovery said that its only copy was neither old nor new.
+    as_found: bool,
 }
 
 /// A space as the oracle knows it.
@@ -117,6 +124,7 @@ struct Seen {
     begun_count: u32,
     in_flight: u16,
     mixable: bool,
+    as_found: bool,
 }
 
 #[derive(Debug, Default)]
@@ -197,6 +205,7 @@ impl Block {
             }
         }
         self.mixable = false;
+        self.as_found = false;
     }
 }
 
@@ -328,6 +337,7 @@ impl Oracle {
             block.doubt &= !sure;
             // A part of the block leaves the others as they were.
             block.mixable &= block.partial;
+            block.as_found &= block.partial;
         });
     }
 
@@ -447,6 +457,7 @@ impl Oracle {
             versions.sort_unstable();
             versions.dedup();
             // A mixture of before stays one until the block is written.
+            block.as_found |= crash == Crash::PowerCut && self.tearing && listed && model.copies == 1;
             block.mixable |= crash == Crash::PowerCut
                 && self.tearing
                 && versions.len() > 1
@@ -467,6 +478,7 @@ impl Oracle {
                 begun_count: block.begun_count,
                 in_flight: block.in_flight,
                 mixable: block.mixable,
+                as_found: block.as_found,
             })
             .collect();
         Some(Reading { uid, at, seen })
@@ -499,22 +511,25 @@ impl Oracle {
             let part = &bytes
                 [usize::try_from(from - reading.at).unwrap()..usize::try_from(to - reading.at).unwrap()];
             let skip = usize::try_from(from - start).unwrap() / SECTOR;
+            let block = &mut model.blocks[index];
+            let as_found = block.as_found || seen.as_found;
+            let mut allowed = block.current();
+            allowed.extend_from_slice(&seen.versions);
             let mut found = Vec::with_capacity(SECTORS);
             for (number, sector) in part.chunks(SECTOR).enumerate() {
                 let place = from / SECTOR as u64 + number as u64;
-                let stamp = decode(model.uid, place, sector);
+                let is_foreign =
+                    || as_found || allowed.iter().any(|version| version[skip + number] == FOREIGN);
+                let stamp = decode(model.uid, place, sector).or_else(|| is_foreign().then_some(FOREIGN));
                 found.push(stamp.ok_or_else(|| {
                     format!("sector {place} of {} holds what nobody wrote there", model.name)
                 })?);
             }
             self.blocks_checked += 1;
-            let block = &mut model.blocks[index];
             let begun = block.begun_count - seen.begun_count;
             if begun > 1 {
                 continue;
             }
-            let mut allowed = block.current();
-            allowed.extend_from_slice(&seen.versions);
             let fits = |version: &Version| version[skip..skip + found.len()] == found[..];
             let whole = found.len() == SECTORS;
             let quiet = begun == 0 && block.in_flight == 0 && seen.in_flight == 0;
@@ -525,7 +540,7 @@ impl Oracle {
                     || (block.doubt && self.tearing))
                     && (0..found.len())
                         .all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
-                if !mixed {
+                if !mixed && !as_found {
                     return Err(format!(
                         "block {index} of {} shows {found:?} from sector {skip} on, allowed is {allowed:?}; it has {block:?}",
                         model.name
@@ -671,6 +686,30 @@ mod tests {
             let mixed = [&one[..512], &two[512..]].concat();
             assert_eq!(shows(&mut oracle, uid, &mixed), listed);
             assert_eq!(shows(&mut oracle, uid, &two), !listed, "what was read stays");
+        }
+    }
+
+    #[test]
+    fn a_single_copy_that_was_taken_as_found_is_whatever_its_place_held() {
+        let first = [first_block()];
+        for (copies, listed) in [(1, true), (1, false), (2, true)] {
+            let mut oracle = Oracle::new(true);
+            let uid = oracle.add("a", 1 << 20, copies, 512, true);
+            let (_, one) = write(&mut oracle, uid, true);
+            write(&mut oracle, uid, true);
+            let (_, three) = write(&mut oracle, uid, false);
+            oracle.crashed(Crash::PowerCut, false);
+            oracle.recovered(if listed { &first } else { &[] }, &[]);
+            let may_be = copies == 1 && listed;
+            let mut foreign = vec![0; BLOCK];
+            fill(uid, 1 << 19, 1, &mut foreign);
+            let before = oracle.models[&uid].blocks[0].clone();
+            for held in [one, vec![0; BLOCK], foreign] {
+                oracle.models.get_mut(&uid).unwrap().blocks[0] = before.clone();
+                assert_eq!(shows(&mut oracle, uid, &held), may_be);
+                assert_eq!(shows(&mut oracle, uid, &three), !may_be, "what was read stays");
+                assert_eq!(shows(&mut oracle, uid, &held), may_be, "what was read stays");
+            }
         }
     }
 
