@@ -18,7 +18,8 @@ use crate::findings::is_here;
 use crate::job_record::Aim;
 use crate::names::Occupant;
 use crate::plan::{Undo, made, planned};
-use crate::removal::check_that_it_ends;
+use crate::removal::check_that_it_may_leave;
+use crate::widening::narrowings;
 
 /// How soon, and how seldom, it is tried to give a disk up for which the others had no room.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
@@ -254,7 +255,8 @@ impl Engine {
         self.check_job_room(pool)?;
         let more = pool.offer_of_spare_for(disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
-        check_that_it_ends(pool, disk, &forecast.map_err(|error| fault::space(&error))?)?;
+        check_that_it_may_leave(pool, disk)?;
+        narrowings(pool, disk, &forecast.map_err(|error| fault::space(&error))?).await?;
         let _coming = pool.job_turn.announce();
         // A spare that held nothing is no loss, and needs none in its place.
         self.retire_disk(pool, disk, pool.spaces.pool().role_of(disk).is_none()).await?;

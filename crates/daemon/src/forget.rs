@@ -10,8 +10,9 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::removal::{check_that_it_fits, check_that_it_stands_alone, steps_of_removing};
+use crate::plan::{Undo, made, planned};
+use crate::removal::{check_that_it_stands_alone, figures_of_removing, steps_of_removing};
+use crate::widening::narrowings;
 
 /// Ranges that are named one by one, of each space.
 const RANGES_MAX: usize = 8;
@@ -38,14 +39,11 @@ impl Engine {
         let more = pool.offer_of_spare_for(&disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
-        check_that_it_fits(&pool, &disk, &forecast).map_err(|error| error.on(what))?;
-        let mut left = forecast.left.clone();
-        left.retain(|offer| offer.slot != disk.slot());
-        let figures =
-            Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved: forecast.moved.0 };
+        let narrower = narrowings(&pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
         let undo =
             Undo::By(format!("dolmen pool remove {name} {} --cancel, until it has ended", disk.slot().0));
-        let plan = figures.plan(undo, steps_of_removing(&pool, &disk, &forecast));
+        let steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
+        let plan = figures_of_removing(&pool, &forecast, &narrower).plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be forgotten; nothing is on it alone", disk.name())));
         }

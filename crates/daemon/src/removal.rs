@@ -1,6 +1,5 @@
 //! Disks that leave a pool without another in their place: planned, begun, gone on with, called off (docs/design/0010).
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
@@ -50,23 +49,14 @@ impl Engine {
             let with = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
             forecast = with.map_err(|error| fault::space(&error))?;
         }
-        let narrower = narrowings(&pool, &disk, &forecast).await?;
-        let moves = RemovalForecast {
-            stuck: if narrower.is_some() { BTreeMap::new() } else { forecast.stuck.clone() },
-            ..forecast.clone()
-        };
-        check_that_it_ends(&pool, &disk, &moves).map_err(|error| error.on(what))?;
-        let Narrowings { spaces: narrower, left } = narrower.unwrap_or_default();
-        let laid_anew = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
-        let moved = forecast.moved.0 + narrower.iter().map(laid_anew).sum::<u64>();
-        let figures = Figures { before: usual_room(&pool.offers()), after: usual_room(&left), moved };
-        let mut steps: Vec<String> =
-            narrower.iter().map(|(space, of)| narrowing_step(&pool, space, of)).collect();
-        steps.extend(steps_of_removing(&pool, &disk, &forecast));
+        check_that_it_may_leave(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
+        let narrower = narrowings(&pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
+        let mut steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
         if let Some(spare) = &spare {
             steps.insert(0, format!("let the spare {} take data in its place", spare.name()));
         }
-        let plan = figures.plan(undo_of_removing(&pool, &disk), steps);
+        let plan =
+            figures_of_removing(&pool, &forecast, &narrower).plan(undo_of_removing(&pool, &disk), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
@@ -168,16 +158,17 @@ impl Engine {
         if !is_wanted() {
             return stays();
         }
-        // A disk that stays with a role changes no widths: none was given one that rows could not leave as they are.
-        let narrowed = match pool.is_drained(disk) {
-            true => narrow(owner, disk, progress, is_wanted).await,
-            false => Ok(()),
-        };
-        if !is_wanted() {
-            return stays();
+        let mut moved = owner.spaces.drain_disk(disk, progress).await;
+        // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
+        // a role changes no widths: none was given one that rows could not leave as they are.
+        if is_wanted() && matches!(moved, Ok(false)) && pool.is_drained(disk) {
+            let narrowed = narrow(owner, disk, progress, is_wanted).await;
+            if !is_wanted() {
+                return stays();
+            }
+            narrowed.map_err(|error| fault::space(&error))?;
+            moved = owner.spaces.drain_disk(disk, progress).await;
         }
-        narrowed.map_err(|error| fault::space(&error))?;
-        let moved = owner.spaces.drain_disk(disk, progress).await;
         if !is_wanted() {
             return stays();
         }
@@ -209,8 +200,8 @@ pub(crate) fn check_that_it_stands_alone(pool: &OpenPool, disk: &Disk) -> Answer
     Ok(())
 }
 
-/// Nothing is begun that has nowhere to go.
-pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
+/// Nothing is begun that cannot end: there are other disks, and nothing that only an absent one has.
+pub(crate) fn check_that_it_may_leave(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     check_that_it_stands_alone(pool, disk)?;
     let name = disk.name();
     if pool.spaces.pool().disks().len() < 2 {
@@ -235,15 +226,17 @@ pub(crate) fn check_that_it_ends(pool: &OpenPool, disk: &Disk, forecast: &Remova
             )));
         }
     }
-    check_that_it_fits(pool, disk, forecast)
+    Ok(())
 }
 
-/// What a disk has finds a place on the others.
+/// What a disk has finds a place on the others, as it is.
 pub(crate) fn check_that_it_fits(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Answer<()> {
+    if forecast.stuck.is_empty() { Ok(()) } else { Err(has_no_room(pool, disk, forecast)) }
+}
+
+/// Parts of rows on a disk that no other disk can take.
+pub(crate) fn has_no_room(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> ErrorBody {
     let name = disk.name();
-    if forecast.stuck.is_empty() {
-        return Ok(());
-    }
     let stuck: Vec<String> = forecast
         .stuck
         .values()
@@ -253,10 +246,10 @@ pub(crate) fn check_that_it_fits(pool: &OpenPool, disk: &Disk, forecast: &Remova
         "{} have a part on {name} that no other disk can take: too few disks, or too little room on them; nothing was changed",
         stuck.join(", ")
     );
-    Err(ErrorBody::new(ErrorCode::NoSpace, message).hint(format!(
+    ErrorBody::new(ErrorCode::NoSpace, message).hint(format!(
         "add a disk first, replace {name} by another with `dolmen disk replace`, purge or trim something, or, where rows are as wide as there are disks, make them narrower with `dolmen space convert {}/SPACE --columns N`",
         pool.name()
-    )))
+    ))
 }
 
 fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
@@ -273,9 +266,27 @@ fn undo_of_removing(pool: &OpenPool, disk: &Disk) -> Undo {
     ))
 }
 
-pub(crate) fn steps_of_removing(pool: &OpenPool, disk: &Disk, forecast: &RemovalForecast) -> Vec<String> {
-    let name = disk.name();
-    vec![steps_of_moving(pool, disk, forecast), format!("strike {name} from the pool")]
+pub(crate) fn steps_of_removing(
+    pool: &OpenPool,
+    disk: &Disk,
+    forecast: &RemovalForecast,
+    narrower: &Narrowings,
+) -> Vec<String> {
+    let mut steps = vec![steps_of_moving(pool, disk, forecast)];
+    steps.extend(narrower.spaces.iter().map(|(space, of)| narrowing_step(pool, space, of)));
+    steps.push(format!("strike {} from the pool", disk.name()));
+    steps
+}
+
+/// What a pool has to offer before and behind the removal of a disk.
+pub(crate) fn figures_of_removing(
+    pool: &OpenPool,
+    forecast: &RemovalForecast,
+    narrower: &Narrowings,
+) -> Figures {
+    let laid_anew = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
+    let moved = forecast.moved.0 + narrower.spaces.iter().map(laid_anew).sum::<u64>();
+    Figures { before: usual_room(&pool.offers()), after: usual_room(&narrower.left), moved }
 }
 
 /// How what a disk has comes to the others.

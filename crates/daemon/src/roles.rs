@@ -14,7 +14,7 @@ use crate::fault;
 use crate::findings::is_here;
 use crate::job_record::Aim;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::removal::{check_that_it_ends, steps_of_moving};
+use crate::removal::{check_that_it_fits, check_that_it_may_leave, steps_of_moving};
 
 impl Engine {
     /// Sets what a disk is to the pool: one that takes rows, a spare, or one that stays empty.
@@ -39,7 +39,9 @@ impl Engine {
             Some(_) if before.is_none() => {
                 let forecast = pool.spaces.forecast_removal(disk.slot()).await;
                 let forecast = forecast.map_err(|error| fault::space(&error))?;
-                check_that_it_ends(&pool, &disk, &forecast).map_err(|error| error.on(what))?;
+                check_that_it_may_leave(&pool, &disk)
+                    .and_then(|()| check_that_it_fits(&pool, &disk, &forecast))
+                    .map_err(|error| error.on(what))?;
                 forecast
             }
             Some(_) | None => RemovalForecast::default(),

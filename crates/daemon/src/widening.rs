@@ -14,6 +14,7 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::job_record::Aim;
+use crate::removal::has_no_room;
 use crate::words::counted;
 
 /// How often rows are looked for that a disk cannot leave.
@@ -73,26 +74,28 @@ pub(crate) struct Narrowings {
 }
 
 /// Spaces with rows that a disk cannot leave as they are, and that can be laid without it: all of those that leave their width to
-/// the pool, one after another, in what the rows that can leave have left. `None` where some cannot.
+/// the pool, one after another, in what the rows that can leave have left. Where some cannot, the disk has to stay.
 pub(crate) async fn narrowings(
     pool: &OpenPool,
     disk: &Disk,
     forecast: &RemovalForecast,
-) -> Answer<Option<Narrowings>> {
+) -> Answer<Narrowings> {
     let left = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
     let mut found = Narrowings { spaces: Vec::new(), left };
     let spaces = pool.spaces.kept();
     for id in forecast.stuck.keys() {
         let space = spaces.iter().find(|space| space.id() == *id && space.trashed_at().is_none());
-        let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(None) };
+        let Some(space) = space.filter(|space| space.spec().columns.is_none()) else {
+            return Err(has_no_room(pool, disk, forecast));
+        };
         let narrowed = pool.spaces.forecast_narrowing_to(space, disk.slot(), &mut found.left).await;
         let narrowed = narrowed.map_err(|error| fault::space(&error))?;
         if narrowed.stuck > 0 {
-            return Ok(None);
+            return Err(has_no_room(pool, disk, forecast));
         }
         found.spaces.push((Rc::clone(space), narrowed));
     }
-    Ok(Some(found))
+    Ok(found)
 }
 
 /// Lays rows that a disk cannot leave as they are without it, as long as there are some for which that helps, and it is wanted. What

@@ -30,7 +30,7 @@ fn bring_back(world: &World, name: &str) {
 }
 
 /// The newest job that moves a disk's data.
-fn drain(world: &World) -> Option<Value> {
+pub(crate) fn drain(world: &World) -> Option<Value> {
     let jobs = world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
     jobs.into_iter().filter(|job| job["kind"] == "drain").max_by_key(|job| job["id"].as_u64())
 }

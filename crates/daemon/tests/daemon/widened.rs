@@ -99,6 +99,45 @@ fn rows_become_as_wide_as_the_pool_and_a_disk_that_was_added_leaves_again() {
     assert_eq!(ended(&world, &begun["job"]["id"])["state"], "done");
 }
 
+/// Single blocks, which go to the write cache: over what is there, and into rows that hold nothing else.
+fn write_into_each_row(world: &World) {
+    for at in (8192..192 << 20).step_by(4 << 20) {
+        nbd(world).write(at as u64, &pattern(9, PART)[at % PART..][..4096]);
+    }
+    nbd(world).flush();
+}
+
+/// Scenario: rows are as wide as the pool, and one of its disks, which has a part of the write cache too, is let go of and stays away.
+/// What it had is rebuilt on the others by itself, as wide as those are, and once; whoever would remove it or have it forgotten is
+/// told the same.
+#[test]
+fn what_a_lost_disk_had_of_rows_as_wide_as_the_pool_is_rebuilt_on_fewer() {
+    let world = four();
+    let made = world.post(DISKS, &json!({"disks": [world.make_disk("d4", 256 << 20)]}));
+    assert_eq!(ended(&world, &made["job"]["id"])["state"], "done");
+    idle(&world);
+    let lost = format!("{DISKS}/{}", slot_of(&world, &world.disk("d0")));
+    write_into_each_row(&world);
+    world.post(&format!("{lost}/offline"), &json!({}));
+    write_into_each_row(&world);
+    let [removed, forgotten] =
+        ["remove", "forget"].map(|way| world.post(&format!("{lost}/{way}"), &dry(json!({})))["plan"].clone());
+    assert!(removed["steps"].to_string().contains("of tank/p narrower"), "{removed}");
+    for field in ["steps", "moved_bytes", "usable_after"] {
+        assert_eq!(removed[field], forgotten[field]);
+    }
+    world.post("/v1/pools/tank/repair_after", &json!({"seconds": 1}));
+    let begun = eventually("it is given up", || crate::absent::drain(&world));
+    let done = ended(&world, &begun["id"]);
+    assert_eq!(done["state"], "done", "{done}");
+    let copied = done["done_bytes"].as_u64().unwrap();
+    assert!(copied < 250 << 20, "rows were laid anew and thrown away: {done}");
+    idle(&world);
+    assert_eq!(world.get(DISKS)["disks"].as_array().unwrap().len(), 4);
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    expect(&world);
+}
+
 /// Scenario: a removal that makes rows narrower is held and the daemon killed; it goes on. Another one is called off: the disk takes
 /// data again, and all is there.
 #[test]
