@@ -1,5 +1,6 @@
 //! A disk that is sick is emptied and stays in the pool (docs/design/0022): what it has goes to the others, as with one that leaves
-//! (`removal`).
+//! (`removal`). Of one that stays away, and that the others could not do without, what has a place elsewhere is rebuilt there
+//! (docs/design/0015).
 //!
 //! Invariants:
 //! - Nothing of it goes to another disk that is known to be sick.
@@ -11,12 +12,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_pool::{Ailment, Disk};
-use dolmen_units::{DiskSlot, Name};
+use dolmen_units::{DiskSlot, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::Homes;
 use crate::progress::Progress;
 use crate::removal::RemovalForecast;
+use crate::space::Space;
 use crate::spaces::Spaces;
 
 /// What came of emptying a disk.
@@ -58,14 +60,54 @@ impl Spaces {
         }
         self.finish_lines().await?;
         let goes_on = || is_wanted() && self.pool().is_active(disk) && disk.is_present();
-        let Some(left) = self.move_off(disk.slot(), &goes_on, &|| self.sick(), progress).await? else {
-            return Ok(Emptied::CutShort);
-        };
+        let moved = self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &|| self.sick(), progress).await?;
+        Ok(moved.map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
+    }
+
+    /// Spaces of which a member that is away has a part, and that can have it on other disks: they outlive the loss of one, and there
+    /// is room for all of it.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn rebuildable(&self, from: DiskSlot) -> Result<BTreeSet<SpaceId>, SpaceError> {
+        let stuck = self.forecast_removal(from).await?.stuck;
+        let rows = self.rows_on(from).await?;
+        let spaces = rows.into_iter().map(|(space, _)| space);
+        let outlives = |space: &Rc<Space>| space.spec().resiliency.redundancy() > 0;
+        Ok(spaces.filter(outlives).map(|space| space.id()).filter(|id| !stuck.contains_key(id)).collect())
+    }
+
+    /// Rebuilds on the other disks what a member that is away has of some spaces, for as long as that is wanted. It stays a member: what
+    /// it has of others is there when it is back, and of these it has nothing any more. Killed, it goes on when called again. Held
+    /// and stopped between lots of rows.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn rebuild_without(
+        &self,
+        disk: &Rc<Disk>,
+        spaces: &BTreeSet<SpaceId>,
+        is_wanted: impl Fn() -> bool,
+        progress: &Progress,
+    ) -> Result<Emptied, SpaceError> {
+        for space in self.all() {
+            space.claims_end().await;
+        }
+        self.finish_lines().await?;
+        let stays: BTreeSet<SpaceId> =
+            self.all().iter().map(|space| space.id()).filter(|id| !spaces.contains(id)).collect();
+        let goes_on = || is_wanted() && self.pool().is_active(disk) && !disk.is_present();
+        let moved = self.move_off(disk.slot(), stays, &goes_on, &BTreeSet::new, progress).await?;
+        let is_of_these = |left: BTreeSet<SpaceId>| left.intersection(spaces).copied().collect();
+        Ok(moved.map(is_of_these).map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
+    }
+
+    fn emptied_but(&self, left: &BTreeSet<SpaceId>) -> Emptied {
         if left.is_empty() {
-            return Ok(Emptied::All);
+            return Emptied::All;
         }
         let names = self.all().into_iter().filter(|space| left.contains(&space.id()));
-        Ok(Emptied::AllBut(names.map(|space| space.name()).collect()))
+        Emptied::AllBut(names.map(|space| space.name()).collect())
     }
 
     fn sick(&self) -> BTreeSet<DiskSlot> {

@@ -69,7 +69,7 @@ impl Shared {
             claims.values_mut().for_each(keep_latest);
             tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
                 "unflushed blocks are out of reach");
-            let said = (Restating::Anew, Covered::ByTheNextFlush);
+            let said = (Restating::Anew, Covered::Before);
             for body in encode_claims(row.space, row.index, &claims, said) {
                 self.record(&body, Wait::Written).await?;
             }

@@ -136,23 +136,25 @@ impl Spaces {
         if is_planted(Bug::DrainNeedsItsDisk) && !disk.is_present() {
             return Ok(false);
         }
-        let moved = self.move_off(disk.slot(), &goes_on, &BTreeSet::new, progress).await?;
+        let moved =
+            self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &BTreeSet::new, progress).await?;
         let Some(left) = moved else { return Ok(false) };
         let all = left.is_empty();
         self.note_left(disk, left);
         Ok(all && goes_on())
     }
 
-    /// Moves what is on a disk to others, but for those that `but` names; the spaces of what is left there, or nothing where it was
-    /// to end before.
+    /// Moves what is on a disk to others, but for those that `but` names, and but for the rows of spaces that stay. The spaces of what
+    /// is left there, those that stay among them, or nothing where it was to end before.
     pub(crate) async fn move_off(
         &self,
         from: DiskSlot,
+        stays: BTreeSet<SpaceId>,
         goes_on: &dyn Fn() -> bool,
         but: &dyn Fn() -> BTreeSet<DiskSlot>,
         progress: &Progress,
     ) -> Result<Option<BTreeSet<SpaceId>>, SpaceError> {
-        let mut left = BTreeSet::new();
+        let mut left = stays;
         let mut result = Resynced::default();
         // A row may take the place of another on the way, or one of a space be made there that waited: looked for again.
         loop {

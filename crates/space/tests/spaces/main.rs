@@ -37,6 +37,7 @@ mod only_tables;
 mod outlived;
 mod parity;
 mod rebalance;
+mod rebuilt;
 mod removal;
 mod repair_pace;
 mod repair_speed;

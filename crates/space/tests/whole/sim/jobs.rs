@@ -10,7 +10,7 @@ use dolmen_block_io::sleep;
 use dolmen_block_io::sync::{Either, either};
 use dolmen_causes::in_one_line;
 use dolmen_sim::Random;
-use dolmen_space::{Progress, SpaceError};
+use dolmen_space::{Emptied, Progress, SpaceError};
 
 use super::life::{Life, Rare, Work};
 
@@ -23,6 +23,7 @@ pub async fn tend_jobs(life: &Rc<Life>) {
     match draws.below(6) {
         0 | 1 => even_out(life, draws).await,
         2 => scrub(life, draws).await,
+        3 => rebuild(life, draws).await,
         _ => {}
     }
 }
@@ -44,6 +45,26 @@ async fn scrub(life: &Rc<Life>, draws: Random) {
         Ok(_) if life.tally.get().operations > before => life.note(|tally| tally.saw(Rare::ScrubUnderLoad)),
         Ok(_) => {}
         Err(error) => life.trouble(format!("a scrub: {}", in_one_line(&error))),
+    }
+}
+
+/// A disk is away, and some spaces need not wait for it.
+async fn rebuild(life: &Rc<Life>, draws: Random) {
+    let pool = life.spaces.pool();
+    let away = pool.disks().into_iter().find(|disk| !disk.is_present() && pool.is_active(disk));
+    let Some(disk) = away else { return };
+    let spaces = match life.spaces.rebuildable(disk.slot()).await {
+        Ok(spaces) if spaces.is_empty() => return,
+        Ok(spaces) => spaces,
+        Err(error) => return life.trouble(format!("what can be rebuilt: {}", in_one_line(&error))),
+    };
+    let progress = Progress::default();
+    let rebuilt = life.spaces.rebuild_without(&disk, &spaces, || true, &progress);
+    let job = life.during(Work::Emptying, rebuilt);
+    match whims_beside(life, &progress, draws, job).await {
+        Ok(Emptied::All) => life.note(|tally| tally.saw(Rare::RebuiltWithout)),
+        Ok(Emptied::AllBut(_) | Emptied::CutShort) => {}
+        Err(error) => life.trouble(format!("rebuilding without {}: {}", disk.slot(), in_one_line(&error))),
     }
 }
 

@@ -337,12 +337,14 @@ pub enum Rare {
     SickEmptied,
     /// One that is sick kept what nobody else could take.
     SickKeepsSome,
+    /// What an absent disk had of spaces that can do without it was rebuilt on the others.
+    RebuiltWithout,
     /// Power failed while a disk was emptied.
     EmptyingCut,
 }
 
 impl Rare {
-    pub const ALL: [Self; 77] = [
+    pub const ALL: [Self; 78] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -419,6 +421,7 @@ impl Rare {
         Self::EmptiedByRole,
         Self::SickEmptied,
         Self::SickKeepsSome,
+        Self::RebuiltWithout,
         Self::EmptyingCut,
     ];
 }
