@@ -136,8 +136,7 @@ impl Spaces {
         if is_planted(Bug::DrainNeedsItsDisk) && !disk.is_present() {
             return Ok(false);
         }
-        let moved =
-            self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &BTreeSet::new, progress).await?;
+        let moved = self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &BTreeSet::new, progress).await?;
         let Some(left) = moved else { return Ok(false) };
         let all = left.is_empty();
         self.note_left(disk, left);

@@ -238,7 +238,10 @@ fn pages_of_a_row_that_has_not_all_of_them_have_no_generation_that_counts() {
 }
 
 /// Which of some fills each sector of the first block of a space holds.
-async fn fills_of(space: &Space, fills: std::ops::RangeInclusive<u8>) -> Result<Vec<Option<u8>>, Box<dyn Error>> {
+async fn fills_of(
+    space: &Space,
+    fills: std::ops::RangeInclusive<u8>,
+) -> Result<Vec<Option<u8>>, Box<dyn Error>> {
     let bytes = crate::harness::read(space, 0, 4096).await?;
     let sectors = bytes.chunks(512).enumerate().map(|(number, sector)| {
         fills.clone().find(|fill| {

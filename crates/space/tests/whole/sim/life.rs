@@ -14,7 +14,7 @@ use dolmen_pool::{
     discover, open,
 };
 use dolmen_sim::{Random, SimDisk, World};
-use dolmen_space::{IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, Spaces};
+use dolmen_space::{Incident, IncidentKind, Integrity, Progress, Space, SpaceError, SpaceRange, Spaces};
 use dolmen_units::DiskId;
 
 use super::by_layout::{LayoutKind, Ledger};
@@ -115,6 +115,8 @@ pub struct Course {
     pub ids: RefCell<BTreeMap<usize, DiskId>>,
     /// The pool of the daemon that lives now.
     pub pool: RefCell<Weak<Pool>>,
+    /// That daemon.
+    pub daemon: RefCell<Weak<Spaces>>,
     /// What clients are doing, and what was made of what, for whoever reads a failure.
     pub doing: RefCell<BTreeMap<u64, String>>,
     pub made: RefCell<Vec<String>>,
@@ -598,6 +600,14 @@ impl Course {
         self.frail && CONTENT.iter().any(|kind| faults.of(*kind) > 0)
     }
 
+    /// Passes on what the daemon that lives now says that it took as found: of what was on a disk that went away that is decided while
+    /// clients are served, and the next daemon does not know.
+    pub fn hear(&self) {
+        if let Some(spaces) = self.daemon.borrow().upgrade() {
+            self.oracle.borrow_mut().told(&taken_as_found(&spaces));
+        }
+    }
+
     /// Notes that a disk was taken back in.
     pub fn is_back(&self, index: usize) {
         let now = self.at_work.borrow().clone();
@@ -769,6 +779,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     let joined = Cell::new(true);
     let life = Rc::new(Life { course: Rc::clone(&course), seams, clock, spaces, clients, helpers, joined });
     life.pool.replace(Rc::downgrade(life.spaces.pool()));
+    life.daemon.replace(Rc::downgrade(&life.spaces));
     learn_members(&life);
     reconcile(&life).await?;
     course.serving.set(true);
@@ -816,6 +827,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     life.spaces.close().await.map_err(|error| format!("closing: {}", in_one_line(&error)))?;
     let waiting = undecided(&life.spaces).await?;
     life.oracle.borrow_mut().flushed(began, None, &waiting);
+    life.hear();
     // A disk may have gone while the pool was being closed, and nobody has noticed.
     life.whole.set(whole && missing_disks(&life).is_empty() && !life.unnoticed.get());
     Ok(())
@@ -867,7 +879,6 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
         tally.rewritten += recovery.rewritten;
         tally.taken_as_found += recovery.taken_as_found;
     });
-    let mut taken = Vec::new();
     for incident in spaces.incidents() {
         let space = spaces.kept().into_iter().find(|space| space.id() == incident.space);
         if incident.kind == IncidentKind::TakenAsFound {
@@ -881,15 +892,24 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
             if space.as_ref().is_some_and(is_strict) {
                 return Err(format!("of a strict space, recovery took {incident:?}"));
             }
-            let range_of = |name| SpaceRange { space: name, at: incident.at, length: incident.length };
-            taken.extend(space.map(|space| range_of(space.name())));
         } else if course.redundant && !(course.hard.get() && incident.kind == IncidentKind::RottenHere) {
             return Err(format!("recovery lost {incident:?}"));
         }
     }
     let waiting = undecided(&spaces).await?;
-    course.oracle.borrow_mut().recovered(&taken, &waiting);
+    course.oracle.borrow_mut().recovered(&taken_as_found(&spaces), &waiting);
     Ok(spaces)
+}
+
+/// What the daemon says that it took as found.
+fn taken_as_found(spaces: &Spaces) -> Vec<SpaceRange> {
+    let kept = spaces.kept();
+    let taken = spaces.incidents().into_iter().filter(|incident| incident.kind == IncidentKind::TakenAsFound);
+    let range_of = |incident: Incident| {
+        let space = kept.iter().find(|space| space.id() == incident.space)?;
+        Some(SpaceRange { space: space.name(), at: incident.at, length: incident.length })
+    };
+    taken.filter_map(range_of).collect()
 }
 
 /// What nobody can tell before disks are back.

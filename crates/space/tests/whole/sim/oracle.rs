@@ -62,8 +62,10 @@ struct Block {
     doubted_at: u64,
     /// It was in flight at a power cut: its sectors may be mixed, if recovery says so.
     mixable: bool,
-    /// It was in flight at a power cut, and recovery said that its only copy was neither old nor new.
+    /// It was in flight at a power cut, or when its only disk went away, and it was said that its only copy was neither old nor new.
     as_found: bool,
+    /// The latest of these departures for which that was said.
+    excused_at: u64,
 }
 
 /// A space as the oracle knows it.
@@ -468,6 +470,21 @@ impl Oracle {
         self.interrupted = false;
     }
 
+    /// The daemon has said meanwhile that it took these ranges as found: of blocks that were on a disk that went away, once for each
+    /// time that it did.
+    pub fn told(&mut self, taken: &[SpaceRange]) {
+        let tearing = self.tearing;
+        for model in self.models.values_mut().filter(|model| tearing && model.copies == 1) {
+            for index in 0..model.blocks.len() {
+                let Block { doubted_at, excused_at, .. } = model.blocks[index];
+                if doubted_at > excused_at && model.is_among(index, taken) {
+                    model.blocks[index].excused_at = doubted_at;
+                    model.blocks[index].as_found = true;
+                }
+            }
+        }
+    }
+
     pub fn read_begins(&self, uid: u64, at: u64, length: u64) -> Option<Reading> {
         let model = self.models.get(&uid)?;
         let (first, end) = blocks_of(at, length);
@@ -711,6 +728,25 @@ mod tests {
                 assert_eq!(shows(&mut oracle, uid, &held), may_be, "what was read stays");
             }
         }
+    }
+
+    #[test]
+    fn what_is_said_of_a_disk_that_was_away_excuses_a_block_once() {
+        let mut oracle = Oracle::new(true);
+        let uid = oracle.add("a", 1 << 20, 1, 512, true);
+        write(&mut oracle, uid, true);
+        write(&mut oracle, uid, false);
+        let mut foreign = vec![0; BLOCK];
+        fill(uid, 1 << 19, 1, &mut foreign);
+        oracle.told(&[first_block()]);
+        assert!(!shows(&mut oracle, uid, &foreign), "no disk was away");
+        oracle.disk_lost(1);
+        assert!(!shows(&mut oracle, uid, &foreign), "nothing was said");
+        oracle.told(&[first_block()]);
+        assert!(shows(&mut oracle, uid, &foreign));
+        let (_, three) = write(&mut oracle, uid, true);
+        oracle.told(&[first_block()]);
+        assert!(!shows(&mut oracle, uid, &foreign) && shows(&mut oracle, uid, &three));
     }
 
     #[test]

@@ -142,6 +142,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         faults: RefCell::default(),
         ids: RefCell::default(),
         pool: RefCell::default(),
+        daemon: RefCell::default(),
         doing: RefCell::default(),
         made: RefCell::default(),
     });
@@ -403,6 +404,7 @@ impl Run {
         let recovering = !course.serving.get();
         self.say(format!("{crash:?}, {}", if recovering { "while recovering" } else { "while serving" }));
         self.note_rare(crash, recovering);
+        course.hear();
         match crash {
             Crash::Kill => course.world.kill(),
             Crash::PowerCut => course.world.power_cut(),
