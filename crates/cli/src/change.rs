@@ -112,7 +112,8 @@ impl Session<'_, '_> {
         watch(self, job.id, Some(&job.pool))
     }
 
-    /// Asks for a change that destroys something with a name, after that name was given or typed.
+    /// Asks for a change that destroys something with a name, after that name was given or typed. A dry run comes first: nobody
+    /// is asked about what is not there, and a name that was given to a dry run is judged as it would be without.
     pub(crate) fn destroy<R: Serialize>(
         &mut self,
         path: &str,
@@ -121,11 +122,16 @@ impl Session<'_, '_> {
         request: impl Fn(Option<String>) -> R,
         intent: Intent,
     ) -> Result<Change, CliError> {
+        let plan = self.client.change(path, &request(None), Intent::DryRun)?;
         if intent == Intent::DryRun {
+            given.map(|given| judge(self.out, danger, Some(given))).transpose()?;
+            return Ok(self.tell(plan, intent, |_| None));
+        }
+        // Where there was something to lose by the time of the change after all, the daemon refuses it without a name.
+        if plan.value.plan.is_reversible {
             return self.change(path, &request(None), intent);
         }
         if judge(self.out, danger, given)? == Consent::ToBeAsked {
-            let plan = self.client.change(path, &request(None), Intent::DryRun)?;
             plan.value.plan.steps.iter().for_each(|step| self.out.tell(format_args!("  {step}")));
             plan.value.warnings.iter().for_each(|warning| self.out.tell(format_args!("warning: {warning}")));
             ask(self.out, danger)?;

@@ -296,7 +296,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _turn = self.turn_to_change(&pool).await?;
         check_not_read_only(&pool)?;
-        if !request.dry_run {
+        if !request.dry_run || request.destroy.is_some() {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
         self.check_unused(&pool, "destroyed").await?;
