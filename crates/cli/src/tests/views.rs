@@ -205,6 +205,8 @@ fn disks_are_listed_with_devices_that_belong_to_none() {
             &json!({"schema": 1, "devices": [
                 {"path": "/dev/sdx", "size_bytes": 1u64 << 40, "state": "foreign", "what": "an ext4 file system"},
                 {"path": "/dev/sdy", "size_bytes": null, "state": "member", "what": "a disk of a pool", "pool": "old"},
+                {"path": "/dev/sdz", "size_bytes": 1u64 << 40, "state": "member", "what": "was a disk of pool tank, and has left it",
+                    "pool": "tank", "has_left": true},
             ]}),
         ),
     });
@@ -215,9 +217,10 @@ DISK  POOL  STATE     SIZE   FREE  ID        PATH
    0  tank  present  4 GiB  1 GiB  0a0b0c0d  /disks/a
    1  tank  present  4 GiB  1 GiB  1a0b0c0d  /disks/b
 
-OTHER DEVICE   SIZE  STATE       WHAT
-/dev/sdx      1 TiB  holds data  an ext4 file system
-/dev/sdy             of a pool   a disk of a pool (pool old)
+OTHER DEVICE   SIZE  STATE        WHAT
+/dev/sdx      1 TiB  holds data   an ext4 file system
+/dev/sdy             of a pool    a disk of a pool (pool old)
+/dev/sdz      1 TiB  left a pool  was a disk of pool tank, and has left it
 "
     );
 }
