@@ -530,8 +530,8 @@ impl OpenPool {
                 .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
         );
         let room = usual_room(&self.offers());
-        // No command takes a disk out that is there.
-        Ok(Figures { before: room, after: room, moved }.plan(Undo::ByNothing, steps))
+        let undo = Undo::By(format!("dolmen disk offline {} {}", self.name(), disk.slot().0));
+        Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
     }
 }
 

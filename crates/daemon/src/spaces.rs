@@ -84,6 +84,9 @@ impl OpenPool {
         let full_before = self.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
         let free = self.free();
         let before = usual_room(&self.offers());
+        if spec.size == had {
+            return Ok((self.plan(undo, Vec::new()), None));
+        }
         let step = format!("change the size of {name} from {had} to {}", spec.size);
         if spec.provisioning == Provisioning::Thin {
             let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
@@ -191,7 +194,7 @@ impl Engine {
         } else {
             pool.spaces.check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
         }
-        let undo = Undo::By(format!("dolmen space resize {name} {}", before.0));
+        let undo = self.undo_of_resize(&pool, &space, after);
         let (plan, warning) = pool.plan_resize(&space, &spec, undo).await?;
         if after == before {
             return Ok(planned(plan, format!("{name} has {after} already")));
@@ -211,6 +214,19 @@ impl Engine {
         change.warnings.extend(warning.into_iter().chain(resized));
         change.space = Some(self.view_space(&pool, &space).await?);
         Ok(change)
+    }
+
+    /// What takes a new size back. A space is made smaller only while it is not attached, and where nothing lies behind its end.
+    fn undo_of_resize(&self, pool: &OpenPool, space: &Space, after: Bytes) -> Undo {
+        let (name, before) = (full_name(pool, space), space.size());
+        let back = format!("dolmen space resize {name} {}", before.0);
+        match after.cmp(&before) {
+            Ordering::Equal => Undo::NotNeeded,
+            Ordering::Greater if self.attached_link(pool, space).is_some() => {
+                Undo::By(format!("dolmen space detach {name}, then {back}"))
+            }
+            Ordering::Less | Ordering::Greater => Undo::By(back),
+        }
     }
 
     /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
@@ -306,7 +322,6 @@ impl Engine {
             None => None,
         };
         let warnings = keys.iter().flat_map(|keys| keys.warnings.clone()).collect::<Vec<_>>();
-        let plan = pool.plan(Undo::By(format!("dolmen unserve {name}")), steps);
         let served = self.nbd.find(pool.id(), space.id());
         if let Some(served) = &served {
             check_same(&name, served, access, network.as_ref())?;
@@ -316,8 +331,12 @@ impl Engine {
                 .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
         }
         let is_done = |served: &Rc<Served>| network.is_none() || *served.network.borrow() == network;
+        let is_done = served.as_ref().is_some_and(is_done);
+        let plan = match is_done {
+            true => pool.plan(Undo::NotNeeded, Vec::new()),
+            false => pool.plan(Undo::By(format!("dolmen unserve {name}")), steps),
+        };
         if request.dry_run {
-            let is_done = served.as_ref().is_some_and(is_done);
             let word = if is_done { "is served already" } else { "would be served" };
             let mut change = planned(plan, format!("{name} {word}"));
             change.warnings.extend(warnings);
@@ -372,11 +391,11 @@ impl Engine {
         let network =
             found.as_ref().and_then(|served| served.network.borrow().as_ref().map(Network::options));
         let network = network.unwrap_or_default();
+        let Some(served) = found else {
+            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), format!("{name} is not served")));
+        };
         let undo = Undo::By(format!("dolmen serve {name}{read_only}{network}"));
         let plan = pool.plan(undo, vec![format!("serve {name} no more")]);
-        let Some(served) = found else {
-            return Ok(planned(plan, format!("{name} is not served")));
-        };
         let clients = served.lasting_clients(self.seams.clock.as_ref()).await;
         if clients > 0 {
             let message = format!("space {name} is open by {}; nothing was changed", clients_of(clients));
