@@ -344,23 +344,23 @@ fn jobs_that_stand_or_have_ended_are_told() {
     assert_eq!(
         shown("jobs", json!({"schema": 1, "now_s": 5000, "jobs": jobs})).results,
         "\
-JOB  POOL  WHAT             STATE       DONE  ENDED      RESULT
-  1  tank  scrub pool tank  done        25 %  1 h ago    all sound
-  2  tank  scrub pool tank  called off  25 %  1 min ago  called off
-  3  tank  scrub pool tank  paused      25 %
-  4  tank  scrub pool tank  pausing     25 %
-  5  tank  scrub pool tank  stopping    25 %
+JOB  POOL  WHAT             STATE        DONE  ENDED      RESULT
+  1  tank  scrub pool tank  done        100 %  1 h ago    all sound
+  2  tank  scrub pool tank  called off   25 %  1 min ago  called off
+  3  tank  scrub pool tank  paused       25 %
+  4  tank  scrub pool tank  pausing      25 %
+  5  tank  scrub pool tank  stopping     25 %
 "
     );
     let one = |job: &Value| shown("jobs 3", json!({"schema": 1, "now_s": 5000, "job": job})).results;
     assert_eq!(
         jobs.each_ref().map(one),
         [
-            "job 1 of pool tank: scrub pool tank\n100 %  0 B, done in 9 s\nbegan 1 h 6 min ago, ended 1 h ago\nall sound\n",
-            "job 2 of pool tank: scrub pool tank\n 25 %  0 B, called off\nbegan 1 h 6 min ago, ended 1 min ago\ncalled off\n",
-            "job 3 of pool tank: scrub pool tank\n 25 %  0 B, paused: `dolmen job resume 3` goes on with it\npriority low, latency limit 50 ms\nbegan 1 h 6 min ago\n",
-            "job 4 of pool tank: scrub pool tank\n 25 %  0 B, pauses when what is under way is done\npriority normal, no latency limit\nbegan 1 h 6 min ago\n",
-            "job 5 of pool tank: scrub pool tank\n 25 %  0 B, ends when what is under way is done\nbegan 1 h 6 min ago\n",
+            "job 1 of pool tank: scrub pool tank\n100 %  50 of 200 rows, done in 9 s\nbegan 1 h 6 min ago, ended 1 h ago\nall sound\n",
+            "job 2 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, called off\nbegan 1 h 6 min ago, ended 1 min ago\ncalled off\n",
+            "job 3 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, paused: `dolmen job resume 3` goes on with it\npriority low, latency limit 50 ms\nbegan 1 h 6 min ago\n",
+            "job 4 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, pauses when what is under way is done\npriority normal, no latency limit\nbegan 1 h 6 min ago\n",
+            "job 5 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, ends when what is under way is done\nbegan 1 h 6 min ago\n",
         ]
     );
 }
