@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dolmen_api::{Change, ErrorCode, Plan};
+use dolmen_api::{Change, ErrorCode, Job, Plan};
 use dolmen_units::Bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -102,10 +102,7 @@ impl Session<'_, '_> {
         let Some(job) = &change.job else { return Ok(()) };
         if waiting.no_wait {
             if self.format == Format::Text {
-                self.out.tell(format_args!(
-                    "job {} goes on with it; `dolmen jobs {} --wait` watches it",
-                    job.id, job.id
-                ));
+                self.out.tell(goes_on(job, &change.further_jobs));
             }
             return Ok(());
         }
@@ -230,6 +227,20 @@ pub(crate) fn absolute(path: &PathBuf) -> Result<String, CliError> {
             "it is not UTF-8, which the API cannot carry",
         ))
     })
+}
+
+/// Which jobs go on with a change, and how they are watched.
+fn goes_on(first: &Job, further: &[Job]) -> String {
+    let Some((last, between)) = further.split_last() else {
+        return format!("job {0} goes on with it; `dolmen jobs {0} --wait` watches it", first.id);
+    };
+    let ids: Vec<String> = std::iter::once(first).chain(between).map(|job| job.id.to_string()).collect();
+    format!(
+        "jobs {} and {} go on with it; `dolmen jobs` shows them, and `dolmen jobs {} --wait` watches the last one",
+        ids.join(", "),
+        last.id,
+        last.id
+    )
 }
 
 /// Shows what would happen.

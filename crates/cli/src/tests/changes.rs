@@ -574,7 +574,34 @@ fn a_job_is_waited_for_with_lines_of_progress() {
         ended.messages,
         "replace 3 by /d:   0 %  0 B of at most 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
          replace 3 by /d:  50 %  5 GiB of at most 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
-         replace 3 by /d: 100 %  9 GiB of at most 10 GiB, done in 18 s\n"
+         replace 3 by /d: 100 %  9 GiB, done in 18 s\n"
+    );
+}
+
+/// What is added may set several jobs going: all are named.
+#[test]
+fn all_jobs_that_go_on_with_a_change_are_named() {
+    let told = |further: &[u64]| {
+        let further: Vec<Value> = further
+            .iter()
+            .map(|id| {
+                let mut job = job("waiting", 0, Value::Null);
+                job["id"] = json!(id);
+                job
+            })
+            .collect();
+        let fake = Fake::play(move |_, _| {
+            let mut said = change(true);
+            said["job"] = job("running", 0, Value::Null);
+            said["further_jobs"] = json!(further);
+            answer(200, &said)
+        });
+        fake.run("pool add tank /c", &NOBODY).messages
+    };
+    assert_eq!(told(&[]), "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
+    assert_eq!(
+        told(&[8, 9]),
+        "jobs 7, 8 and 9 go on with it; `dolmen jobs` shows them, and `dolmen jobs 9 --wait` watches the last one\n"
     );
 }
 
