@@ -9,7 +9,7 @@ use dolmen_api::{
 };
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
-use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
+use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
@@ -17,11 +17,14 @@ use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::nbd::Served;
-use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::plan::{Figures, Undo, made, planned, usable_for, usual_room};
 use crate::words::clients_of;
 
 /// What is done to a space that gets smaller.
 const SHRUNK: &str = "made smaller";
+
+/// Sizes of a fixed space that are tried, a row apart, until one can be made.
+const FIXED_TRIES_MAX: usize = 4;
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
     let name = parse_name(&request.name)?;
@@ -72,6 +75,40 @@ pub(crate) fn full_name(pool: &OpenPool, space: &Space) -> String {
 }
 
 impl OpenPool {
+    /// Why a space is not made; of a fixed one that is too large, with the largest that could be.
+    fn not_made(&self, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody {
+        let body = self.lacks_room(error);
+        let is_fixed = spec.provisioning == Provisioning::Fixed;
+        if !is_fixed || !matches!(error, SpaceError::Size { .. }) || spec.check().is_err() {
+            return body;
+        }
+        let (pool, name) = (self.name(), format!("{}/{}", self.name(), spec.name));
+        let fits = match self.largest_fixed(spec) {
+            Some(most) => format!("it can have {most} at most"),
+            None => "not one row of it finds room".to_owned(),
+        };
+        let message = format!(
+            "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
+            spec.size
+        );
+        let hint = format!("make it smaller or thin, or add disks; `dolmen df {pool}` shows what fits");
+        // What the trash would give back is told as well.
+        let hint = self.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
+        ErrorBody::new(body.code, message).on(name).hint(hint)
+    }
+
+    /// The largest size that a fixed space could have, with rows of the length that it is to have.
+    fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
+        let row = spec.row_bytes();
+        let offers = self.spaces.offers_beside(spec.write_cache()).ok()?;
+        let rows = usable_for(&offers, spec).0 / row.0;
+        // Where the next row goes decides whether the last one finds a place.
+        (1..=rows).rev().take(FIXED_TRIES_MAX).map(|rows| Bytes(rows * row.0)).find(|size| {
+            let spec = SpaceSpec { size: *size, row: Some(row), ..spec.clone() };
+            self.spaces.check_create(&spec).is_ok()
+        })
+    }
+
     /// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
     async fn plan_resize(
         &self,
@@ -112,7 +149,7 @@ impl Engine {
         let pool = self.pool_to_change(&pool)?;
         let _turn = self.turn_to_change(&pool).await?;
         let spec = spec_of(&request)?;
-        pool.spaces.check_create(&spec).map_err(|error| pool.lacks_room(&error))?;
+        pool.spaces.check_create(&spec).map_err(|error| pool.not_made(&spec, &error))?;
         let full = pool.full_size(&spec)?;
         let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
@@ -236,7 +273,8 @@ impl Engine {
         let Some(used_end) = used_end else { return Ok(()) };
         let name = full_name(pool, space);
         let message = format!(
-            "space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed"
+            "space {name} cannot shrink to {after}: there is data behind that, up to {} (byte {used_end}); nothing was changed",
+            Bytes(used_end)
         );
         Err(ErrorBody::new(ErrorCode::NotEmpty, message).on(name).hint("trim it, or move the data first"))
     }

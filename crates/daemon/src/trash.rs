@@ -62,8 +62,25 @@ impl OpenPool {
         })
     }
 
+    /// An error of the engine about the name of a space, with its pool.
+    pub(crate) fn of_a_name(&self, error: &SpaceError) -> Option<ErrorBody> {
+        let (code, message, name) = match error {
+            SpaceError::NameTaken { name } => {
+                (ErrorCode::NameTaken, format!("has a space named {name} already"), name.to_string())
+            }
+            SpaceError::NoSuchSpace { name } => {
+                (ErrorCode::NoSuchSpace, format!("has no space named {name}"), name.clone())
+            }
+            _ => return None,
+        };
+        Some(ErrorBody::new(code, format!("pool {} {message}", self.name())).on(name))
+    }
+
     /// An error of the engine; where it is one for want of room, with what the trash would give back.
     pub(crate) fn lacks_room(&self, error: &SpaceError) -> ErrorBody {
+        if let Some(told) = self.of_a_name(error) {
+            return told;
+        }
         let is_for_room = match error {
             SpaceError::TooLarge { .. } | SpaceError::Size { .. } => true,
             SpaceError::Pool(inner) => matches!(
@@ -263,7 +280,8 @@ impl Engine {
         let name = request.name.as_deref().map(parse_name).transpose()?.unwrap_or_else(|| space.name());
         let taken = |error: SpaceError| {
             let is_taken = matches!(error, SpaceError::NameTaken { .. });
-            let body = fault::space(&error).on(format!("{}/{name}", pool.name()));
+            let body = pool.of_a_name(&error).unwrap_or_else(|| fault::space(&error));
+            let body = body.on(format!("{}/{name}", pool.name()));
             if !is_taken {
                 return body;
             }

@@ -299,6 +299,14 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
         };
         let error = world.refused("/v1/pools/tank/spaces", &space(fixed + 4096));
         assert!(["bad_size", "too_few_disks"].contains(&error["code"].as_str().unwrap()), "{fits}: {error}");
+        if error["code"] == "bad_size" {
+            let message = error["message"].as_str().unwrap();
+            assert!(
+                message.starts_with("space tank/f of ") && message.contains(" fit pool tank, where "),
+                "{error}"
+            );
+            assert!(error["hint"].as_str().unwrap().contains("`dolmen df tank`"), "{error}");
+        }
         if fixed > 0 {
             world.post("/v1/pools/tank/spaces", &space(fixed));
             world.post("/v1/pools/tank/spaces/f/delete", &json!({"purge": true, "destroy": "f"}));

@@ -241,6 +241,7 @@ fn a_full_pool_names_the_trash_and_a_purge_gives_it_room() {
     let fixed = json!({"name": "f", "size_bytes": 64 << 20, "resiliency": "mirror", "provisioning": "fixed", "row_bytes": 1 << 20});
     let refused = world.refused(SPACES, &fixed);
     assert!(!refused["hint"].to_string().contains("trash purge"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("not one row of it finds room"), "{refused}");
     eventually("no client is left", || {
         let path = format!("{SPACES}/large/unserve");
         world.try_ask("POST", &path, b"{}").filter(|(status, _)| *status == 200)
