@@ -174,6 +174,21 @@ tank/x  healthy  10 GiB    3 GiB  mirror of 2  thin
     );
 }
 
+/// The list promises nothing of a layout that rows do not have yet.
+#[test]
+fn a_space_that_is_converted_is_listed_with_both_layouts() {
+    let converted = |kind: &str, copies: u8, columns: Value| {
+        let mut space = space("x", Value::Null);
+        space["converted_from"] = json!({"resiliency": kind, "copies": copies, "parity": 0, "columns": columns,
+            "interleave_bytes": 65_536, "integrity": "relaxed"});
+        shown("space list", json!({"schema": 1, "spaces": [space]})).results
+    };
+    let simple = converted("simple", 1, Value::Null);
+    assert!(simple.contains("  simple -> mirror of 2  thin"), "{simple}");
+    let narrower = converted("mirror", 2, json!(1));
+    assert!(narrower.contains("  mirror of 2, other columns  thin"), "{narrower}");
+}
+
 #[test]
 fn a_space_is_shown_with_all_its_settings() {
     assert_eq!(
