@@ -83,28 +83,31 @@ impl OpenPool {
             return body;
         }
         let (pool, name) = (self.name(), format!("{}/{}", self.name(), spec.name));
-        let fits = match self.largest_fixed(spec) {
-            Some(most) => format!("it can have {most} at most"),
-            None => "not one row of it finds room".to_owned(),
+        let (fits, smaller) = match self.largest_fixed(spec) {
+            // Rounded, the most is no size that could be typed.
+            Some(most) => {
+                (format!("it can have {most} at most"), format!("smaller, to --size {}M", most.0 >> 20))
+            }
+            None => ("not one row of it finds room".to_owned(), "smaller".to_owned()),
         };
         let message = format!(
             "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
             spec.size
         );
-        let hint = format!("make it smaller or thin, or add disks; `dolmen df {pool}` shows what fits");
+        let hint = format!("make it {smaller}, or thin, or add disks; `dolmen df {pool}` shows what fits");
         // What the trash would give back is told as well.
         let hint = self.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
         ErrorBody::new(body.code, message).on(name).hint(hint)
     }
 
-    /// The largest size that a fixed space could have, with rows of the length that it is to have.
+    /// The largest size that a fixed space could have, in whole rows as this one was to have.
     fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
         let row = spec.row_bytes();
         let offers = self.spaces.offers_beside(spec.write_cache()).ok()?;
         let rows = usable_for(&offers, spec).0 / row.0;
         // Where the next row goes decides whether the last one finds a place.
         (1..=rows).rev().take(FIXED_TRIES_MAX).map(|rows| Bytes(rows * row.0)).find(|size| {
-            let spec = SpaceSpec { size: *size, row: Some(row), ..spec.clone() };
+            let spec = SpaceSpec { size: *size, ..spec.clone() };
             self.spaces.check_create(&spec).is_ok()
         })
     }
