@@ -123,8 +123,7 @@ pub struct Job {
     pub rows_total: u64,
     /// Rows done.
     pub rows_done: u64,
-    /// Bytes that it copies or verifies at most: those for which room is claimed. What of them was never written is passed over,
-    /// so how far it is is told by the rows.
+    /// Bytes that it copies or verifies at most: those for which room is claimed. What of them was never written is passed over.
     pub total_bytes: u64,
     /// Bytes copied or verified so far.
     pub done_bytes: u64,
@@ -154,6 +153,25 @@ pub struct Job {
     /// What the rest of it waits for, such as an absent disk, when all that can be done now is done, or its pool is not open.
     #[serde(default)]
     pub waits_for: Option<String>,
+}
+
+impl Job {
+    /// How far it is in percent, as near as rows or bytes tell: rows count when they are done, bytes while they are copied, but of as
+    /// many as there may be at most. Only a job that has ended well is complete, also when there was nothing to do. Absent where
+    /// nothing is known.
+    #[must_use]
+    pub fn done_percent(&self) -> Option<u64> {
+        if self.state == JobState::Done {
+            return Some(100);
+        }
+        let part = |done: u64, of: u64| {
+            let percent = (u128::from(done) * 100).checked_div(u128::from(of))?;
+            Some(u64::try_from(percent).map_or(99, |percent| percent.min(99)))
+        };
+        let by_bytes =
+            part(self.done_bytes, self.total_bytes).filter(|_| self.done_bytes <= self.total_bytes);
+        part(self.rows_done, self.rows_total).max(by_bytes)
+    }
 }
 
 /// Sets how a job shares the disks with clients. What is left out stays as it is.
@@ -194,4 +212,53 @@ pub struct JobDocument {
     /// When this was said, in seconds since 1970 by the clock of the system.
     #[serde(default)]
     pub now_s: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: JobState, rows: [u64; 2], bytes: [u64; 2]) -> Job {
+        Job {
+            id: 1,
+            pool: "tank".to_owned(),
+            kind: JobKind::Drain,
+            subject: String::new(),
+            state,
+            is_pausing: false,
+            is_stopping: false,
+            rows_total: rows[1],
+            rows_done: rows[0],
+            total_bytes: bytes[1],
+            done_bytes: bytes[0],
+            rate_bytes_per_s: 0,
+            elapsed_s: 0,
+            began_s: None,
+            ended_s: None,
+            eta: None,
+            priority: None,
+            latency_limit_ms: None,
+            result: None,
+            waits_for: None,
+        }
+    }
+
+    #[test]
+    fn the_percent_follows_what_is_ahead_and_is_whole_only_at_the_end() {
+        for (state, rows, bytes, expected) in [
+            (JobState::Running, [0, 11], [107, 144], Some(74)),
+            (JobState::Running, [9, 11], [20, 144], Some(81)),
+            (JobState::Running, [0, 11], [146, 120], Some(0)),
+            (JobState::Running, [11, 11], [120, 120], Some(99)),
+            (JobState::Waiting, [12, 11], [0, 0], Some(99)),
+            (JobState::Running, [3, 7], [0, 0], Some(42)),
+            (JobState::Waiting, [0, 0], [0, 0], None),
+            (JobState::Done, [0, 0], [0, 0], Some(100)),
+            (JobState::Done, [1, 4], [5, 9], Some(100)),
+            (JobState::CalledOff, [1, 4], [0, u64::MAX], Some(25)),
+            (JobState::Running, [u64::MAX, u64::MAX], [u64::MAX, u64::MAX], Some(99)),
+        ] {
+            assert_eq!(job(state, rows, bytes).done_percent(), expected, "{state:?} {rows:?} {bytes:?}");
+        }
+    }
 }

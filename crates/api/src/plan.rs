@@ -43,6 +43,9 @@ pub struct Change {
     /// The job that goes on with it.
     #[serde(default)]
     pub job: Option<Job>,
+    /// Further jobs that go on with it beside that one or behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_jobs: Vec<Job>,
     /// The pool, afterwards.
     #[serde(default)]
     pub pool: Option<Pool>,

@@ -448,7 +448,7 @@ pub enum DeviceState {
     Empty,
     /// It holds somebody's data.
     Foreign,
-    /// It is a disk of a pool that is not open here.
+    /// It is a disk of a pool that is not open here, or that misses it; or was one of such a pool, and has left it.
     Member,
     /// It is a disk of a pool, and its labels cannot be used.
     Unusable,
@@ -476,6 +476,9 @@ pub struct Device {
     /// How many disks it says that pool has.
     #[serde(default)]
     pub pool_disk_count: Option<u64>,
+    /// Whether that pool is open here and does not have it any more: it was removed, replaced or done without.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_left: bool,
 }
 
 /// Devices that belong to no open pool.

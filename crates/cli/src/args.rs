@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dolmen_api::SOCKET_VARIABLE;
 use dolmen_daemon::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
@@ -55,8 +54,9 @@ pub(crate) struct Common {
     /// How to write answers
     #[arg(short, long, global = true, help_heading = COMMON, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Format,
-    /// The daemon's socket; usually /run/dolmen/dolmen.sock
-    #[arg(long, global = true, help_heading = COMMON, env = SOCKET_VARIABLE, hide_env_values = true, value_name = "PATH")]
+    /// The daemon's socket; usually what DOLMEN_SOCKET says, or else /run/dolmen/dolmen.sock
+    // Were it read by the parser, lines of usage in errors would show the option as one that is needed.
+    #[arg(long, global = true, help_heading = COMMON, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Seconds that the daemon may take for an answer
     #[arg(long, global = true, help_heading = COMMON, default_value = "120", value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
@@ -459,6 +459,9 @@ pub(crate) struct PoolDestroy {
 
 /// `dolmen disk replace`
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "dolmen disk replace [OPTIONS] <POOL> <OLD> <NEW>\n       dolmen disk replace [OPTIONS] --cancel <POOL> <OLD>"
+)]
 pub(crate) struct DiskReplace {
     /// The pool
     pub pool: Name,

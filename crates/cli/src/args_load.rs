@@ -26,7 +26,8 @@ Examples:
 pub(crate) struct IostatArguments {
     /// Pools, POOL/SPACE, or disks by path, id or POOL/NUMBER, all of them when left out; then the seconds between two reports,
     /// and how many reports
-    #[arg(value_name = "POOL|SPACE|DISK", allow_hyphen_values = true)]
+    // Numbers below nothing are read as well, so that they are refused as what they are meant to be.
+    #[arg(value_name = "POOL|SPACE|DISK", allow_negative_numbers = true)]
     pub words: Vec<String>,
 }
 

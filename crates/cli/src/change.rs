@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dolmen_api::{Change, ErrorCode, Plan};
+use dolmen_api::{Change, ErrorCode, Job, Plan};
 use dolmen_units::Bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -102,17 +102,15 @@ impl Session<'_, '_> {
         let Some(job) = &change.job else { return Ok(()) };
         if waiting.no_wait {
             if self.format == Format::Text {
-                self.out.tell(format_args!(
-                    "job {} goes on with it; `dolmen jobs {} --wait` watches it",
-                    job.id, job.id
-                ));
+                self.out.tell(goes_on(job, &change.further_jobs));
             }
             return Ok(());
         }
         watch(self, job.id, Some(&job.pool))
     }
 
-    /// Asks for a change that destroys something with a name, after that name was given or typed.
+    /// Asks for a change that destroys something with a name, after that name was given or typed. A dry run comes first: nobody
+    /// is asked about what is not there, and a name that was given to a dry run is judged as it would be without.
     pub(crate) fn destroy<R: Serialize>(
         &mut self,
         path: &str,
@@ -121,11 +119,16 @@ impl Session<'_, '_> {
         request: impl Fn(Option<String>) -> R,
         intent: Intent,
     ) -> Result<Change, CliError> {
+        let plan = self.client.change(path, &request(None), Intent::DryRun)?;
         if intent == Intent::DryRun {
+            given.map(|given| judge(self.out, danger, Some(given))).transpose()?;
+            return Ok(self.tell(plan, intent, |_| None));
+        }
+        // Where there was something to lose by the time of the change after all, the daemon refuses it without a name.
+        if plan.value.plan.is_reversible {
             return self.change(path, &request(None), intent);
         }
         if judge(self.out, danger, given)? == Consent::ToBeAsked {
-            let plan = self.client.change(path, &request(None), Intent::DryRun)?;
             plan.value.plan.steps.iter().for_each(|step| self.out.tell(format_args!("  {step}")));
             plan.value.warnings.iter().for_each(|warning| self.out.tell(format_args!("warning: {warning}")));
             ask(self.out, danger)?;
@@ -224,6 +227,20 @@ pub(crate) fn absolute(path: &PathBuf) -> Result<String, CliError> {
             "it is not UTF-8, which the API cannot carry",
         ))
     })
+}
+
+/// Which jobs go on with a change, and how they are watched.
+fn goes_on(first: &Job, further: &[Job]) -> String {
+    let Some((last, between)) = further.split_last() else {
+        return format!("job {0} goes on with it; `dolmen jobs {0} --wait` watches it", first.id);
+    };
+    let ids: Vec<String> = std::iter::once(first).chain(between).map(|job| job.id.to_string()).collect();
+    format!(
+        "jobs {} and {} go on with it; `dolmen jobs` shows them, and `dolmen jobs {} --wait` watches the last one",
+        ids.join(", "),
+        last.id,
+        last.id
+    )
 }
 
 /// Shows what would happen.

@@ -12,6 +12,7 @@ use dolmen_api::{
     Spaces, Status, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
+use dolmen_units::Name;
 
 use crate::args::{
     Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobSet, JobsArguments, PoolAdd,
@@ -453,12 +454,14 @@ fn trash_purge(session: &mut Session<'_, '_>, arguments: &TrashPurge) -> Result<
         }
     };
     let spaces: Vec<String> = arguments.spaces.iter().map(|one| one.space.to_string()).collect();
-    let full = arguments.spaces.first().map(ToString::to_string).unwrap_or_default();
     let whole = format!("the trash of pool {pool}");
-    let named = format!("space {full} in the trash");
-    let danger = match (arguments.all.is_some(), spaces.as_slice()) {
-        (false, [one]) => Danger { object: &named, name: &full, alias: Some(one) },
-        _ => Danger { object: &whole, name: pool.as_str(), alias: None },
+    let one = match (arguments.all.is_some(), spaces.as_slice()) {
+        (false, [meant]) => Some(in_trash(session, pool, meant)?),
+        _ => None,
+    };
+    let danger = match &one {
+        Some(one) => Danger { object: &one.object, name: &one.full, alias: Some(&one.name) },
+        None => Danger { object: &whole, name: pool.as_str(), alias: None },
     };
     let path = format!("{}/trash/purge", pool_path(pool));
     let given = arguments.consent.destroy.as_deref();
@@ -470,6 +473,25 @@ fn trash_purge(session: &mut Session<'_, '_>, arguments: &TrashPurge) -> Result<
     };
     let change = session.destroy(&path, &danger, given, request, arguments.dry.intent())?;
     wait_for_room(session, &change, &arguments.waiting)
+}
+
+/// A space in the trash, in words.
+struct InTrash {
+    object: String,
+    full: String,
+    name: String,
+}
+
+/// The space in the trash that is meant by a name or a number, a name first, as the daemon finds it; it refuses what is not there.
+fn in_trash(session: &Session<'_, '_>, pool: &Name, meant: &str) -> Result<InTrash, CliError> {
+    let trash: Document<Trash> = session.client.get(&format!("{}/trash", pool_path(pool)))?;
+    let here = || trash.value.spaces.iter().filter(|space| space.can_be_restored);
+    let found = here().find(|space| space.name == meant);
+    let found = found.or_else(|| here().find(|space| space.id.to_string() == meant));
+    let name = found.map_or(meant, |space| space.name.as_str()).to_owned();
+    let full = format!("{pool}/{name}");
+    let number = found.map(|space| format!(" (number {})", space.id)).unwrap_or_default();
+    Ok(InTrash { object: format!("space {full}{number} in the trash"), full, name })
 }
 
 /// Prints the path alone, for scripts, and tells the rest as messages.

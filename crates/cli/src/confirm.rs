@@ -1,7 +1,8 @@
 //! Whether somebody means to destroy data.
 //!
 //! The name of what is lost has to be typed: at a terminal, or as `--destroy=NAME`. Nothing else counts, `--yes` least of
-//! all, and without a terminal there is nobody to ask. All of it is decided before a request for a change leaves.
+//! all, and without a terminal there is nobody to ask. All of it is decided before a request for a change leaves; a dry run goes
+//! before it, so that nobody is asked about what is not there.
 
 use dolmen_planted::{Bug, is_planted};
 

@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::out::{Kind, Out};
 use crate::paint::Tone;
 use crate::table::{Align, Cell, Table};
-use crate::words::percent;
+use crate::words::count;
 
 /// Lines of progress that are not on a terminal come this many per cent apart, so that a log stays short.
 const LINE_PERCENT: u64 = 5;
@@ -58,7 +58,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
             job.pool.as_str().into(),
             what(job).into(),
             state_cell(job),
-            percent(job.rows_done, job.rows_total).into(),
+            job.done_percent().map(|done| format!("{done} %")).unwrap_or_default().into(),
             rate(job).into(),
             job.eta.map(Eta::words).unwrap_or_default().into(),
             job.ended_s.map(|at| ago(jobs.now_s, at)).unwrap_or_default().into(),
@@ -156,7 +156,7 @@ impl Teller {
             self.is_line_open = true;
             return;
         }
-        let step = (job.state, done_percent(job) / LINE_PERCENT);
+        let step = (job.state, job.done_percent().unwrap_or_default() / LINE_PERCENT);
         self.looks += 1;
         if self.shown_step != Some(step) || self.looks > LOOKS_BETWEEN_LINES_MAX {
             self.shown_step = Some(step);
@@ -200,20 +200,18 @@ fn state_cell(job: &Job) -> Cell {
     }
 }
 
-/// A job that has ended well is complete, also when there was nothing to do.
-fn done_percent(job: &Job) -> u64 {
-    if job.state == JobState::Done {
-        return 100;
+/// What was done of a job: bytes, or rows of one that copies none.
+fn done(job: &Job) -> String {
+    match job.total_bytes == 0 && job.done_bytes == 0 && job.rows_done > 0 {
+        true => format!("{} of {}", job.rows_done, count(job.rows_total, "row", "rows")),
+        false => Bytes(job.done_bytes).to_string(),
     }
-    let done = u128::from(job.rows_done) * 100 / u128::from(job.rows_total.max(1));
-    u64::try_from(done).unwrap_or(100).min(100)
 }
 
 /// Bytes, rate and remaining time of a job as one line.
 pub(crate) fn progress(job: &Job) -> String {
-    let done = Bytes(job.done_bytes);
-    let mut line = format!("{:>3} %  {done}", done_percent(job));
-    if job.total_bytes > job.done_bytes {
+    let mut line = format!("{:>3} %  {}", job.done_percent().unwrap_or_default(), done(job));
+    if job.total_bytes > job.done_bytes && job.state != JobState::Done {
         line.push_str(&format!(" of at most {}", Bytes(job.total_bytes)));
     }
     match (job.state, &job.waits_for) {

@@ -162,7 +162,7 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
         Command::Explain(arguments) => explain::run(&arguments, common.output, out),
         Command::Plan(arguments) => plan::run(&arguments, common.output, out),
         Command::Bench(arguments) => {
-            let socket = service::socket_or_usual(common.socket);
+            let socket = service::socket_or_usual(common.socket, service::socket_asked());
             let client = Client::new(Peer { socket, limit: common.timeout });
             bench::run(&arguments, &client, common.output, out)
         }
@@ -172,8 +172,10 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
             Ok(ExitCode::Ok)
         }
         command => {
-            let client =
-                Client::new(Peer { socket: service::socket_or_usual(common.socket), limit: common.timeout });
+            let client = Client::new(Peer {
+                socket: service::socket_or_usual(common.socket, service::socket_asked()),
+                limit: common.timeout,
+            });
             command::run(&mut Session { client, out, format: common.output, pace }, command)
         }
     }

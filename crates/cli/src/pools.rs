@@ -39,7 +39,9 @@ pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
 /// Shows which pools the disks belong to that are no part of these, and how they come to be open.
 pub(crate) fn show_other_pools(devices: &Devices, open: &[Pool], out: &mut Out<'_>) {
     let mut others: BTreeMap<&str, (usize, Option<u64>)> = BTreeMap::new();
-    for device in devices.devices.iter().filter(|device| device.state == DeviceState::Member) {
+    for device in
+        devices.devices.iter().filter(|device| device.state == DeviceState::Member && !device.has_left)
+    {
         let Some(name) = device.pool.as_deref() else { continue };
         if !open.iter().any(|pool| pool.name == name) {
             let (here, members) = others.entry(name).or_default();
@@ -158,7 +160,10 @@ pub(crate) fn show_devices(devices: &Devices, out: &mut Out<'_>) {
         table.row(vec![
             device.path.as_str().into(),
             device.size_bytes.map(|size| Bytes(size).to_string()).unwrap_or_default().into(),
-            device_state_cell(device.state),
+            match device.has_left {
+                true => "left a pool".into(),
+                false => device_state_cell(device.state),
+            },
             device_content(device).into(),
         ]);
     }

@@ -1,6 +1,6 @@
 //! `dolmen daemon`: the daemon in the foreground of this process.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SOCKET_NAME: &str = "dolmen.sock";
 /// Runs the daemon until it is told to end. Its logs go to standard error, which nothing else may hold meanwhile.
 pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<ExitCode, CliError> {
     dolmen_daemon::init_logging();
-    let asked = std::env::var_os(SOCKET_VARIABLE);
+    let asked = socket_asked();
     dolmen_daemon::run(&config(arguments, own_socket(arguments, socket, asked.as_deref()))?)?;
     Ok(ExitCode::Ok)
 }
@@ -27,9 +27,9 @@ pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<
 fn own_socket<'a>(
     arguments: &DaemonArguments,
     socket: Option<&'a Path>,
-    asked: Option<&OsStr>,
+    asked: Option<&'a OsStr>,
 ) -> Option<&'a Path> {
-    socket.filter(|socket| arguments.run.is_none() || asked != Some(socket.as_os_str()))
+    socket.or_else(|| asked.filter(|_| arguments.run.is_none()).map(Path::new))
 }
 
 /// Settings that are not given follow from those that are, so that a second daemon needs one setting, not three. All
@@ -63,9 +63,14 @@ fn usual_run(state: &Path) -> PathBuf {
     if state == Path::new(STATE_FOLDER) { PathBuf::from(RUN_FOLDER) } else { state.join("run") }
 }
 
-/// The socket that a command asks when nobody says otherwise.
-pub(crate) fn socket_or_usual(given: Option<PathBuf>) -> PathBuf {
-    given.unwrap_or_else(|| PathBuf::from(SOCKET_PATH))
+/// The socket that the environment has commands ask.
+pub(crate) fn socket_asked() -> Option<OsString> {
+    std::env::var_os(SOCKET_VARIABLE).filter(|socket| !socket.is_empty())
+}
+
+/// The socket that a command asks: the one that it was given, that of the environment, or the usual one.
+pub(crate) fn socket_or_usual(given: Option<PathBuf>, asked: Option<OsString>) -> PathBuf {
+    given.or_else(|| asked.map(PathBuf::from)).unwrap_or_else(|| PathBuf::from(SOCKET_PATH))
 }
 
 #[cfg(test)]
@@ -112,13 +117,16 @@ mod tests {
             let words = ["dolmen", "daemon"].into_iter().chain(line.split_whitespace());
             let arguments = crate::parse(words).unwrap();
             let Some(crate::args::Command::Daemon(daemon)) = &arguments.command else { unreachable!() };
-            assert_eq!(own_socket(daemon, Some(Path::new(asked)), Some(asked)).is_some(), is_kept, "{line}");
+            assert_eq!(own_socket(daemon, None, Some(asked)).is_some(), is_kept, "{line}");
             assert_eq!(own_socket(daemon, Some(Path::new("/other")), Some(asked)), Some(Path::new("/other")));
         }
     }
 
     #[test]
     fn the_usual_socket_is_the_one_that_commands_ask() {
-        assert_eq!(config_of("").socket, socket_or_usual(None));
+        assert_eq!(config_of("").socket, socket_or_usual(None, None));
+        let (given, asked) = (PathBuf::from("/given"), OsString::from("/asked"));
+        assert_eq!(socket_or_usual(None, Some(asked.clone())), Path::new("/asked"));
+        assert_eq!(socket_or_usual(Some(given.clone()), Some(asked)), given);
     }
 }

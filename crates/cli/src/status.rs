@@ -267,13 +267,22 @@ pub(crate) fn space_table(spaces: &[&Space]) -> Table {
             health_cell(space.health),
             Bytes(space.size_bytes).to_string().into(),
             Bytes(space.claimed_bytes).to_string().into(),
-            resiliency(space.resiliency, space.copies, space.parity).into(),
+            resiliency_cell(space),
             provisioning(space.provisioning).into(),
             ways(space).into(),
             space.limits.as_ref().map(limits_in_words).unwrap_or_default().into(),
         ]);
     }
     table
+}
+
+/// What a space survives; one that is converted has rows of the layout before.
+fn resiliency_cell(space: &Space) -> Cell {
+    let now = resiliency(space.resiliency, space.copies, space.parity);
+    let Some(former) = space.converted_from else { return now.into() };
+    let former = resiliency(former.resiliency, former.copies, former.parity);
+    let text = if former == now { format!("{now}, other columns") } else { format!("{former} -> {now}") };
+    Cell::toned(text, Tone::Caution)
 }
 
 fn ways(space: &Space) -> String {

@@ -192,14 +192,32 @@ fn without_a_daemon_every_command_says_how_to_start_it() {
     }
 }
 
-/// Without a terminal nothing is destroyed, and the daemon is not even asked.
+/// Consent to the loss of what is none of the disks given is refused, and the daemon is not even asked. Whether there is anything of
+/// the name that would be lost, only the daemon knows.
 #[test]
 fn without_a_terminal_destruction_is_refused() {
-    for line in ["pool destroy tank --yes", "space delete tank/x --purge", "pool create tank /a --destroy=/b"]
-    {
+    for (line, status, told) in [
+        ("pool create tank /a --destroy=/b", 73, "nothing was changed"),
+        ("pool destroy tank --yes", 75, "dolmen daemon"),
+        ("space delete tank/x --purge", 75, "dolmen daemon"),
+    ] {
         let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(output.status.code(), Some(73), "{line}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("nothing was changed"));
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(told), "{line}");
+    }
+}
+
+/// A line of usage has what the line lacks, and nothing that only the environment says.
+#[test]
+fn usage_behind_an_error_has_what_is_needed_and_no_more() {
+    for (line, usage) in [
+        ("space show", "Usage: dolmen space show <POOL/SPACE>\n"),
+        ("disk replace tank 1 /d --cancel", "dolmen disk replace [OPTIONS] --cancel <POOL> <OLD>\n"),
+        ("disk replace tank 1", "Usage: dolmen disk replace [OPTIONS] <POOL> <OLD> <NEW>\n"),
+    ] {
+        expect_refused(line, usage);
+        let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
+        assert!(!text(&output.stderr).contains("--socket"), "{line}: {}", text(&output.stderr));
     }
 }
 

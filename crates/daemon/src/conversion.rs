@@ -49,16 +49,15 @@ impl Engine {
         if wish.provisioning == Some(Provisioning::Fixed) {
             pool.spaces.check_fixed(&space).map_err(said)?;
         }
-        let plan = plan_of(&pool, &space, &wish, &forecast).await?;
-        let words = words_of(wish.layout);
         let is_under_way = space.layout_before().is_some();
-        if forecast.rows == 0
-            && !is_under_way
-            && wish.provisioning.is_none()
-            && wish.layout == space.spec().layout()
-        {
+        let is_laid_so = forecast.rows == 0 && !is_under_way && wish.layout == space.spec().layout();
+        if is_laid_so && wish.provisioning.is_none() {
+            let plan = pool.plan(Undo::NotNeeded, Vec::new());
+            let words = words_of(wish.layout);
             return Ok(planned(plan, format!("{name} is {words} already, as wide as the pool allows")));
         }
+        let plan = plan_of(&pool, &space, &wish, &forecast).await?;
+        let words = aim_in_words(wish.layout, wish.provisioning, is_laid_so);
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would become {words}")));
         }
@@ -109,7 +108,10 @@ impl Engine {
         again: Option<Rc<Entry>>,
     ) -> Job {
         let (owner, converted) = (Rc::clone(pool), Rc::clone(space));
-        let subject = format!("space {} to {}", full_name(pool, space), words_of(space.spec().layout()));
+        let layout = space.spec().layout();
+        let is_laid_so = space.layout_before().is_none_or(|before| before == layout);
+        let words = aim_in_words(layout, provisioning, is_laid_so);
+        let subject = format!("space {} to {words}", full_name(pool, space));
         let aim = Aim::Space { id: space.id(), provisioning };
         let start = Start { kind: JobKind::Convert, subject, aim, again };
         self.start_job(pool, start, move |course: Rc<Course>| async move {
@@ -262,15 +264,27 @@ async fn plan_of(pool: &OpenPool, space: &Space, wish: &Wish, forecast: &Convers
             forecast.freed
         ));
     }
-    let missing = space.size().saturating_sub(space.claimed());
+    let row = space.row_bytes();
+    let rows_missing = space.size().0.div_ceil(row).saturating_sub(space.claimed().0 / row);
+    let mut missing = 0;
     match wish.provisioning {
-        Some(Provisioning::Fixed) => steps.push(format!("claim {missing} of {name} that it has not written")),
-        Some(Provisioning::Thin) => steps.push(format!("give back rows of {name} that hold nothing")),
+        Some(Provisioning::Fixed) if rows_missing > 0 => {
+            let of_rows = SpaceSpec { size: Bytes(rows_missing * row), row: Some(Bytes(row)), ..spec.clone() };
+            missing = pool.full_size(&of_rows)?;
+            let (rows, takes) = (counted(rows_missing, "row", "rows"), Bytes(missing));
+            steps.push(format!("claim {rows} of {name} that it has not written; they take {takes}"));
+        }
+        Some(Provisioning::Fixed) => steps.push(format!("keep all rows of {name}, which it has by now")),
+        Some(Provisioning::Thin) => steps.push(format!(
+            "give back rows of {name} that hold nothing; how many those are is found out on the way, so that more may be usable \
+             afterwards than is told here"
+        )),
         None => {}
     }
     let before = usual_room(&pool.offers());
     let free = pool.free() + forecast.freed.0;
-    let after = pool.room_with_free(free.saturating_sub(forecast.claimed.0 + cache.unwrap_or(0)));
+    let claimed = forecast.claimed.0 + cache.unwrap_or(0) + missing;
+    let after = pool.room_with_free(free.saturating_sub(claimed));
     let figures = Figures { before, after, moved: forecast.rows * space.row_bytes() };
     Ok(figures.plan(Undo::By(command_back(&name, space, wish.provisioning)), steps))
 }
@@ -307,6 +321,19 @@ pub(crate) fn words_of(layout: Layout) -> String {
         (Integrity::Strict, _) => "strict ",
     };
     format!("{strict}{}{columns}", layout.resiliency)
+}
+
+/// What a space becomes: only what is another than it was.
+fn aim_in_words(layout: Layout, provisioning: Option<Provisioning>, is_laid_so: bool) -> String {
+    let provisioning = provisioning.map(|provisioning| match provisioning {
+        Provisioning::Thin => "thin",
+        Provisioning::Fixed => "fixed",
+    });
+    match provisioning {
+        Some(word) if is_laid_so => word.to_owned(),
+        Some(word) => format!("{}, {word}", words_of(layout)),
+        None => words_of(layout),
+    }
 }
 
 fn provisioned(space: &Space) -> &'static str {

@@ -15,7 +15,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
-use dolmen_disk::{Contents, Extent, look};
+use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
@@ -219,7 +219,7 @@ impl Engine {
         let device = |state, size_bytes, what: String, of: Option<(String, usize)>| {
             let (pool, count) = of.unzip();
             let pool_disk_count = count.map(|count| count as u64);
-            Device { path: shown, size_bytes, state, what, pool, pool_disk_count }
+            Device { path: shown, size_bytes, state, what, pool, pool_disk_count, has_left: false }
         };
         if let Ok(Some(by)) = in_use(path) {
             return device(DeviceState::InUse, None, by.to_string(), None);
@@ -237,15 +237,27 @@ impl Engine {
             Ok(Contents::Empty) => device(DeviceState::Empty, Some(size.0), "nothing".to_owned(), None),
             Ok(Contents::Foreign(what)) => device(DeviceState::Foreign, Some(size.0), what.to_string(), None),
             Ok(Contents::Member { label, .. }) => {
-                let what = format!("a disk of pool {}", label.pool_name);
+                let has_left = self.has_left(&label);
+                let what = match has_left {
+                    true => format!("was a disk of pool {}, and has left it", label.pool_name),
+                    false => format!("a disk of pool {}", label.pool_name),
+                };
                 let of = (label.pool_name.to_string(), label.base.members.len());
-                device(DeviceState::Member, Some(size.0), what, Some(of))
+                Device { has_left, ..device(DeviceState::Member, Some(size.0), what, Some(of)) }
             }
             Ok(Contents::Unusable(error)) => {
                 device(DeviceState::Unusable, Some(size.0), error.to_string(), None)
             }
             Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
         }
+    }
+}
+
+impl Engine {
+    /// Whether a label is that of a disk that has left a pool that is open here.
+    fn has_left(&self, label: &Label) -> bool {
+        let pools = self.pools.borrow();
+        pools.values().any(|pool| pool.spaces.pool().is_former_member(label))
     }
 }
 

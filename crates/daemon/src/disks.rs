@@ -24,6 +24,14 @@ use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::pools::NamedDisks;
 use crate::words::counted;
 
+/// What the label at a path says of a pool.
+enum At {
+    Member(Rc<Disk>, PathBuf),
+    /// It was a disk of the pool, and has left it.
+    Former(PathBuf),
+    Nothing,
+}
+
 impl Engine {
     pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
         let pool = self.pool(&name)?;
@@ -143,8 +151,8 @@ impl Engine {
             )
         } else if inner.is_former_member(&label) {
             format!(
-                "{device} was a disk of pool {name} until another took its place; the pool has all that it needs of it, and what \
-                 it holds is out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
+                "{device} was a disk of pool {name} and has left it; the pool has all that it needs of it, and what it holds is \
+                 out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
             )
         } else {
             return Err(fault);
@@ -360,7 +368,11 @@ impl Engine {
         self.check_job_room(&pool)?;
         let (disk, found_at) = match Self::find_disk(&pool, &what) {
             Ok(disk) => (disk, None),
-            Err(error) => self.disk_at(&pool, &what).await.map(|(disk, at)| (disk, Some(at))).ok_or(error)?,
+            Err(error) => match self.disk_at(&pool, &what).await {
+                At::Member(disk, at) => (disk, Some(at)),
+                At::Former(at) => return Err(has_left(&pool, &at).on(what)),
+                At::Nothing => return Err(error),
+            },
         };
         if let PoolState::Latched(cause) = pool.spaces.pool().state() {
             return Err(stopped(&pool, cause));
@@ -413,12 +425,17 @@ impl Engine {
     }
 
     /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
-    async fn disk_at(&self, pool: &OpenPool, what: &str) -> Option<(Rc<Disk>, PathBuf)> {
-        let path = canonical(what).ok()?;
+    async fn disk_at(&self, pool: &OpenPool, what: &str) -> At {
+        let Ok(path) = canonical(what) else { return At::Nothing };
         let found = self.look_at(std::slice::from_ref(&path)).await;
-        let label = &found.pools.get(&pool.id())?.first()?.label;
-        let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == label.disk)?;
-        Some((disk, path))
+        let first = found.pools.get(&pool.id()).and_then(|found| found.first());
+        let Some(label) = first.map(|found| &found.label) else { return At::Nothing };
+        let inner = pool.spaces.pool();
+        match inner.disks().into_iter().find(|disk| disk.id() == label.disk) {
+            Some(disk) => At::Member(disk, path),
+            None if inner.is_former_member(label) => At::Former(path),
+            None => At::Nothing,
+        }
     }
 
     async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
@@ -445,6 +462,7 @@ impl Engine {
         let is_what = match there.state {
             DeviceState::Empty => "it has no label, and holds nothing that is known".to_owned(),
             DeviceState::Foreign => format!("it holds {}", there.what),
+            DeviceState::Member if there.has_left => format!("what is there {}", there.what),
             DeviceState::Member => format!("it is another one, {}", there.what),
             DeviceState::InUse | DeviceState::Unfit | DeviceState::Unusable => there.what,
         };
@@ -512,8 +530,8 @@ impl OpenPool {
                 .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
         );
         let room = usual_room(&self.offers());
-        // No command takes a disk out that is there.
-        Ok(Figures { before: room, after: room, moved }.plan(Undo::ByNothing, steps))
+        let undo = Undo::By(format!("dolmen disk offline {} {}", self.name(), disk.slot().0));
+        Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
     }
 }
 
@@ -596,6 +614,19 @@ fn not_taken_back(pool: &OpenPool, disk: &Disk, why: &PoolError) -> ErrorBody {
         }
         _ => error,
     }
+}
+
+/// That a disk has left the pool: nothing takes it back in with what it holds.
+fn has_left(pool: &OpenPool, path: &std::path::Path) -> ErrorBody {
+    let (name, path) = (pool.name(), path.display());
+    let message = format!(
+        "{path} was a disk of pool {name} and has left it, so it cannot take part again; what it holds is out of date, and the \
+         pool has all that it needs of it; nothing was changed"
+    );
+    let hint = format!(
+        "`dolmen pool add {name} {path} --destroy={path}` takes it in as a new disk, and loses what it holds"
+    );
+    ErrorBody::new(ErrorCode::NoSuchDisk, message).hint(hint)
 }
 
 fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {

@@ -120,7 +120,8 @@ impl OpenPool {
                 ),
                 false => "`dolmen space list` shows all spaces".to_owned(),
             };
-            fault::space(&error).on(format!("{}/{name}", self.name())).hint(hint)
+            let body = self.of_a_name(&error).unwrap_or_else(|| fault::space(&error));
+            body.on(format!("{}/{name}", self.name())).hint(hint)
         })
     }
 }

@@ -4,7 +4,8 @@ use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::OpenError as DeviceOpenError;
 use dolmen_placement::RequestError;
 use dolmen_pool::{ChangeError, CreateError, OpenError, PoolError};
-use dolmen_space::SpaceError;
+use dolmen_space::{LimitFault, LimitKind, SpaceError};
+use dolmen_units::Bytes;
 
 use crate::devices::is_immutable;
 
@@ -128,6 +129,17 @@ pub(crate) fn to_write(pool: &str) -> String {
     format!("`dolmen pool export {pool}`, then `dolmen pool import` with its disks and without --read-only")
 }
 
+/// What is wrong with a limit of bytes: as sizes, and not as numbers.
+fn limit_in_units(fault: &LimitFault) -> String {
+    match fault {
+        LimitFault::Crossed { min, max } => {
+            format!("has its minimum, {}, above its maximum, {}", Bytes(*min), Bytes(*max))
+        }
+        LimitFault::TooMuch { found, most } => format!("is {} at most, not {}", Bytes(*most), Bytes(*found)),
+        LimitFault::Zero | LimitFault::Unaligned { .. } => fault.to_string(),
+    }
+}
+
 pub(crate) fn space(error: &SpaceError) -> ErrorBody {
     let (code, object) = match error {
         SpaceError::Range { name, .. } => (ErrorCode::BadRequest, Some(name.to_string())),
@@ -141,6 +153,11 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::Pool(inner) => return pool(inner),
         SpaceError::Request(RequestError::Row { .. } | RequestError::Interleave { .. })
         | SpaceError::Interleave { .. } => (ErrorCode::BadSize, None),
+        SpaceError::Limit { name, limit: LimitKind::Bytes, fault } => {
+            let fault = limit_in_units(fault);
+            let message = format!("{} of space {name} {fault}; nothing was changed", LimitKind::Bytes);
+            return ErrorBody::new(ErrorCode::BadRequest, message);
+        }
         SpaceError::Request(_) | SpaceError::Unsupported { .. } | SpaceError::Limit { .. } => {
             (ErrorCode::BadRequest, None)
         }
@@ -159,7 +176,8 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
             return body(ErrorCode::Busy, error).on(name.to_string()).hint(hint);
         }
         SpaceError::NoRoomToConvert { name, .. } => {
-            let hint = "`dolmen df` shows what is free, and `dolmen space convert -n` what another layout would take";
+            let hint =
+                "`dolmen df` shows what is free; or choose a layout that takes less, which -n tells of each";
             return body(ErrorCode::NoSpace, error).on(name.to_string()).hint(hint);
         }
         SpaceError::CacheDrain(_) => (ErrorCode::BadRequest, None),

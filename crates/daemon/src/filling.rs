@@ -83,8 +83,21 @@ impl Filling {
 
 /// The highest threshold that is reached.
 fn reached(thresholds: &[u8], used: u64, left: u64) -> Option<u8> {
-    let percent = u128::from(used) * 100 / u128::from((used + left).max(1));
+    let percent = percent_used(used, left);
     thresholds.iter().copied().filter(|at| u128::from(*at) <= percent).max()
+}
+
+fn percent_used(used: u64, left: u64) -> u128 {
+    u128::from(used) * 100 / u128::from((used + left).max(1))
+}
+
+/// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is told of with another each time.
+fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
+    format!(
+        "pool {name} is used to {} percent, told from {at} percent on: {} can be claimed still, on all disks together",
+        percent_used(used, left),
+        Bytes(left)
+    )
 }
 
 impl OpenPool {
@@ -134,10 +147,7 @@ impl OpenPool {
         let (name, object) = (self.name(), Object::pool(self.name()));
         let mut findings = Vec::new();
         if let Some(at) = reached(&self.filling.thresholds.borrow(), used, left) {
-            let text = format!(
-                "pool {name} is used to more than {at} percent: {} can be claimed still, on all disks together",
-                Bytes(left)
-            );
+            let text = reached_text(&name, at, used, left);
             let finding = found(FindingCode::PoolNearlyFull, Health::Warning, object.clone(), text);
             findings.push(Finding { amount: at.into(), ..finding });
         }
@@ -244,6 +254,10 @@ mod tests {
         {
             assert_eq!(reached(&[80, 90], used, 100 - used), expected, "{used}");
         }
+        assert_eq!(
+            reached_text("tank", 80, 89 << 20, 11 << 20),
+            "pool tank is used to 89 percent, told from 80 percent on: 11 MiB can be claimed still, on all disks together"
+        );
         assert_eq!(reached(&[], 100, 0), None);
         assert_eq!(reached(&[1], 0, 0), None, "of no disks");
     }

@@ -25,7 +25,7 @@ use crate::slow::Slow;
 use crate::words::counted;
 
 pub(crate) fn doing(job: &Job) -> String {
-    let percent = (job.rows_done * 100).checked_div(job.rows_total).unwrap_or(0);
+    let percent = job.done_percent().unwrap_or_default();
     let mut state =
         if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
     state.extend(job.eta.map(|eta| format!(", still takes {}", eta.words())));

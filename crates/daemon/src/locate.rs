@@ -65,10 +65,14 @@ impl Locates {
     }
 }
 
+fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_block_device())
+}
+
 /// The file that puts the light of a disk's place on and out.
 fn light_of(path: &Path, sys: &Path) -> Option<PathBuf> {
     let real = path.canonicalize().ok()?;
-    let is_device = real.metadata().ok()?.file_type().is_block_device();
+    let is_device = is_block_device(&real);
     // A file may be called as a disk is. In a folder that stands for the kernel's, everything is what it is called.
     if !is_device && sys == Path::new(crate::config::SYS_FOLDER) {
         return None;
@@ -114,10 +118,16 @@ impl Engine {
             return self.end_locate(&pool, &disk, light, request.dry_run).await;
         }
         let time = duration(seconds);
+        let is_file = !is_block_device(Path::new(&disk.name()));
         let step = match &light {
             Some(_) => format!("put on the light of the place of {called} for {time}"),
             None => format!(
-                "read {called} in bursts, a second on and a second off, for {time}, so that its light blinks"
+                "read {called} in bursts, a second on and a second off, for {time}, {}",
+                if is_file {
+                    "which shows on the light of the disk that the file lies on, if it has one"
+                } else {
+                    "so that its light blinks"
+                }
             ),
         };
         let undo = Undo::By(format!("dolmen disk locate {name} {} --off", disk.slot().0));
@@ -131,14 +141,17 @@ impl Engine {
             match self.locates.set(light.clone(), "1").await {
                 Ok(()) => lit = Some(light),
                 Err(error) => warnings.push(format!(
-                    "the light of its place could not be put on: {error}; its own light blinks instead"
+                    "the light of its place could not be put on: {error}; it is read in bursts instead"
                 )),
             }
         }
-        let how = if lit.is_some() {
-            "the light of its place is on"
-        } else {
-            "the light of the disk itself blinks"
+        let how = match (&lit, is_file) {
+            (Some(_), _) => "the light of its place is on",
+            (None, false) => "the light of the disk itself blinks",
+            (None, true) => {
+                "it is a file, which has no light of its own, and is read in bursts, which shows on the light of the disk that it \
+                 lies on, if that has one"
+            }
         };
         self.show(&pool, &disk, Duration::from_secs(seconds), lit);
         let mut change = made(plan, format!("{called} shows where it is for {time}: {how}"));

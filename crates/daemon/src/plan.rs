@@ -218,6 +218,7 @@ fn change(plan: Plan, message: impl Into<String>, is_changed: bool) -> Change {
         message: message.into(),
         warnings: Vec::new(),
         job: None,
+        further_jobs: Vec::new(),
         pool: None,
         space: None,
         attachment: None,

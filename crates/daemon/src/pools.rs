@@ -296,7 +296,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _turn = self.turn_to_change(&pool).await?;
         check_not_read_only(&pool)?;
-        if !request.dry_run {
+        if !request.dry_run || request.destroy.is_some() {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
         self.check_unused(&pool, "destroyed").await?;
@@ -459,13 +459,29 @@ impl Engine {
         let were = if extents.len() == 1 { "was" } else { "were" };
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
-        // What is widened goes to the emptiest disks, and leaves less to be evened out.
-        self.widen_behind(&pool, wider, &mut change).await;
-        if !behind.is_even() {
-            self.rebalance_behind(&pool, &mut change).await;
-        }
+        self.even_out_behind(&pool, wider, &behind, &mut change).await;
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Begins the jobs that follow disks that were added. What is widened goes to the emptiest disks, and leaves less to be evened out.
+    async fn even_out_behind(
+        &self,
+        pool: &Rc<OpenPool>,
+        wider: Vec<Widening>,
+        behind: &RebalanceForecast,
+        change: &mut Change,
+    ) {
+        let jobs = || self.jobs.of_pool(pool.id(), self.seams.clock.now()).into_iter();
+        let known: Vec<u64> = jobs().map(|job| job.id).collect();
+        self.widen_behind(pool, wider, change).await;
+        let first = change.job.as_ref().map(|job| job.id);
+        let is_further =
+            |job: &Job| job.kind == JobKind::Convert && Some(job.id) != first && !known.contains(&job.id);
+        change.further_jobs = jobs().filter(is_further).collect();
+        if !behind.is_even() {
+            self.rebalance_behind(pool, change).await;
+        }
     }
 
     /// Ends the warnings about errors of disks, and about what was taken as it was found after a crash, that somebody has seen.

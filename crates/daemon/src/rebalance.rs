@@ -83,7 +83,10 @@ impl Engine {
             }
         };
         change.message.push_str(&format!("; job {} evens out what is there", job.id));
-        change.job.get_or_insert(job);
+        match change.job {
+            Some(_) => change.further_jobs.push(job),
+            None => change.job = Some(job),
+        }
     }
 
     /// The job that evens everything out, or goes on with that.

@@ -9,7 +9,7 @@ use dolmen_api::{
 };
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
-use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceSpec};
+use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
@@ -17,11 +17,14 @@ use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::nbd::Served;
-use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::plan::{Figures, Undo, made, planned, usable_for, usual_room};
 use crate::words::clients_of;
 
 /// What is done to a space that gets smaller.
 const SHRUNK: &str = "made smaller";
+
+/// Sizes of a fixed space that are tried, a row apart, until one can be made.
+const FIXED_TRIES_MAX: usize = 4;
 
 fn spec_of(request: &CreateSpace) -> Answer<SpaceSpec> {
     let name = parse_name(&request.name)?;
@@ -72,6 +75,43 @@ pub(crate) fn full_name(pool: &OpenPool, space: &Space) -> String {
 }
 
 impl OpenPool {
+    /// Why a space is not made; of a fixed one that is too large, with the largest that could be.
+    fn not_made(&self, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody {
+        let body = self.lacks_room(error);
+        let is_fixed = spec.provisioning == Provisioning::Fixed;
+        if !is_fixed || !matches!(error, SpaceError::Size { .. }) || spec.check().is_err() {
+            return body;
+        }
+        let (pool, name) = (self.name(), format!("{}/{}", self.name(), spec.name));
+        let (fits, smaller) = match self.largest_fixed(spec) {
+            // Rounded, the most is no size that could be typed.
+            Some(most) => {
+                (format!("it can have {most} at most"), format!("smaller, to --size {}M", most.0 >> 20))
+            }
+            None => ("not one row of it finds room".to_owned(), "smaller".to_owned()),
+        };
+        let message = format!(
+            "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
+            spec.size
+        );
+        let hint = format!("make it {smaller}, or thin, or add disks; `dolmen df {pool}` shows what fits");
+        // What the trash would give back is told as well.
+        let hint = self.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
+        ErrorBody::new(body.code, message).on(name).hint(hint)
+    }
+
+    /// The largest size that a fixed space could have, in whole rows as this one was to have.
+    fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
+        let row = spec.row_bytes();
+        let offers = self.spaces.offers_beside(spec.write_cache()).ok()?;
+        let rows = usable_for(&offers, spec).0 / row.0;
+        // Where the next row goes decides whether the last one finds a place.
+        (1..=rows).rev().take(FIXED_TRIES_MAX).map(|rows| Bytes(rows * row.0)).find(|size| {
+            let spec = SpaceSpec { size: *size, ..spec.clone() };
+            self.spaces.check_create(&spec).is_ok()
+        })
+    }
+
     /// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
     async fn plan_resize(
         &self,
@@ -84,6 +124,9 @@ impl OpenPool {
         let full_before = self.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
         let free = self.free();
         let before = usual_room(&self.offers());
+        if spec.size == had {
+            return Ok((self.plan(undo, Vec::new()), None));
+        }
         let step = format!("change the size of {name} from {had} to {}", spec.size);
         if spec.provisioning == Provisioning::Thin {
             let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
@@ -109,7 +152,7 @@ impl Engine {
         let pool = self.pool_to_change(&pool)?;
         let _turn = self.turn_to_change(&pool).await?;
         let spec = spec_of(&request)?;
-        pool.spaces.check_create(&spec).map_err(|error| pool.lacks_room(&error))?;
+        pool.spaces.check_create(&spec).map_err(|error| pool.not_made(&spec, &error))?;
         let full = pool.full_size(&spec)?;
         let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
@@ -191,7 +234,7 @@ impl Engine {
         } else {
             pool.spaces.check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
         }
-        let undo = Undo::By(format!("dolmen space resize {name} {}", before.0));
+        let undo = self.undo_of_resize(&pool, &space, after);
         let (plan, warning) = pool.plan_resize(&space, &spec, undo).await?;
         if after == before {
             return Ok(planned(plan, format!("{name} has {after} already")));
@@ -213,6 +256,19 @@ impl Engine {
         Ok(change)
     }
 
+    /// What takes a new size back. A space is made smaller only while it is not attached, and where nothing lies behind its end.
+    fn undo_of_resize(&self, pool: &OpenPool, space: &Space, after: Bytes) -> Undo {
+        let (name, before) = (full_name(pool, space), space.size());
+        let back = format!("dolmen space resize {name} {}", before.0);
+        match after.cmp(&before) {
+            Ordering::Equal => Undo::NotNeeded,
+            Ordering::Greater if self.attached_link(pool, space).is_some() => {
+                Undo::By(format!("dolmen space detach {name}, then {back}"))
+            }
+            Ordering::Less | Ordering::Greater => Undo::By(back),
+        }
+    }
+
     /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
     async fn check_shrink(&self, pool: &OpenPool, space: &Rc<Space>, after: Bytes) -> Answer<()> {
         self.check_space_unused(pool, space, SHRUNK).await?;
@@ -220,7 +276,8 @@ impl Engine {
         let Some(used_end) = used_end else { return Ok(()) };
         let name = full_name(pool, space);
         let message = format!(
-            "space {name} cannot shrink to {after}: there is data behind that, up to byte {used_end}; nothing was changed"
+            "space {name} cannot shrink to {after}: there is data behind that, up to {} (byte {used_end}); nothing was changed",
+            Bytes(used_end)
         );
         Err(ErrorBody::new(ErrorCode::NotEmpty, message).on(name).hint("trim it, or move the data first"))
     }
@@ -306,7 +363,6 @@ impl Engine {
             None => None,
         };
         let warnings = keys.iter().flat_map(|keys| keys.warnings.clone()).collect::<Vec<_>>();
-        let plan = pool.plan(Undo::By(format!("dolmen unserve {name}")), steps);
         let served = self.nbd.find(pool.id(), space.id());
         if let Some(served) = &served {
             check_same(&name, served, access, network.as_ref())?;
@@ -316,8 +372,12 @@ impl Engine {
                 .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
         }
         let is_done = |served: &Rc<Served>| network.is_none() || *served.network.borrow() == network;
+        let is_done = served.as_ref().is_some_and(is_done);
+        let plan = match is_done {
+            true => pool.plan(Undo::NotNeeded, Vec::new()),
+            false => pool.plan(Undo::By(format!("dolmen unserve {name}")), steps),
+        };
         if request.dry_run {
-            let is_done = served.as_ref().is_some_and(is_done);
             let word = if is_done { "is served already" } else { "would be served" };
             let mut change = planned(plan, format!("{name} {word}"));
             change.warnings.extend(warnings);
@@ -372,11 +432,11 @@ impl Engine {
         let network =
             found.as_ref().and_then(|served| served.network.borrow().as_ref().map(Network::options));
         let network = network.unwrap_or_default();
+        let Some(served) = found else {
+            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), format!("{name} is not served")));
+        };
         let undo = Undo::By(format!("dolmen serve {name}{read_only}{network}"));
         let plan = pool.plan(undo, vec![format!("serve {name} no more")]);
-        let Some(served) = found else {
-            return Ok(planned(plan, format!("{name} is not served")));
-        };
         let clients = served.lasting_clients(self.seams.clock.as_ref()).await;
         if clients > 0 {
             let message = format!("space {name} is open by {}; nothing was changed", clients_of(clients));

@@ -62,8 +62,25 @@ impl OpenPool {
         })
     }
 
+    /// An error of the engine about the name of a space, with its pool.
+    pub(crate) fn of_a_name(&self, error: &SpaceError) -> Option<ErrorBody> {
+        let (code, message, name) = match error {
+            SpaceError::NameTaken { name } => {
+                (ErrorCode::NameTaken, format!("has a space named {name} already"), name.to_string())
+            }
+            SpaceError::NoSuchSpace { name } => {
+                (ErrorCode::NoSuchSpace, format!("has no space named {name}"), name.clone())
+            }
+            _ => return None,
+        };
+        Some(ErrorBody::new(code, format!("pool {} {message}", self.name())).on(name))
+    }
+
     /// An error of the engine; where it is one for want of room, with what the trash would give back.
     pub(crate) fn lacks_room(&self, error: &SpaceError) -> ErrorBody {
+        if let Some(told) = self.of_a_name(error) {
+            return told;
+        }
         let is_for_room = match error {
             SpaceError::TooLarge { .. } | SpaceError::Size { .. } => true,
             SpaceError::Pool(inner) => matches!(
@@ -92,8 +109,9 @@ impl OpenPool {
         self.spaces.condemned().iter().any(is_meant)
     }
 
-    /// The space in the trash that is meant by a name or a number. A name goes first.
-    fn trashed(&self, meant: &str) -> Answer<Rc<Space>> {
+    /// The space in the trash that is meant by a name or a number. A name goes first; where several have it, `by_number` says how
+    /// one of them is meant.
+    fn trashed(&self, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Rc<Space>> {
         let trash = self.spaces.trash();
         let named: Vec<&Rc<Space>> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
         let object = format!("{}/{meant}", self.name());
@@ -101,19 +119,23 @@ impl OpenPool {
             [one] => return Ok(Rc::clone(one)),
             [] => {}
             several => {
-                let numbers: Vec<String> = several.iter().map(|space| space.id().0.to_string()).collect();
-                let message = format!("{} spaces named {meant} are in the trash", several.len());
-                let hint = format!("say which by its number, {}", numbers.join(" or "));
+                let commands: Vec<String> =
+                    several.iter().map(|space| format!("`{}`", by_number(space.id().0))).collect();
+                let message = format!("{} spaces named {object} are in the trash", several.len());
+                let hint = format!(
+                    "say which by its number: {}; `dolmen trash list` shows when each was deleted",
+                    commands.join(" or ")
+                );
                 return Err(refused(message).on(object).hint(hint));
             }
         }
-        let by_number = trash.iter().find(|space| space.id().0.to_string() == meant);
-        if let Some(space) = by_number {
+        let numbered = trash.iter().find(|space| space.id().0.to_string() == meant);
+        if let Some(space) = numbered {
             return Ok(Rc::clone(space));
         }
         let (message, hint) = match self.is_condemned(meant) {
             true => (
-                format!("space {meant} is being purged, and cannot be brought back"),
+                format!("space {object} is being purged, and cannot be brought back"),
                 "`dolmen jobs` shows how far it is",
             ),
             false => (
@@ -185,7 +207,7 @@ impl Engine {
         let _turn = self.turn_to_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
-        if request.purge && !request.dry_run {
+        if request.purge && (!request.dry_run || request.destroy.is_some()) {
             let typed = request.destroy.as_deref();
             // Both the short and the full name say which space is meant.
             let typed =
@@ -251,12 +273,15 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _turn = self.turn_to_change(&pool).await?;
-        let space = pool.trashed(&space)?;
+        let called_so = request.name.as_ref().map(|name| format!(" --as {name}")).unwrap_or_default();
+        let by_number = |id| format!("dolmen trash restore {}/{id}{called_so}", pool.name());
+        let space = pool.trashed(&space, by_number)?;
         let (old, id) = (full_name(&pool, &space), space.id().0);
         let name = request.name.as_deref().map(parse_name).transpose()?.unwrap_or_else(|| space.name());
         let taken = |error: SpaceError| {
             let is_taken = matches!(error, SpaceError::NameTaken { .. });
-            let body = fault::space(&error).on(format!("{}/{name}", pool.name()));
+            let body = pool.of_a_name(&error).unwrap_or_else(|| fault::space(&error));
+            let body = body.on(format!("{}/{name}", pool.name()));
             if !is_taken {
                 return body;
             }
@@ -292,7 +317,8 @@ impl Engine {
                 format!("nothing is in the trash of pool {}", pool.name()),
             ));
         }
-        if !request.dry_run {
+        // A dry run wants nothing typed; what is typed all the same is judged as it would be without.
+        if !request.dry_run || request.destroy.is_some() {
             check_purge_typed(&pool, &spaces, &request)?;
         }
         let footprint = Bytes(footprint_of(&spaces).await?.0 + footprint_of(&unfinished).await?.0);
@@ -305,16 +331,15 @@ impl Engine {
         // What was purged in part is gone already.
         let undo = if spaces.is_empty() { Undo::NotNeeded } else { Undo::ByNothing };
         let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(undo, steps);
-        let what = counted(spaces.len(), "space", "spaces");
+        let what = what_is_purged(&pool, if spaces.is_empty() { &unfinished } else { &spaces });
         if request.dry_run {
-            return Ok(planned(plan, format!("{what} of pool {} would be purged", pool.name())));
+            return Ok(planned(plan, format!("{what} would be purged")));
         }
         for space in &spaces {
             pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
         }
         let job = self.start_purge(&pool).await;
-        let mut change =
-            made(plan, format!("{what} of pool {} {} gone for good", pool.name(), is_or_are(&spaces)));
+        let mut change = made(plan, format!("{what} {} gone for good", is_or_are(&spaces)));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
     }
@@ -348,7 +373,7 @@ impl Engine {
             return entry.view(self.seams.clock.now());
         }
         let owner = Rc::clone(pool);
-        let subject = format!("pool {}", pool.name());
+        let subject = what_is_purged(pool, &pool.spaces.condemned());
         let start = Start { kind: JobKind::Purge, subject, aim: Aim::Pool, again: None };
         self.start_job(pool, start, move |course| async move {
             let done = owner.spaces.purge(&course.progress).await.map_err(|error| fault::space(&error))?;
@@ -424,6 +449,14 @@ fn gives_back(footprint: Bytes) -> String {
     format!("give {footprint} back to the pool, row by row, as a job that can be paused and stopped")
 }
 
+/// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
+fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
+    match spaces {
+        [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
+        several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),
+    }
+}
+
 fn is_or_are(spaces: &[Rc<Space>]) -> &'static str {
     if spaces.len() == 1 { "is" } else { "are" }
 }
@@ -438,7 +471,12 @@ fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Rc<Space
         (false, meant) => {
             let mut spaces: Vec<Rc<Space>> = Vec::new();
             for meant in meant {
-                match pool.trashed(meant) {
+                let by_number = |id| match request.spaces.len() {
+                    1 => format!("dolmen trash purge {0}/{id} --destroy={0}/{meant}", pool.name()),
+                    // Those that are named beside it stay named.
+                    _ => format!("{}/{id}", pool.name()),
+                };
+                match pool.trashed(meant, by_number) {
                     Ok(space) if spaces.iter().any(|one| one.id() == space.id()) => {}
                     Ok(space) => spaces.push(space),
                     // It is gone for good already, and its rows go on to be freed.
@@ -459,8 +497,7 @@ fn check_purge_typed(pool: &OpenPool, spaces: &[Rc<Space>], request: &PurgeTrash
         [] => Ok(()),
         [one] if !request.all => {
             let full = full_name(pool, one);
-            let id = one.id().0.to_string();
-            let is_meant = |typed: &str| typed == full || typed == id;
+            let is_meant = |typed: &str| typed == full;
             let name = one.name();
             let typed = typed.map(|typed| if is_meant(typed) { name.as_str() } else { typed });
             check_typed(typed, name.as_str(), "space")

@@ -210,9 +210,9 @@ fn nothing_is_destroyed_whose_name_was_not_typed() {
     }
 }
 
-/// Without a terminal and without the flag nothing at all is sent.
+/// Without a terminal and without the flag no change is asked for, and a name that is wrong is so for a dry run as well.
 #[test]
-fn a_refusal_comes_before_any_request() {
+fn a_refusal_comes_before_any_change() {
     for line in [
         "pool destroy tank",
         "pool destroy tank --destroy=x",
@@ -222,9 +222,56 @@ fn a_refusal_comes_before_any_request() {
         "trash purge tank/x tank/y --destroy=x",
         "trash purge --all tank --destroy=x",
     ] {
-        let fake = Fake::play(|_, body| obey(body));
+        let fake = Fake::play(trash_or_obey);
         assert_eq!(fake.run(line, &NOBODY).code, ExitCode::Refused, "{line}");
-        assert_eq!(fake.asked(), [], "{line}");
+        let expected = if line.contains("--destroy") { ExitCode::Refused } else { ExitCode::Ok };
+        assert_eq!(fake.run(&format!("{line} -n"), &NOBODY).code, expected, "{line} -n");
+        assert_eq!(fake.acts(), [], "{line}");
+    }
+}
+
+/// Nobody is asked to confirm the loss of what is not there, or of what is lost already.
+#[test]
+fn what_is_not_there_is_refused_before_its_name_is_asked_for() {
+    for (line, path) in [
+        ("pool destroy none", "POST /v1/pools/none/destroy"),
+        ("space delete tank/none --purge", "POST /v1/pools/tank/spaces/none/delete"),
+        ("trash purge tank/9", "POST /v1/pools/tank/trash/purge"),
+    ] {
+        for person in [NOBODY, somebody("")] {
+            let fake = Fake::play(move |asked, body| match asked == path {
+                true => refuse(404, "no_such_space", "there is none", "x"),
+                false => trash_or_obey(asked, body),
+            });
+            let ended = fake.run(line, &person);
+            assert_eq!(ended.code, ExitCode::Usage, "{line}: {}", ended.messages);
+            assert_eq!(ended.messages, "dolmen: there is none\n", "{line}");
+        }
+    }
+    let fake = Fake::play(|line, body| match line.starts_with("POST") {
+        true => {
+            let mut gone = change(body["dry_run"] != json!(true));
+            gone["plan"]["is_reversible"] = json!(true);
+            answer(200, &gone)
+        }
+        false => trash_or_obey(line, body),
+    });
+    assert_eq!(fake.run("trash purge tank/8", &NOBODY).code, ExitCode::Ok);
+    assert_eq!(fake.acts()[0].body["destroy"], Value::Null);
+}
+
+/// A daemon with the spaces x and y, number 7, in the trash, and one more that is being purged; it does all that it is asked for.
+fn trash_or_obey(line: &str, body: &Value) -> Say {
+    let space = |id: u64, name: &str, stays: bool| {
+        json!({"pool": "tank", "id": id, "name": name, "size_bytes": 1 << 20, "resiliency": "mirror", "copies": 2, "parity": 0,
+            "footprint_bytes": 4096, "can_be_restored": stays})
+    };
+    match line {
+        "GET /v1/pools/tank/trash" => {
+            let spaces = [space(3, "x", true), space(7, "y", true), space(8, "gone", false)];
+            answer(200, &json!({"schema": 1, "now_s": 0, "spaces": spaces}))
+        }
+        _ => obey(body),
     }
 }
 
@@ -274,24 +321,32 @@ fn the_trash_asks_for_nothing_before_it_is_purged() {
     }
 }
 
-/// A purge wants the name of the one space, by name or number with its pool or without; of several or all, that of the pool.
+/// A purge wants the name of the one space, with its pool or without, also where the space is meant by its number, which is no
+/// name; of several or all, that of the pool.
 #[test]
 fn a_purge_wants_the_name_of_what_is_lost() {
     let one = json!({"spaces": ["x"], "all": false, "destroy": "x", "dry_run": false});
+    let by_number = json!({"spaces": ["7"], "all": false, "destroy": "y", "dry_run": false});
     let two = json!({"spaces": ["x", "7"], "all": false, "destroy": "tank", "dry_run": false});
     let all = json!({"spaces": [], "all": true, "destroy": "tank", "dry_run": false});
     for (line, body) in [
         ("trash purge tank/x --destroy=x", &one),
         ("trash purge tank/x --destroy=tank/x", &one),
+        ("trash purge tank/7 --destroy=tank/y", &by_number),
         ("trash purge tank/x tank/7 --destroy=tank", &two),
         ("trash purge --all tank --destroy=tank", &all),
     ] {
-        let fake = Fake::play(|_, body| obey(body));
+        let fake = Fake::play(trash_or_obey);
         let ended = fake.run(line, &NOBODY);
         assert_eq!(ended.code, ExitCode::Ok, "{line}: {}", ended.messages);
         assert_eq!(fake.acts()[0].line, "POST /v1/pools/tank/trash/purge");
         assert_eq!(&fake.acts()[0].body, body, "{line}");
     }
+    let fake = Fake::play(trash_or_obey);
+    let ended = fake.run("trash purge tank/7", &somebody("tank/7\n"));
+    assert_eq!((ended.code, fake.acts()), (ExitCode::Refused, vec![]));
+    let question = "This destroys the data of space tank/y (number 7) in the trash. Type tank/y to go on: ";
+    assert!(ended.messages.contains(question), "{}", ended.messages);
     for line in [
         "trash purge tank/x other/y --destroy=tank",
         "space delete tank/x --destroy=x",
@@ -519,7 +574,34 @@ fn a_job_is_waited_for_with_lines_of_progress() {
         ended.messages,
         "replace 3 by /d:   0 %  0 B of at most 10 GiB, 512 MiB/s, still takes 20 s to 1 min 5 s\n\
          replace 3 by /d:  50 %  5 GiB of at most 10 GiB, 512 MiB/s, still takes 10 s to 1 min 5 s\n\
-         replace 3 by /d: 100 %  9 GiB of at most 10 GiB, done in 18 s\n"
+         replace 3 by /d: 100 %  9 GiB, done in 18 s\n"
+    );
+}
+
+/// What is added may set several jobs going: all are named.
+#[test]
+fn all_jobs_that_go_on_with_a_change_are_named() {
+    let told = |further: &[u64]| {
+        let further: Vec<Value> = further
+            .iter()
+            .map(|id| {
+                let mut job = job("waiting", 0, Value::Null);
+                job["id"] = json!(id);
+                job
+            })
+            .collect();
+        let fake = Fake::play(move |_, _| {
+            let mut said = change(true);
+            said["job"] = job("running", 0, Value::Null);
+            said["further_jobs"] = json!(further);
+            answer(200, &said)
+        });
+        fake.run("pool add tank /c", &NOBODY).messages
+    };
+    assert_eq!(told(&[]), "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
+    assert_eq!(
+        told(&[8, 9]),
+        "jobs 7, 8 and 9 go on with it; `dolmen jobs` shows them, and `dolmen jobs 9 --wait` watches the last one\n"
     );
 }
 

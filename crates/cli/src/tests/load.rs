@@ -71,6 +71,23 @@ fn reports_for_programs_are_a_document_a_line_about_what_was_named() {
     }
 }
 
+/// Options of every command stand behind objects and numbers as well; numbers that make no sense are refused as such there.
+#[test]
+fn options_stand_behind_what_reports_are_about() {
+    for line in ["iostat tank/x -o json", "iostat tank/x 1 1 -o json", "iostat -o json tank/x"] {
+        let ended = fake().run(line, &NOBODY);
+        assert_eq!(ended.code, ExitCode::Ok, "{line}: {}", ended.messages);
+        let report: Value = serde_json::from_str(ended.results.trim_end()).unwrap();
+        assert_eq!(report["spaces"][0]["name"], "tank/x", "{line}");
+    }
+    let help = crate::parse(["dolmen", "iostat", "tank", "--help"]).unwrap_err();
+    assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+    let unknown = crate::parse(["dolmen", "iostat", "tank", "--colour"]).unwrap_err();
+    assert!(unknown.to_string().contains("unexpected argument '--colour'"), "{unknown}");
+    let ended = fake().run("iostat tank -1", &NOBODY);
+    assert!(ended.messages.contains("not -1"), "{}", ended.messages);
+}
+
 #[test]
 fn what_has_no_figures_is_named() {
     for (line, name) in [("iostat tank tank/y 1", "tank/y"), ("top /disks/c", "/disks/c")] {

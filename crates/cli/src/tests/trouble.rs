@@ -5,7 +5,7 @@ use std::time::Duration;
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
-use super::fake::{Fake, NOBODY, Say, answer, run};
+use super::fake::{Fake, NOBODY, Say, answer, obey, run};
 use crate::http::{Method, Peer};
 
 #[test]
@@ -120,7 +120,7 @@ fn errors_of_the_command_are_documents_too() {
     let document: Value = serde_json::from_str(&ended.results).unwrap();
     assert_eq!(document["schema"], 1);
     assert_eq!(document["error"]["code"], "busy");
-    let fake = Fake::play(|_, _| answer(200, &json!({})));
+    let fake = Fake::play(|_, body| obey(body));
     let ended = fake.run("pool destroy tank -o json", &NOBODY);
     let document: Value = serde_json::from_str(&ended.results).unwrap();
     assert_eq!(document["error"]["code"], "needs_confirmation");

@@ -174,6 +174,21 @@ tank/x  healthy  10 GiB    3 GiB  mirror of 2  thin
     );
 }
 
+/// The list promises nothing of a layout that rows do not have yet.
+#[test]
+fn a_space_that_is_converted_is_listed_with_both_layouts() {
+    let converted = |kind: &str, copies: u8, columns: Value| {
+        let mut space = space("x", Value::Null);
+        space["converted_from"] = json!({"resiliency": kind, "copies": copies, "parity": 0, "columns": columns,
+            "interleave_bytes": 65_536, "integrity": "relaxed"});
+        shown("space list", json!({"schema": 1, "spaces": [space]})).results
+    };
+    let simple = converted("simple", 1, Value::Null);
+    assert!(simple.contains("  simple -> mirror of 2  thin"), "{simple}");
+    let narrower = converted("mirror", 2, json!(1));
+    assert!(narrower.contains("  mirror of 2, other columns  thin"), "{narrower}");
+}
+
 #[test]
 fn a_space_is_shown_with_all_its_settings() {
     assert_eq!(
@@ -205,6 +220,8 @@ fn disks_are_listed_with_devices_that_belong_to_none() {
             &json!({"schema": 1, "devices": [
                 {"path": "/dev/sdx", "size_bytes": 1u64 << 40, "state": "foreign", "what": "an ext4 file system"},
                 {"path": "/dev/sdy", "size_bytes": null, "state": "member", "what": "a disk of a pool", "pool": "old"},
+                {"path": "/dev/sdz", "size_bytes": 1u64 << 40, "state": "member", "what": "was a disk of pool tank, and has left it",
+                    "pool": "tank", "has_left": true},
             ]}),
         ),
     });
@@ -215,9 +232,10 @@ DISK  POOL  STATE     SIZE   FREE  ID        PATH
    0  tank  present  4 GiB  1 GiB  0a0b0c0d  /disks/a
    1  tank  present  4 GiB  1 GiB  1a0b0c0d  /disks/b
 
-OTHER DEVICE   SIZE  STATE       WHAT
-/dev/sdx      1 TiB  holds data  an ext4 file system
-/dev/sdy             of a pool   a disk of a pool (pool old)
+OTHER DEVICE   SIZE  STATE        WHAT
+/dev/sdx      1 TiB  holds data   an ext4 file system
+/dev/sdy             of a pool    a disk of a pool (pool old)
+/dev/sdz      1 TiB  left a pool  was a disk of pool tank, and has left it
 "
     );
 }
@@ -341,23 +359,23 @@ fn jobs_that_stand_or_have_ended_are_told() {
     assert_eq!(
         shown("jobs", json!({"schema": 1, "now_s": 5000, "jobs": jobs})).results,
         "\
-JOB  POOL  WHAT             STATE       DONE  ENDED      RESULT
-  1  tank  scrub pool tank  done        25 %  1 h ago    all sound
-  2  tank  scrub pool tank  called off  25 %  1 min ago  called off
-  3  tank  scrub pool tank  paused      25 %
-  4  tank  scrub pool tank  pausing     25 %
-  5  tank  scrub pool tank  stopping    25 %
+JOB  POOL  WHAT             STATE        DONE  ENDED      RESULT
+  1  tank  scrub pool tank  done        100 %  1 h ago    all sound
+  2  tank  scrub pool tank  called off   25 %  1 min ago  called off
+  3  tank  scrub pool tank  paused       25 %
+  4  tank  scrub pool tank  pausing      25 %
+  5  tank  scrub pool tank  stopping     25 %
 "
     );
     let one = |job: &Value| shown("jobs 3", json!({"schema": 1, "now_s": 5000, "job": job})).results;
     assert_eq!(
         jobs.each_ref().map(one),
         [
-            "job 1 of pool tank: scrub pool tank\n100 %  0 B, done in 9 s\nbegan 1 h 6 min ago, ended 1 h ago\nall sound\n",
-            "job 2 of pool tank: scrub pool tank\n 25 %  0 B, called off\nbegan 1 h 6 min ago, ended 1 min ago\ncalled off\n",
-            "job 3 of pool tank: scrub pool tank\n 25 %  0 B, paused: `dolmen job resume 3` goes on with it\npriority low, latency limit 50 ms\nbegan 1 h 6 min ago\n",
-            "job 4 of pool tank: scrub pool tank\n 25 %  0 B, pauses when what is under way is done\npriority normal, no latency limit\nbegan 1 h 6 min ago\n",
-            "job 5 of pool tank: scrub pool tank\n 25 %  0 B, ends when what is under way is done\nbegan 1 h 6 min ago\n",
+            "job 1 of pool tank: scrub pool tank\n100 %  50 of 200 rows, done in 9 s\nbegan 1 h 6 min ago, ended 1 h ago\nall sound\n",
+            "job 2 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, called off\nbegan 1 h 6 min ago, ended 1 min ago\ncalled off\n",
+            "job 3 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, paused: `dolmen job resume 3` goes on with it\npriority low, latency limit 50 ms\nbegan 1 h 6 min ago\n",
+            "job 4 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, pauses when what is under way is done\npriority normal, no latency limit\nbegan 1 h 6 min ago\n",
+            "job 5 of pool tank: scrub pool tank\n 25 %  50 of 200 rows, ends when what is under way is done\nbegan 1 h 6 min ago\n",
         ]
     );
 }

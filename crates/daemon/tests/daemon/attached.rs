@@ -101,6 +101,11 @@ fn a_mounted_file_system_outlives_the_daemon() {
     }
     let uses = world.get("/v1/attachments")["attachments"][0]["used_by"].clone();
     assert_eq!(uses.as_array().unwrap().len(), 1, "{uses}");
+    // It may get larger as it is; to get smaller again, it has to be detached.
+    let larger = json!({"size_bytes": 64 << 20, "dry_run": true});
+    let planned = world.post("/v1/pools/tank/spaces/m/resize", &larger);
+    let undo = format!("dolmen space detach tank/m, then dolmen space resize tank/m {}", 32 << 20);
+    assert_eq!(planned["plan"]["undo"], json!(undo), "{planned}");
     assert!(run("umount", &[mount]));
     assert!(run("fsck.ext4", &[Path::new("-fn"), &link_of(world)]));
     world.post("/v1/pools/tank/spaces/m/detach", &json!({}));

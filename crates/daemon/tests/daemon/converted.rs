@@ -195,10 +195,24 @@ fn a_thin_space_becomes_fixed_and_thin_again() {
     world.post("/v1/pools/tank/spaces/m/resize", &json!({"size_bytes": 112 << 20}));
     let claimed = || space(&world)["claimed_bytes"].as_u64().unwrap();
     let before = claimed();
+    let usable =
+        |change: &Value, when: &str| change["plan"][format!("usable_{when}_bytes")].as_u64().unwrap();
     for (provisioning, bytes) in [("fixed", 112 << 20), ("thin", before)] {
-        let begun = world.post(CONVERT, &json!({"provisioning": provisioning}));
+        let to = json!({"provisioning": provisioning});
+        let (planned, begun) = (world.post(CONVERT, &dry(to.clone())), world.post(CONVERT, &to));
+        assert_eq!(planned["message"], format!("tank/m would become {provisioning}"));
+        assert!(
+            begun["message"].as_str().unwrap().starts_with(&format!("tank/m becomes {provisioning}, job "))
+        );
+        assert_eq!(begun["job"]["subject"], format!("space tank/m to {provisioning}"));
+        let (had, will) = (usable(&planned, "before"), usable(&planned, "after"));
+        assert_eq!(will < had, provisioning == "fixed", "{planned}");
         assert_eq!(ended(&world, &begun["job"]["id"])["state"], "done", "{begun}");
         assert_eq!((space(&world)["provisioning"].clone(), claimed()), (json!(provisioning), bytes));
+        let scrub = world.post("/v1/pools/tank/scrub", &dry(json!({})));
+        // The plan reckons with disks that are all as full as one another.
+        assert!(usable(&scrub, "before") + (8 << 20) >= will, "{planned}: {scrub}");
+        assert!(provisioning == "thin" || usable(&scrub, "before") <= will + (8 << 20), "{planned}: {scrub}");
         expect(&world);
     }
     eventually("the pool is healthy", || (world.get("/v1/status")["health"] == "healthy").then_some(()));

@@ -259,7 +259,14 @@ fn too_few_or_too_small_disks_for_log_and_cache_are_refused_before_anything_is_m
         let (status, answer) = ask(&fixed, "strict", dry_run);
         let error = &answer["error"];
         assert!(status >= 400 && error["code"] == "bad_size", "{answer}");
-        assert!(error["message"].as_str().unwrap().contains("a fixed space has to fit the pool"), "{answer}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("it is fixed, so all of it has to fit pool tank"), "{answer}");
+        let (_, most) = error["hint"].as_str().unwrap().split_once("--size ").unwrap();
+        let most: u64 = most.split_once('M').unwrap().0.parse().unwrap();
+        for (mib, status) in [(most, 200), (most + 1, 400)] {
+            fixed["size_bytes"] = json!(mib << 20);
+            assert_eq!(ask(&fixed, "strict", true).0.min(400), status, "{mib} MiB: {answer}");
+        }
     }
     assert_eq!(world.get("/v1/pools/tank/spaces")["spaces"], json!([]));
     assert_eq!(free(), before);

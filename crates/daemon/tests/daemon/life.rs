@@ -205,9 +205,25 @@ fn a_disk_that_was_replaced_is_called_what_it_is_when_it_comes_again() {
     {
         let error = world.refused(path, &body);
         let message = error["message"].as_str().unwrap();
-        let told = format!("{disk} was a disk of pool tank until another took its place");
+        let told = format!("{disk} was a disk of pool tank and has left it");
         assert!(error["code"] == "foreign_data" && message.starts_with(&told), "{error}");
     }
+    // Whoever wants it back in, or looks for it in the list, is told the same, and what to do.
+    let online = format!("/v1/pools/tank/disks/{}/online", disk.replace('/', "%2F"));
+    let error = world.refused(&online, &json!({}));
+    assert!(error["message"].as_str().unwrap().contains("has left it"), "{error}");
+    let add_it = format!("`dolmen pool add tank {disk} --destroy={disk}`");
+    assert!(error["code"] == "no_such_disk" && error["hint"].as_str().unwrap().contains(&add_it), "{error}");
+    world.kill();
+    let mut command = world.command("state", "run");
+    command.arg("--look-in").arg(&disk);
+    world.begin(command);
+    let listed = world.get("/v1/devices")["devices"].clone();
+    let listed = listed.as_array().unwrap().iter().find(|device| device["path"] == json!(disk)).unwrap();
+    assert_eq!(
+        (&listed["what"], &listed["has_left"]),
+        (&json!("was a disk of pool tank, and has left it"), &json!(true))
+    );
     world.post("/v1/pools/tank/disks", &json!({"disks": [&disk], "destroy": [&disk]}));
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }

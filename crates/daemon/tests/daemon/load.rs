@@ -89,6 +89,10 @@ fn limits_are_kept_over_a_kill_an_export_and_a_new_name_and_count_for_clients() 
     let path = "/v1/pools/tank/spaces/m/limits";
     for (body, told) in [
         (json!({"iops_min": 6, "iops_max": 5}), "has its minimum, 6, above its maximum, 5"),
+        (
+            json!({"bytes_per_s_min": 100 << 20, "bytes_per_s_max": 10 << 20}),
+            "has its minimum, 100 MiB, above its maximum, 10 MiB",
+        ),
         (json!({"bytes_per_s_max": 1000}), "is in whole KiB, not 1000 bytes"),
         (json!({"iops_max": 1u64 << 32}), "is 4294967295 at most"),
     ] {

@@ -210,7 +210,7 @@ fn free(world: &World) -> u64 {
 
 #[test]
 fn what_can_be_undone_is_said_with_the_command_that_does_it() {
-    // Scenario: every kind of change. No command undoes that a disk was taken back in, and nothing brings a deleted space back.
+    // Scenario: every kind of change, and some that change nothing. Nothing brings a purged space back.
     let mut world = World::new(3);
     world.make_tank(&["d0", "d1"]);
     let aside = json!({"name": "aside", "size_bytes": 8 << 20, "resiliency": "simple"});
@@ -239,6 +239,9 @@ fn what_can_be_undone_is_said_with_the_command_that_does_it() {
             json!({"size_bytes": 64 << 20}),
             by(format!("dolmen space resize {nbd} {}", 32 << 20)),
         ),
+        ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 32 << 20}), (true, None)),
+        ("/v1/pools/tank/spaces/m/convert", json!({"resiliency": "mirror"}), (true, None)),
+        ("/v1/pools/tank/spaces/m/serve", json!({}), (true, None)),
         ("/v1/pools/tank/spaces/m/unserve", json!({}), by(format!("dolmen serve {nbd}"))),
         ("/v1/shutdown", json!({}), by("dolmen daemon".to_owned())),
     ];
@@ -246,6 +249,7 @@ fn what_can_be_undone_is_said_with_the_command_that_does_it() {
         assert_eq!(undo(&world, path, body), expected, "{path}");
     }
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+    assert_eq!(undo(&world, "/v1/pools/tank/spaces/m/unserve", json!({})), (true, None));
     let renamed = undo(&world, "/v1/pools/tank/spaces/m/rename", json!({"name": "n"}));
     assert_eq!(renamed, by("dolmen space set tank/n --name m".to_owned()));
     assert_eq!(undo(&world, "/v1/pools/tank/spaces/m/delete", json!({"purge": true})), (false, None));
@@ -264,7 +268,10 @@ fn what_can_be_undone_is_said_with_the_command_that_does_it() {
     world.start();
     assert_eq!(undo(&world, "/v1/pools/tank/disks/1/replace", json!({"with": free})), (false, None));
     fs::rename(world.folder.path().join("away"), world.disk("d1")).unwrap();
-    assert_eq!(undo(&world, "/v1/pools/tank/disks/1/online", json!({})), (false, None));
+    assert_eq!(
+        undo(&world, "/v1/pools/tank/disks/1/online", json!({})),
+        by("dolmen disk offline tank 1".to_owned())
+    );
     world.post("/v1/pools/tank/export", &json!({}));
     let folder = world.folder.path().join("disks");
     let import = |mode: &str| json!({"paths": [&folder], "mode": mode});
@@ -292,6 +299,14 @@ fn a_fixed_space_gets_what_df_says_and_no_more() {
         };
         let error = world.refused("/v1/pools/tank/spaces", &space(fixed + 4096));
         assert!(["bad_size", "too_few_disks"].contains(&error["code"].as_str().unwrap()), "{fits}: {error}");
+        if error["code"] == "bad_size" {
+            let message = error["message"].as_str().unwrap();
+            assert!(
+                message.starts_with("space tank/f of ") && message.contains(" fit pool tank, where "),
+                "{error}"
+            );
+            assert!(error["hint"].as_str().unwrap().contains("`dolmen df tank`"), "{error}");
+        }
         if fixed > 0 {
             world.post("/v1/pools/tank/spaces", &space(fixed));
             world.post("/v1/pools/tank/spaces/f/delete", &json!({"purge": true, "destroy": "f"}));

@@ -113,8 +113,22 @@ fn what_is_purged_is_gone_for_good_and_its_room_is_back() {
     assert_eq!((trash(&world).len(), names(&world)), (3, vec!["last".to_owned()]));
     let ambiguous = world.refused(&format!("{TRASH}/twin/restore"), &json!({}));
     assert!(twins.iter().all(|twin| ambiguous["hint"].as_str().unwrap().contains(twin)), "{ambiguous}");
+    let ambiguous = world.refused(PURGE, &json!({"spaces": ["twin"], "dry_run": true}));
+    let command = format!("`dolmen trash purge tank/{} --destroy=tank/twin`", twins[1]);
+    assert!(ambiguous["hint"].as_str().unwrap().contains(&command), "{ambiguous}");
+    // A number says which one is meant, and is no name; a dry run judges what is typed as it would be without.
+    for typed in [twins[0].clone(), format!("tank/{}", twins[0]), "m".to_owned()] {
+        for dry_run in [true, false] {
+            let body = json!({"spaces": [twins[0]], "destroy": typed, "dry_run": dry_run});
+            assert_eq!(world.refused(PURGE, &body)["code"], "needs_confirmation", "{body}");
+        }
+    }
+    world.post(PURGE, &json!({"spaces": [twins[0]], "destroy": "tank/twin", "dry_run": true}));
+    assert_eq!(trash(&world).len(), 3);
     let purged = world.post(PURGE, &json!({"spaces": ["m"], "destroy": "m"}));
     assert_eq!(purged["plan"]["is_reversible"], false, "{purged}");
+    assert!(purged["message"].as_str().unwrap().starts_with("space tank/m (number "), "{purged}");
+    assert!(purged["job"]["subject"].as_str().unwrap().starts_with("space tank/m (number "), "{purged}");
     let job = ended(&world, &purged["job"]["id"]);
     assert_eq!(
         (&job["kind"], &job["state"], &job["rows_done"]),
@@ -227,6 +241,7 @@ fn a_full_pool_names_the_trash_and_a_purge_gives_it_room() {
     let fixed = json!({"name": "f", "size_bytes": 64 << 20, "resiliency": "mirror", "provisioning": "fixed", "row_bytes": 1 << 20});
     let refused = world.refused(SPACES, &fixed);
     assert!(!refused["hint"].to_string().contains("trash purge"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("not one row of it finds room"), "{refused}");
     eventually("no client is left", || {
         let path = format!("{SPACES}/large/unserve");
         world.try_ask("POST", &path, b"{}").filter(|(status, _)| *status == 200)

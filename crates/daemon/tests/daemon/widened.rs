@@ -71,7 +71,10 @@ fn rows_become_as_wide_as_the_pool_and_a_disk_that_was_added_leaves_again() {
     );
     let made = world.post(DISKS, &add);
     assert_eq!(made["plan"], planned["plan"]);
-    assert!(made["message"].as_str().unwrap().contains("widens rows of tank/p"), "{made}");
+    let message = made["message"].as_str().unwrap();
+    assert!(message.contains("widens rows of tank/p"), "{made}");
+    let further = made["further_jobs"].as_array().map_or(0, Vec::len);
+    assert_eq!(message.matches("; job ").count(), 1 + further, "{made}");
     assert_eq!(ended(&world, &made["job"]["id"])["state"], "done");
     idle(&world);
     expect(&world);
