@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, SetRepairAfter, duration};
 use dolmen_block_io::Moment;
+use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, Pool, PoolState};
-use dolmen_units::DiskId;
+use dolmen_space::{Emptied, Progress};
+use dolmen_units::{DiskId, SpaceId};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
 use crate::job_record::Aim;
+use crate::jobs::{Outcome, Start};
 use crate::names::Occupant;
 use crate::plan::{Undo, made, planned};
-use crate::removal::check_that_it_may_leave;
+use crate::removal::{check_that_it_may_leave, check_that_it_stands_alone};
 use crate::widening::narrowings;
 
 /// How soon, and how seldom, it is tried to give a disk up for which the others had no room.
@@ -35,6 +38,9 @@ pub(crate) struct Absences {
     given_up: RefCell<BTreeSet<DiskId>>,
     /// Why those that have been away for too long were not given up, at the last try.
     refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
+    /// Those of which something was rebuilt although they were not given up, and those of which somebody stopped that.
+    rebuilt: RefCell<BTreeSet<DiskId>>,
+    stopped: RefCell<BTreeSet<DiskId>>,
     /// Disks that somebody let go of, as far as this daemon knows.
     let_go: RefCell<BTreeSet<DiskId>>,
     /// What is where absent disks were, as it was seen last.
@@ -68,6 +74,11 @@ impl Absences {
         self.places.borrow().get(&disk).copied()
     }
 
+    /// Has nothing of a disk rebuilt before it has been back.
+    pub(crate) fn note_stopped(&self, disk: DiskId) {
+        self.stopped.borrow_mut().insert(disk);
+    }
+
     /// Has what was refused tried anew, at once.
     pub(crate) fn try_anew(&self) {
         self.refused.borrow_mut().clear();
@@ -88,7 +99,11 @@ impl Absences {
             self.limit.get().filter(|_| pool.state() == PoolState::Writable && pool.is_active(disk))?;
         if let Some(why) = self.refused.borrow().get(&disk.id()) {
             let why = why.message.trim_end_matches("; nothing was changed");
-            return Some(format!("what it had is not rebuilt on other disks: {why}"));
+            let what = match self.rebuilt.borrow().contains(&disk.id()) {
+                true => "of what it had, some is rebuilt on other disks, and the rest is not",
+                false => "what it had is not rebuilt on other disks",
+            };
+            return Some(format!("{what}: {why}"));
         }
         let away = self.since.borrow().get(&disk.id()).map(|since| now.since(*since)).unwrap_or_default();
         let when = match limit.saturating_sub(away).as_secs() {
@@ -132,7 +147,9 @@ impl OpenPool {
         let disks = self.spaces.pool().disks();
         let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
         since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
-        self.absences.let_go.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
+        for noted in [&self.absences.let_go, &self.absences.rebuilt, &self.absences.stopped] {
+            noted.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
+        }
         let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));
         let lengths = absent.into_iter().map(|disk| (Rc::clone(disk), length(disk)));
         let mut away: Vec<(Rc<Disk>, Duration)> = lengths.collect();
@@ -227,7 +244,7 @@ impl Engine {
     }
 
     /// Does without the first of these disks for which that is possible: what it had is rebuilt on the others. Where there is none,
-    /// it is tried again later, with pauses that double.
+    /// what can be is rebuilt of the first that has such, and all is tried again later, with pauses that double.
     pub(crate) async fn give_up_one(self: &Rc<Self>, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
         let mut refused = BTreeMap::new();
         let mut has_begun = false;
@@ -246,9 +263,48 @@ impl Engine {
         let absences = &pool.absences;
         absences.refused.replace(refused);
         if !has_begun {
+            for disk in overdue {
+                if self.rebuild_some_of(pool, disk).await {
+                    break;
+                }
+            }
             let pause = (absences.next.get().1 * 2).clamp(PAUSE_MIN, PAUSE_MAX);
             absences.next.set((self.seams.clock.now() + pause, pause));
         }
+    }
+
+    /// Begins to rebuild what an absent disk has of spaces that can do without it; whether there is some. The disk stays a member, for
+    /// what it has of others.
+    async fn rebuild_some_of(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
+        let aim = Aim::Disk(disk.id());
+        let is_free = check_that_it_stands_alone(pool, disk).is_ok()
+            && self.check_job_room(pool).is_ok()
+            && !self.jobs.is_taken(pool.id(), JobKind::Empty, Some(aim))
+            && !pool.absences.stopped.borrow().contains(&disk.id());
+        if !is_free {
+            return false;
+        }
+        let spaces = match pool.spaces.rebuildable(disk).await {
+            Ok(spaces) if spaces.is_empty() => return false,
+            Ok(spaces) => spaces,
+            Err(error) => {
+                tracing::warn!(disk = disk.name(), error = %in_one_line(&error), "what can be rebuilt of a disk cannot be told");
+                return false;
+            }
+        };
+        pool.absences.rebuilt.borrow_mut().insert(disk.id());
+        tracing::warn!(
+            disk = disk.name(),
+            "a disk stays away; what can do without it is rebuilt on the others"
+        );
+        let start = Start { kind: JobKind::Empty, subject: disk.name(), aim, again: None };
+        let (owner, disk) = (Rc::clone(pool), Rc::clone(disk));
+        self.start_job(pool, start, move |course| async move {
+            course.bytes_max.set(owner.bytes_on(&disk));
+            rebuild(&owner, &disk, &spaces, &course.progress).await
+        })
+        .await;
+        true
     }
 
     async fn give_up(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
@@ -266,6 +322,37 @@ impl Engine {
         self.start_draining(pool, Rc::clone(disk)).await;
         Ok(())
     }
+}
+
+async fn rebuild(
+    pool: &OpenPool,
+    disk: &Rc<Disk>,
+    spaces: &BTreeSet<SpaceId>,
+    progress: &Progress,
+) -> Answer<Outcome> {
+    let name = disk.name();
+    let rebuilt = pool.spaces.rebuild_without(disk, spaces, || !progress.is_to_stop(), progress).await;
+    Ok(match rebuilt.map_err(|error| fault::space(&error))? {
+        Emptied::All => {
+            let of = pool.spaces.kept().into_iter().filter(|space| spaces.contains(&space.id()));
+            let of: Vec<String> = of.map(|space| space.name().to_string()).collect();
+            let of = if of.is_empty() { "write caches".to_owned() } else { of.join(", ") };
+            Outcome::Done(format!(
+                "what {name} had of {of} is on other disks; it stays in the pool for the rest"
+            ))
+        }
+        Emptied::AllBut(left) => {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            Outcome::Done(format!(
+                "what could be rebuilt of {name} was; rows of {} have a part left there, which no other disk took or nobody could \
+                 make anew",
+                left.join(", ")
+            ))
+        }
+        Emptied::CutShort => Outcome::CalledOff(format!(
+            "{name} is back, or is done without, or somebody stopped this; what was rebuilt stays where it is"
+        )),
+    })
 }
 
 fn in_words(after: Option<Duration>) -> String {

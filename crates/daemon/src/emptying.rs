@@ -187,8 +187,10 @@ impl Engine {
         let pool = self.pools.borrow().get(&entry.pool).cloned();
         let (JobKind::Empty, Aim::Disk(id), Some(pool)) = (entry.kind, entry.aim, pool) else { return };
         let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == id);
-        if let Some(disk) = disk {
-            pool.emptyings.hold_off(id, pool.errors_of(&disk));
+        match disk {
+            Some(disk) if is_here(&disk) => pool.emptyings.hold_off(id, pool.errors_of(&disk)),
+            Some(_) => pool.absences.note_stopped(id),
+            None => {}
         }
     }
 }

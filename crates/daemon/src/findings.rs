@@ -50,8 +50,12 @@ pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
     if ways.is_empty() { format!("bring the disks of pool {name} back") } else { ways.join(", ") }
 }
 
-/// Whether a disk may have a part of a space: of one that is being replaced it is known which spaces it has parts of.
+/// Whether a disk may have a part of a space: of one that is being replaced, or of which some was rebuilt, it is known which spaces
+/// it has parts of.
 pub(crate) fn may_have_part(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
+    if !disk.is_present() && open.spaces.has_nothing_on(disk.id(), space.id()) {
+        return false;
+    }
     let left = open.spaces.left_on(disk.id());
     left.is_none_or(|left| left.iter().any(|other| other.id() == space.id()))
 }

@@ -15,6 +15,7 @@ use crate::caller::Answer;
 use crate::conversion::full_name;
 use crate::effort;
 use crate::engine::{Engine, OpenPool};
+use crate::findings::is_here;
 use crate::job_record::{Aim, seconds_now};
 use crate::jobs::Entry;
 use crate::plan::{Figures, Undo, made, planned};
@@ -90,6 +91,12 @@ impl Engine {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
+            (JobKind::Empty, Aim::Disk(gone)) if disk(gone).is_some_and(|disk| !is_here(&disk)) => {
+                Standing::Ended(
+                    JobState::CalledOff,
+                    "it begins anew when its disk has been away for long enough",
+                )
+            }
             (JobKind::Empty, Aim::Disk(sick))
                 if !disk(sick).is_some_and(|disk| pool.is_to_be_empty(&disk)) =>
             {

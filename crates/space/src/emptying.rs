@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_pool::{Ailment, Disk};
-use dolmen_units::{DiskSlot, Name, SpaceId};
+use dolmen_units::{DiskId, DiskSlot, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::Homes;
 use crate::progress::Progress;
 use crate::removal::RemovalForecast;
+use crate::shared::Shared;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
@@ -69,12 +70,35 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
-    pub async fn rebuildable(&self, from: DiskSlot) -> Result<BTreeSet<SpaceId>, SpaceError> {
-        let stuck = self.forecast_removal(from).await?.stuck;
-        let rows = self.rows_on(from).await?;
-        let spaces = rows.into_iter().map(|(space, _)| space);
-        let outlives = |space: &Rc<Space>| space.spec().resiliency.redundancy() > 0;
-        Ok(spaces.filter(outlives).map(|space| space.id()).filter(|id| !stuck.contains_key(id)).collect())
+    pub async fn rebuildable(&self, disk: &Disk) -> Result<BTreeSet<SpaceId>, SpaceError> {
+        let stuck = self.forecast_removal(disk.slot()).await?.stuck;
+        let mut spaces = self.look_who_is_on(disk).await?;
+        spaces.retain(|space| space.spec().resiliency.redundancy() > 0 && !stuck.contains_key(&space.id()));
+        Ok(spaces.into_iter().map(|space| space.id()).collect())
+    }
+
+    /// Spaces with a part on a member that is away; of the others it is noted that they have none.
+    async fn look_who_is_on(&self, disk: &Disk) -> Result<Vec<Rc<Space>>, SpaceError> {
+        let before = (self.pool().epoch().number, self.shared.claims_on_absent.get());
+        let mut spaces = self.all();
+        let rows = self.rows_on(disk.slot()).await?;
+        let on: BTreeSet<SpaceId> = rows.iter().map(|(space, _)| space.id()).collect();
+        let nothing = spaces.iter().map(|space| space.id()).filter(|id| !on.contains(id)).collect();
+        // Where somebody has claimed something there meanwhile, nothing is known.
+        if before == (self.pool().epoch().number, self.shared.claims_on_absent.get()) {
+            self.shared.nothing_on.borrow_mut().insert(disk.id(), (before.0, nothing));
+        }
+        spaces.retain(|space| on.contains(&space.id()));
+        Ok(spaces)
+    }
+
+    /// Whether it is known that a space has nothing on a member that is away: it was looked at since disks came or went last, when it
+    /// was tried to rebuild what is there.
+    #[must_use]
+    pub fn has_nothing_on(&self, disk: DiskId, space: SpaceId) -> bool {
+        let nothing_on = self.shared.nothing_on.borrow();
+        let known = nothing_on.get(&disk).filter(|(epoch, _)| *epoch == self.pool().epoch().number);
+        known.is_some_and(|(_, spaces)| spaces.contains(&space))
     }
 
     /// Rebuilds on the other disks what a member that is away has of some spaces, for as long as that is wanted. It stays a member: what
@@ -98,10 +122,12 @@ impl Spaces {
             self.all().iter().map(|space| space.id()).filter(|id| !spaces.contains(id)).collect();
         let goes_on = || is_wanted() && self.pool().is_active(disk) && !disk.is_present();
         let moved = self.move_off(disk.slot(), stays, &goes_on, &BTreeSet::new, progress).await?;
+        self.look_who_is_on(disk).await?;
         let is_of_these = |left: BTreeSet<SpaceId>| left.intersection(spaces).copied().collect();
         Ok(moved.map(is_of_these).map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
     }
 
+    /// What came of it, if rows of some spaces were left.
     fn emptied_but(&self, left: &BTreeSet<SpaceId>) -> Emptied {
         if left.is_empty() {
             return Emptied::All;
@@ -114,5 +140,13 @@ impl Spaces {
         let disks = self.pool().disks();
         let sick = disks.iter().filter(|disk| disk.ailment() == Some(Ailment::Sick));
         sick.map(|disk| disk.slot()).collect()
+    }
+}
+
+impl Shared {
+    /// Notes that a row of a space has a part on a member that is away.
+    pub(crate) fn has_claimed_on_absent(&self, space: SpaceId) {
+        self.claims_on_absent.set(self.claims_on_absent.get() + 1);
+        self.nothing_on.borrow_mut().values_mut().for_each(|(_, spaces)| spaces.retain(|id| *id != space));
     }
 }

@@ -271,6 +271,7 @@ impl Space {
         });
         for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
             change.put(keys::stale(slab.disk, self.id(), to), Vec::new());
+            self.shared.has_claimed_on_absent(self.id());
         }
         change.put(keys::row(self.id(), to), record.encode());
         // Whoever waits for its lock must look it up again.

@@ -10,7 +10,7 @@ use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{LogRoom, Pool, PoolError, PoolState, keys};
 use dolmen_store::Key;
-use dolmen_units::{BLOCK_BYTES, Bytes, Epoch, Lsn, Name, RowId, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::{Cache, seen_as};
@@ -186,6 +186,11 @@ pub(crate) struct Shared {
     pub(crate) clients: Cell<Clients>,
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
     pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
+    /// Spaces that have nothing on members that are away, as they were looked at in an epoch, and that have claimed nothing there
+    /// since.
+    pub(crate) nothing_on: RefCell<BTreeMap<DiskId, (Epoch, BTreeSet<SpaceId>)>>,
+    /// How often something was claimed on a member that is away.
+    pub(crate) claims_on_absent: Cell<u64>,
     resolve_turn: Turn,
     /// The row that is being decided, and whether blocks of it were left undecided again meanwhile.
     pub(crate) deciding: Cell<Option<((SpaceId, u64), bool)>>,
@@ -277,6 +282,8 @@ impl Shared {
             write_backs: Cell::new(0),
             clients: Cell::new(Clients::AreGone),
             unflushed_away: RefCell::default(),
+            nothing_on: RefCell::default(),
+            claims_on_absent: Cell::new(0),
             resolve_turn: Turn::default(),
             deciding: Cell::default(),
             settle_turn: Turn::default(),

@@ -501,6 +501,7 @@ impl Space {
             if new.present(&self.shared.pool).is_none() {
                 new.stale = Some(Epoch(0));
                 change.put(keys::stale(new.disk, self.id, index), Vec::new());
+                self.shared.has_claimed_on_absent(self.id);
             }
             (*column as usize, new)
         });

@@ -161,6 +161,48 @@ fn nothing_is_begun_that_cannot_end_or_that_nobody_wants() {
     expect(&world);
 }
 
+/// Scenario: rows of parity need all three disks, and one of these stays away. The mirror beside them has its redundancy back
+/// nevertheless; the disk stays a member, is told to be missed for the rest, and is one as before when it is back.
+#[test]
+fn what_can_do_without_a_lost_disk_does_not_wait_for_what_cannot() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let parity =
+        json!({"name": "p", "size_bytes": 16 << 20, "resiliency": "parity", "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &parity);
+    idle(&world);
+    let emptied = |world: &World| {
+        let jobs = world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
+        jobs.into_iter().filter(|job| job["kind"] == "empty").max_by_key(|job| job["id"].as_u64())
+    };
+    let healths = |world: &World| {
+        let spaces = world.get("/v1/pools/tank/spaces")["spaces"].as_array().unwrap().clone();
+        spaces.into_iter().map(|space| (space["name"].clone(), space["health"].clone())).collect::<Vec<_>>()
+    };
+    let before = healths(&world);
+    assert!(before.iter().all(|(_, health)| health == "healthy"), "{before:?}");
+    take_away(&mut world, "d2");
+    world.post(SET, &json!({"seconds": 1}));
+    let begun = eventually("what can be is rebuilt", || emptied(&world));
+    let done = ended(&world, &begun["id"]);
+    assert_eq!(done["state"], "done", "{done}");
+    let result = done["result"].as_str().unwrap();
+    assert!(result.contains("on other disks; it stays in the pool for the rest"), "{result}");
+    let told = "of what it had, some is rebuilt on other disks, and the rest is not: ";
+    eventually("the rest is told", || todo(&world).contains(told).then_some(()));
+    let degraded: Vec<Value> =
+        healths(&world).into_iter().filter(|(_, health)| health != "healthy").map(|(name, _)| name).collect();
+    assert_eq!(degraded, ["p"]);
+    assert!(drain(&world).is_none() && disks(&world).len() == 3);
+    expect(&world);
+
+    bring_back(&world, "d2");
+    world.post("/v1/pools/tank/disks/2/online", &json!({}));
+    eventually("it is healthy", || (world.get("/v1/status")["health"] == "healthy").then_some(()));
+    idle(&world);
+    assert_eq!(disks(&world).len(), 3);
+    expect(&world);
+}
+
 /// Scenario: a conversion waits for a disk that is away, and has been tried so often that the next try is a while away. That a disk
 /// has been away for too long is looked at nevertheless.
 #[test]
