@@ -11,14 +11,14 @@ use dolmen_block_io::Moment;
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, Pool, PoolState};
 use dolmen_space::{Emptied, Progress};
-use dolmen_units::{DiskId, SpaceId};
+use dolmen_units::{DiskId, Epoch, SpaceId};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
 use crate::job_record::Aim;
-use crate::jobs::{Outcome, Start};
+use crate::jobs::{Entry, Outcome, Start};
 use crate::names::Occupant;
 use crate::plan::{Undo, made, planned};
 use crate::removal::{check_that_it_may_leave, check_that_it_stands_alone};
@@ -38,8 +38,11 @@ pub(crate) struct Absences {
     given_up: RefCell<BTreeSet<DiskId>>,
     /// Why those that have been away for too long were not given up, at the last try.
     refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
-    /// Those of which something was rebuilt although they were not given up, and those of which somebody stopped that.
+    /// Those of which something was rebuilt although they were not given up.
     rebuilt: RefCell<BTreeSet<DiskId>>,
+    /// Those of which something was left that could have been rebuilt, and the epoch in which that was tried.
+    tried: RefCell<BTreeMap<DiskId, Epoch>>,
+    /// Those of which somebody wants nothing rebuilt.
     stopped: RefCell<BTreeSet<DiskId>>,
     /// Disks that somebody let go of, as far as this daemon knows.
     let_go: RefCell<BTreeSet<DiskId>>,
@@ -77,6 +80,11 @@ impl Absences {
     /// Has nothing of a disk rebuilt before it has been back.
     pub(crate) fn note_stopped(&self, disk: DiskId) {
         self.stopped.borrow_mut().insert(disk);
+    }
+
+    /// Whether somebody wants that.
+    pub(crate) fn is_stopped(&self, disk: DiskId) -> bool {
+        self.stopped.borrow().contains(&disk)
     }
 
     /// Has what was refused tried anew, at once.
@@ -280,8 +288,10 @@ impl Engine {
         let is_free = check_that_it_stands_alone(pool, disk).is_ok()
             && self.check_job_room(pool).is_ok()
             && !self.jobs.is_taken(pool.id(), JobKind::Empty, Some(aim))
-            && !pool.absences.stopped.borrow().contains(&disk.id());
-        if !is_free {
+            && !pool.absences.is_stopped(disk.id());
+        // What could not be rebuilt cannot be before disks come or go.
+        let tried = pool.absences.tried.borrow().get(&disk.id()).copied();
+        if !is_free || tried == Some(pool.spaces.pool().epoch().number) {
             return false;
         }
         let spaces = match pool.spaces.rebuildable(disk).await {
@@ -292,19 +302,40 @@ impl Engine {
                 return false;
             }
         };
-        pool.absences.rebuilt.borrow_mut().insert(disk.id());
         tracing::warn!(
             disk = disk.name(),
             "a disk stays away; what can do without it is rebuilt on the others"
         );
-        let start = Start { kind: JobKind::Empty, subject: disk.name(), aim, again: None };
+        self.start_rebuilding(pool, disk, spaces, None).await;
+        true
+    }
+
+    /// Goes on with what the daemon before had begun to rebuild.
+    pub(crate) async fn go_on_rebuilding(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        disk: &Rc<Disk>,
+        again: &Rc<Entry>,
+    ) {
+        if let Ok(spaces) = pool.spaces.rebuildable(disk).await {
+            self.start_rebuilding(pool, disk, spaces, Some(Rc::clone(again))).await;
+        }
+    }
+
+    async fn start_rebuilding(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        disk: &Rc<Disk>,
+        spaces: BTreeSet<SpaceId>,
+        again: Option<Rc<Entry>>,
+    ) {
+        let start = Start { kind: JobKind::Empty, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let (owner, disk) = (Rc::clone(pool), Rc::clone(disk));
         self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(owner.bytes_on(&disk));
             rebuild(&owner, &disk, &spaces, &course.progress).await
         })
         .await;
-        true
     }
 
     async fn give_up(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
@@ -332,6 +363,12 @@ async fn rebuild(
 ) -> Answer<Outcome> {
     let name = disk.name();
     let rebuilt = pool.spaces.rebuild_without(disk, spaces, || !progress.is_to_stop(), progress).await;
+    if matches!(rebuilt, Ok(Emptied::All | Emptied::AllBut(_))) {
+        pool.absences.rebuilt.borrow_mut().insert(disk.id());
+    }
+    if matches!(rebuilt, Ok(Emptied::AllBut(_)) | Err(_)) {
+        pool.absences.tried.borrow_mut().insert(disk.id(), pool.spaces.pool().epoch().number);
+    }
     Ok(match rebuilt.map_err(|error| fault::space(&error))? {
         Emptied::All => {
             let of = pool.spaces.kept().into_iter().filter(|space| spaces.contains(&space.id()));

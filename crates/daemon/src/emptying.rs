@@ -166,9 +166,13 @@ impl Engine {
         again: &Rc<Entry>,
     ) {
         let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == sick);
-        // Of one that is well by now, or gone, whoever looks at jobs ends it.
+        let inner = pool.spaces.pool();
+        let is_away = |disk: &Rc<Disk>| disk.id() == sick && !is_here(disk) && inner.is_active(disk);
+        // Of one that is well by now, or none of the pool, whoever looks at jobs ends it.
         if let Some(disk) = disk {
             self.start_emptying(pool, disk, Some(Rc::clone(again))).await;
+        } else if let Some(disk) = inner.disks().into_iter().find(is_away) {
+            self.go_on_rebuilding(pool, &disk, again).await;
         }
     }
 

@@ -102,6 +102,9 @@ struct RecordedDisk {
     /// How many errors it had when its emptying was stopped, or left something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     emptying_held_off: Option<u64>,
+    /// Whether somebody wants nothing of it rebuilt while it is away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rebuilding_stopped: bool,
     /// Whether it said of itself that it fails, and nothing else since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_failing: bool,
@@ -370,6 +373,7 @@ impl OpenPool {
             lost_labels: disk.lost_labels(),
             slow: self.paces.slow(disk.id()),
             emptying_held_off: self.emptyings.held_off(disk.id()),
+            rebuilding_stopped: self.absences.is_stopped(disk.id()),
             is_failing: self.smarts.is_failing(disk.id()),
             acknowledged_defects: self.smarts.acknowledged(disk.id()),
         };
@@ -406,6 +410,9 @@ impl OpenPool {
             self.smarts.acknowledge(disk.id(), known.acknowledged_defects);
             if known.is_failing {
                 self.smarts.recall_failing(disk.id());
+            }
+            if known.rebuilding_stopped && !disk.is_present() {
+                self.absences.note_stopped(disk.id());
             }
             known.emptying_held_off.iter().for_each(|errors| self.emptyings.hold_off(disk.id(), *errors));
             known.path.iter().for_each(|path| disk.note_last_name(path.clone()));

@@ -91,11 +91,14 @@ impl Engine {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
-            (JobKind::Empty, Aim::Disk(gone)) if disk(gone).is_some_and(|disk| !is_here(&disk)) => {
-                Standing::Ended(
-                    JobState::CalledOff,
-                    "it begins anew when its disk has been away for long enough",
-                )
+            // What is rebuilt of one that is away is begun anew when that is time, but for what somebody has paused.
+            (JobKind::Empty, Aim::Disk(gone))
+                if disk(gone).is_some_and(|disk| !is_here(&disk) && inner.is_active(&disk)) =>
+            {
+                match entry.is_paused() {
+                    true => Standing::GoesOn,
+                    false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
+                }
             }
             (JobKind::Empty, Aim::Disk(sick))
                 if !disk(sick).is_some_and(|disk| pool.is_to_be_empty(&disk)) =>
@@ -404,6 +407,13 @@ impl Engine {
         }
     }
 
+    /// Whether a job is about a disk that is away.
+    fn is_of_absent(&self, entry: &Entry) -> bool {
+        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let is_meant = |disk: &Rc<Disk>| entry.aim == Aim::Disk(disk.id()) && !is_here(disk);
+        pool.is_some_and(|pool| pool.spaces.pool().disks().iter().any(is_meant))
+    }
+
     /// Ends a job that only somebody's request has begun.
     async fn stop_asked(&self, entry: &Entry, request: Simple) -> Answer<Change> {
         let what = entry.what();
@@ -419,6 +429,10 @@ impl Engine {
             JobKind::Convert => (
                 "rows that were moved stay as they are, and so do the others",
                 self.undo_of_conversion(entry),
+            ),
+            JobKind::Empty if self.is_of_absent(entry) => (
+                "what was rebuilt stays where it is, and nothing more is rebuilt by itself before the disk has been back",
+                Undo::NotNeeded,
             ),
             JobKind::Empty => (
                 "what was moved stays where it is, and it is not begun again before more happens; `dolmen pool remove` empties \

@@ -158,10 +158,13 @@ impl Engine {
         if !is_wanted() {
             return stays();
         }
+        owner.spaces.forget_left(disk.id());
         let mut moved = owner.spaces.drain_disk(disk, progress).await;
         // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
         // a role changes no widths: none was given one that rows could not leave as they are.
         if is_wanted() && matches!(moved, Ok(false)) && pool.is_drained(disk) {
+            // Nothing waits for anybody yet.
+            owner.spaces.forget_left(disk.id());
             let narrowed = narrow(owner, disk, progress, is_wanted).await;
             if !is_wanted() {
                 return stays();
@@ -213,8 +216,10 @@ pub(crate) fn check_that_it_may_leave(pool: &OpenPool, disk: &Disk) -> Answer<()
     }
     if !disk.is_present() {
         let single = pool.spaces.kept();
-        let single =
-            single.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);
+        let single = single.iter().filter(|space| {
+            let has_none = pool.spaces.has_nothing_on(disk.id(), space.id());
+            space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0 && !has_none
+        });
         let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
         if !names.is_empty() {
             let message = format!(

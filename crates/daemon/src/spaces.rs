@@ -106,7 +106,9 @@ impl OpenPool {
         let offers = self.spaces.offers_beside(spec.write_cache()).ok()?;
         let rows = usable_for(&offers, spec).0 / row.0;
         // Where the next row goes decides whether the last one finds a place.
-        (1..=rows).rev().take(FIXED_TRIES_MAX).map(|rows| Bytes(rows * row.0)).find(|size| {
+        let halves =
+            std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
+        (1..=rows).rev().take(FIXED_TRIES_MAX).chain(halves).map(|rows| Bytes(rows * row.0)).find(|size| {
             let spec = SpaceSpec { size: *size, ..spec.clone() };
             self.spaces.check_create(&spec).is_ok()
         })

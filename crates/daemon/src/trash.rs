@@ -331,7 +331,8 @@ impl Engine {
         // What was purged in part is gone already.
         let undo = if spaces.is_empty() { Undo::NotNeeded } else { Undo::ByNothing };
         let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(undo, steps);
-        let what = what_is_purged(&pool, if spaces.is_empty() { &unfinished } else { &spaces });
+        let purged = if spaces.is_empty() { &unfinished } else { &spaces };
+        let what = what_is_purged(&pool, purged);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be purged")));
         }
@@ -339,7 +340,7 @@ impl Engine {
             pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
         }
         let job = self.start_purge(&pool).await;
-        let mut change = made(plan, format!("{what} {} gone for good", is_or_are(&spaces)));
+        let mut change = made(plan, format!("{what} {} gone for good", is_or_are(purged)));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
     }

@@ -85,7 +85,7 @@ pub(crate) async fn narrowings(
     let spaces = pool.spaces.kept();
     for id in forecast.stuck.keys() {
         let space = spaces.iter().find(|space| space.id() == *id && space.trashed_at().is_none());
-        let Some(space) = space.filter(|space| space.spec().columns.is_none()) else {
+        let Some(space) = space.filter(|space| may_be_narrowed(space)) else {
             return Err(has_no_room(pool, disk, forecast));
         };
         let narrowed = pool.spaces.forecast_narrowing_to(space, disk.slot(), &mut found.left).await;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use dolmen_pool::{Ailment, Disk};
 use dolmen_units::{DiskId, DiskSlot, Name, SpaceId};
 
+use crate::cache::is_hidden;
 use crate::error::SpaceError;
 use crate::homes::Homes;
 use crate::progress::Progress;
@@ -98,7 +99,11 @@ impl Spaces {
     pub fn has_nothing_on(&self, disk: DiskId, space: SpaceId) -> bool {
         let nothing_on = self.shared.nothing_on.borrow();
         let known = nothing_on.get(&disk).filter(|(epoch, _)| *epoch == self.pool().epoch().number);
-        known.is_some_and(|(_, spaces)| spaces.contains(&space))
+        // What is on its way to a space is in hidden ones.
+        let counts = |id: SpaceId| id == space || is_hidden(id);
+        known.is_some_and(|(_, spaces)| {
+            self.all().iter().map(|one| one.id()).filter(|id| counts(*id)).all(|id| spaces.contains(&id))
+        })
     }
 
     /// Rebuilds on the other disks what a member that is away has of some spaces, for as long as that is wanted. It stays a member: what

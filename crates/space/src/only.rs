@@ -31,7 +31,7 @@ impl Lost {
 }
 
 /// Whether a row cannot be read in whole from disks that are here and up to date.
-fn is_lost(pool: &Pool, record: &RowRecord) -> bool {
+pub(crate) fn is_lost(pool: &Pool, record: &RowRecord) -> bool {
     let is_good = |slab: &Slab| slab.stale.is_none() && slab.present(pool).is_some();
     let lacking = record.columns.iter().filter(|slabs| !slabs.iter().any(is_good)).count();
     lacking > record.shape.parity_columns()

@@ -567,11 +567,16 @@ impl Shared {
     }
 
     /// Pages that one slab alone has without those on a disk, and that it has not got as they were written last: its disk said that
-    /// it wrote them, and did not. Nobody could tell once that slab is all that there is. The caller keeps write-backs away.
-    pub(crate) async fn tables_lacking_without(&self, row: &Rc<Row>, from: DiskSlot) -> Vec<(usize, usize)> {
+    /// it wrote them, and did not. Nobody could tell once that slab is all that there is. Nothing where its disk does not answer. A
+    /// write-back of a page of the row overtakes this.
+    pub(crate) async fn tables_lacking_without(
+        &self,
+        row: &Rc<Row>,
+        from: DiskSlot,
+    ) -> Option<Vec<(usize, usize)>> {
         let mut lacking = Vec::new();
         if !row.is_formatted() {
-            return lacking;
+            return Some(lacking);
         }
         for column in 0..row.shape.columns() {
             let (mut is_there, mut others_count) = (false, 0_u32);
@@ -586,15 +591,13 @@ impl Shared {
                 let (found, _) = self.find_page(row, column, index, Wait::Long).await;
                 let trusted = || found.iter().filter(|copy| copy.slab.stale.is_none());
                 let newest = trusted().filter_map(FoundPage::generation).max();
-                let mut others = trusted().filter(|copy| copy.slab.disk != from);
-                if let (Some(last), None) = (others.next(), others.next())
-                    && (!last.whole || last.generation() != newest)
-                {
+                let last = trusted().find(|copy| copy.slab.disk != from)?;
+                if !last.whole || last.generation() != newest {
                     lacking.push((column, index));
                 }
             }
         }
-        lacking
+        Some(lacking)
     }
 
     /// Whether the blocks of a column can be had from slabs that hold everything and are here.

@@ -16,6 +16,7 @@ use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
 
 use crate::error::SpaceError;
 use crate::homes::{Homes, columns_to_move, is_filled_anew};
+use crate::only::is_lost;
 use crate::progress::Progress;
 use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::resync::{Refilled, Resynced};
@@ -170,7 +171,10 @@ impl Spaces {
                 }
                 let together = next_lot(&mut waiting).await?;
                 let claim = async |space: &Space, row: &Rc<Row>| {
-                    self.claim_homes(space, row, from, &but()).await?;
+                    // What nobody here has fills no slab.
+                    if !is_lost(self.pool(), &row.record()) {
+                        self.claim_homes(space, row, from, &but()).await?;
+                    }
                     Ok(vec![from])
                 };
                 let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
@@ -224,8 +228,11 @@ impl Spaces {
             let Some(row) = row else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
             let is_whole = whole == Some(row.id);
-            let may_go =
-                is_whole || is_planted(Bug::LastCopyGivenUp) || space.can_do_without_absent(index).await?;
+            // Where nothing can be given up, nobody asks the disks whether it could.
+            let may_go = is_whole
+                || is_planted(Bug::LastCopyGivenUp)
+                || (leaves.iter().any(|from| !space.is_stuck_on(&row, *from))
+                    && space.can_do_without_absent(index).await?);
             for from in leaves {
                 if !may_go || !space.drop_slab(&row, from).await? {
                     left.insert(space.id());

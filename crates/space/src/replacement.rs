@@ -100,10 +100,21 @@ impl Spaces {
         self.left.borrow_mut().insert(disk.id(), left);
     }
 
+    /// Forgets what was left on a disk: it takes slabs again, or is about to leave once more.
+    pub fn forget_left(&self, disk: DiskId) {
+        self.left.borrow_mut().remove(&disk);
+    }
+
     /// The spaces that had slabs left on a disk when it was last tried to move all of them away; nothing before the first
-    /// try. A disk that is being replaced gets no new ones.
+    /// try, and of one that is a member like others. A disk that is being replaced gets no new ones.
     #[must_use]
     pub fn left_on(&self, disk: DiskId) -> Option<Vec<Rc<Space>>> {
+        let pool = self.pool();
+        let is_usual =
+            |one: &Rc<Disk>| one.id() == disk && pool.is_active(one) && pool.role_of(one).is_none();
+        if pool.disks().iter().any(is_usual) {
+            self.forget_left(disk);
+        }
         let left = self.left.borrow();
         let spaces = self.spaces.borrow();
         Some(left.get(&disk)?.iter().filter_map(|id| spaces.get(id).cloned()).collect())

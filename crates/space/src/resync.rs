@@ -283,24 +283,64 @@ impl Space {
     /// Drops the slab on `from` wherever the column has enough others here that hold everything, and tables that are read back where
     /// one slab alone will have them. Whether none is left there.
     pub(crate) async fn drop_slab(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
-        for _ in 0..TABLE_ROUNDS_MAX {
+        for round in 1..=TABLE_ROUNDS_MAX {
+            if self.is_stuck_on(row, from) && !row.gone.get() {
+                return Ok(false);
+            }
+            // Clients and write-backs go on while tables are read. Where a write-back overtakes that again and again, they wait.
+            let is_last = round == TABLE_ROUNDS_MAX;
+            let early = if is_last { None } else { Some(self.look_at_tables(row, from).await) };
             // Nobody may be writing to the slab when its grains are given away; whoever reads it verifies what was read.
             let guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
             let tables = self.shared.table_turn.take().await;
-            let lacking = match is_planted(Bug::OnlyTableBelieved) {
-                true => Vec::new(),
-                false => self.shared.tables_lacking_without(row, from).await,
+            let (seals, lacking) = match early {
+                Some(looked) => looked,
+                None => self.look_at_tables(row, from).await,
             };
-            if lacking.is_empty() {
+            // Of a disk that does not answer nobody knows what it has.
+            let Some(lacking) = lacking else { return Ok(false) };
+            if lacking.is_empty() && seals == row.seals.get() {
                 return self.drop_slab_with_turns(row, from).await;
             }
             drop((guard, tables));
-            for (column, index) in lacking {
-                self.shared.verify_page(row, column, index).await?;
+            for (column, index) in &lacking {
+                self.shared.verify_page(row, *column, *index).await?;
             }
-            self.shared.force_flush().await?;
+            if !lacking.is_empty() {
+                self.shared.pool.checkpoint().await?;
+            }
         }
         Ok(false)
+    }
+
+    /// What tables a slab that is about to be alone lacks, as of so many write-backs of pages of the row; nothing where it does not
+    /// answer.
+    async fn look_at_tables(&self, row: &Rc<Row>, from: DiskSlot) -> (u64, Option<Vec<(usize, usize)>>) {
+        let seals = row.seals.get();
+        match is_planted(Bug::OnlyTableBelieved) {
+            true => (seals, Some(Vec::new())),
+            false => (seals, self.shared.tables_lacking_without(row, from).await),
+        }
+    }
+
+    /// Whether a row has something on a disk, and no column can do without its slab there.
+    pub(crate) fn is_stuck_on(&self, row: &Row, from: DiskSlot) -> bool {
+        let (copies, record) = (self.copies_of(row.layout()), row.record());
+        let mut there =
+            record.columns.iter().filter(|slabs| slabs.iter().any(|slab| slab.disk == from)).peekable();
+        there.peek().is_some() && !there.any(|slabs| self.copies_beside(slabs, from) >= copies)
+    }
+
+    /// Slabs of a column that hold everything and are here, but for the one on a disk. A copy that has left since it was trusted may
+    /// never come back. Those that go to one disk in the end are one.
+    fn copies_beside(&self, slabs: &[Slab], from: DiskSlot) -> usize {
+        let pool = &self.shared.pool;
+        let counts = |slab: &Slab| match is_planted(Bug::GivenUpUntrusted) {
+            true => slab.present(pool).is_some(),
+            false => slab.readable(pool).is_some(),
+        };
+        let others = slabs.iter().filter(|slab| slab.disk != from && counts(slab));
+        others.map(|slab| pool.destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
     }
 
     /// The same for who has all of the row, and the turn of tables.
@@ -315,14 +355,7 @@ impl Space {
         let (mut changed, mut left) = (false, false);
         for slabs in &mut record.columns {
             let Some(at) = slabs.iter().position(|slab| slab.disk == from) else { continue };
-            // A copy that has left since it was trusted may never come back. Those that go to one disk in the end are one.
-            let counts = |slab: &Slab| match is_planted(Bug::GivenUpUntrusted) {
-                true => slab.present(pool).is_some(),
-                false => slab.readable(pool).is_some(),
-            };
-            let others = slabs.iter().filter(|slab| slab.disk != from && counts(slab));
-            let others: BTreeSet<DiskSlot> = others.map(|slab| pool.destination(slab.disk)).collect();
-            if others.len() < copies {
+            if self.copies_beside(slabs, from) < copies {
                 left = true;
                 continue;
             }

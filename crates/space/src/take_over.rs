@@ -279,6 +279,7 @@ impl Space {
             change.delete(keys::stale(slab.disk, self.id(), row.index));
         }
         self.strike_heir(&mut change, heir, &record).await?;
+        self.shared.has_claimed_on_absent(self.id());
         for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
             change.put(keys::stale(slab.disk, self.id(), row.index), Vec::new());
         }

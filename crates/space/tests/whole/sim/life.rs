@@ -115,8 +115,9 @@ pub struct Course {
     pub ids: RefCell<BTreeMap<usize, DiskId>>,
     /// The pool of the daemon that lives now.
     pub pool: RefCell<Weak<Pool>>,
-    /// That daemon.
+    /// That daemon, and how often it has said that it took a block as found, as far as anybody has listened.
     pub daemon: RefCell<Weak<Spaces>>,
+    pub heard: Cell<u64>,
     /// What clients are doing, and what was made of what, for whoever reads a failure.
     pub doing: RefCell<BTreeMap<u64, String>>,
     pub made: RefCell<Vec<String>>,
@@ -603,8 +604,13 @@ impl Course {
     /// Passes on what the daemon that lives now says that it took as found: of what was on a disk that went away that is decided while
     /// clients are served, and the next daemon does not know.
     pub fn hear(&self) {
-        if let Some(spaces) = self.daemon.borrow().upgrade() {
-            self.oracle.borrow_mut().told(&taken_as_found(&spaces));
+        let Some(spaces) = self.daemon.borrow().upgrade() else { return };
+        // What was said before and nothing since excuses nothing.
+        let said = spaces.counters().taken_as_found;
+        if self.heard.replace(said) < said {
+            let mut oracle = self.oracle.borrow_mut();
+            oracle.damaged = self.is_damaged();
+            oracle.told(&taken_as_found(&spaces));
         }
     }
 
@@ -897,7 +903,11 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
         }
     }
     let waiting = undecided(&spaces).await?;
-    course.oracle.borrow_mut().recovered(&taken_as_found(&spaces), &waiting);
+    course.heard.set(spaces.counters().taken_as_found);
+    let mut oracle = course.oracle.borrow_mut();
+    oracle.damaged = course.is_damaged();
+    oracle.recovered(&taken_as_found(&spaces), &waiting);
+    drop(oracle);
     Ok(spaces)
 }
 

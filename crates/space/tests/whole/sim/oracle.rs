@@ -141,6 +141,8 @@ pub struct Oracle {
     interrupted: bool,
     /// Whether blocks can be torn at all in this world.
     pub tearing: bool,
+    /// Whether a disk has damaged what it holds: what a single copy had may be anything then.
+    pub damaged: bool,
     pub mixtures: u64,
     pub blocks_checked: u64,
 }
@@ -459,7 +461,8 @@ impl Oracle {
             versions.sort_unstable();
             versions.dedup();
             // A mixture of before stays one until the block is written.
-            block.as_found |= crash == Crash::PowerCut && self.tearing && listed && model.copies == 1;
+            let is_anything = self.damaged && self.tearing && model.copies == 1;
+            block.as_found |= crash == Crash::PowerCut && listed && is_anything;
             block.mixable |= crash == Crash::PowerCut
                 && self.tearing
                 && versions.len() > 1
@@ -473,8 +476,8 @@ impl Oracle {
     /// The daemon has said meanwhile that it took these ranges as found: of blocks that were on a disk that went away, once for each
     /// time that it did.
     pub fn told(&mut self, taken: &[SpaceRange]) {
-        let tearing = self.tearing;
-        for model in self.models.values_mut().filter(|model| tearing && model.copies == 1) {
+        let is_anything = self.damaged && self.tearing;
+        for model in self.models.values_mut().filter(|model| is_anything && model.copies == 1) {
             for index in 0..model.blocks.len() {
                 let Block { doubted_at, excused_at, .. } = model.blocks[index];
                 if doubted_at > excused_at && model.is_among(index, taken) {
@@ -709,15 +712,17 @@ mod tests {
     #[test]
     fn a_single_copy_that_was_taken_as_found_is_whatever_its_place_held() {
         let first = [first_block()];
-        for (copies, listed) in [(1, true), (1, false), (2, true)] {
-            let mut oracle = Oracle::new(true);
+        for (copies, listed, damaged) in
+            [(1, true, true), (1, false, true), (2, true, true), (1, true, false)]
+        {
+            let mut oracle = Oracle { damaged, ..Oracle::new(true) };
             let uid = oracle.add("a", 1 << 20, copies, 512, true);
             let (_, one) = write(&mut oracle, uid, true);
             write(&mut oracle, uid, true);
             let (_, three) = write(&mut oracle, uid, false);
             oracle.crashed(Crash::PowerCut, false);
             oracle.recovered(if listed { &first } else { &[] }, &[]);
-            let may_be = copies == 1 && listed;
+            let may_be = copies == 1 && listed && damaged;
             let mut foreign = vec![0; BLOCK];
             fill(uid, 1 << 19, 1, &mut foreign);
             let before = oracle.models[&uid].blocks[0].clone();
@@ -732,7 +737,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_disk_that_was_away_excuses_a_block_once() {
-        let mut oracle = Oracle::new(true);
+        let mut oracle = Oracle { damaged: true, ..Oracle::new(true) };
         let uid = oracle.add("a", 1 << 20, 1, 512, true);
         write(&mut oracle, uid, true);
         write(&mut oracle, uid, false);

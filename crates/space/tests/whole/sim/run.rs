@@ -143,6 +143,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         ids: RefCell::default(),
         pool: RefCell::default(),
         daemon: RefCell::default(),
+        heard: Cell::default(),
         doing: RefCell::default(),
         made: RefCell::default(),
     });
