@@ -404,8 +404,8 @@ pub(crate) struct PoolSet {
     /// Which write cache, where the pool has several: that of spaces that survive the loss of so many disks
     #[arg(long, value_name = "DISKS", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub survives: Option<u8>,
-    /// How long a disk may be absent before what it had is rebuilt on the other disks, and it leaves the pool: a time from 1s to
-    /// 365d, or never; usually 30m
+    /// How long a disk may be absent before what it had is rebuilt on the other disks: a time from 1s to 365d, or never; usually
+    /// 30m. Where all of it finds a place there, the disk leaves the pool
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub repair_after: Option<RepairAfter>,
     /// For how many lost disks, the largest first, room is kept: writes find the pool full before it could not repair their loss

@@ -294,14 +294,23 @@ impl Engine {
         if !is_free || tried == Some(pool.spaces.pool().epoch().number) {
             return false;
         }
-        let spaces = match pool.spaces.rebuildable(disk).await {
-            Ok(spaces) if spaces.is_empty() => return false,
-            Ok(spaces) => spaces,
-            Err(error) => {
+        let more = pool.offer_of_spare_for(disk);
+        let without = pool.spaces.rebuildable(disk, &[]).await;
+        let with = pool.spaces.rebuildable(disk, &more).await;
+        let (without, with) = match (without, with) {
+            (Ok(without), Ok(with)) => (without, with),
+            (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(disk = disk.name(), error = %in_one_line(&error), "what can be rebuilt of a disk cannot be told");
                 return false;
             }
         };
+        // A spare is for what has no place without it.
+        let is_called =
+            with.len() > without.len() && matches!(self.call_spare(pool, disk).await, Ok(Some(_)));
+        let spaces = if is_called { with } else { without };
+        if spaces.is_empty() {
+            return false;
+        }
         tracing::warn!(
             disk = disk.name(),
             "a disk stays away; what can do without it is rebuilt on the others"
@@ -317,7 +326,7 @@ impl Engine {
         disk: &Rc<Disk>,
         again: &Rc<Entry>,
     ) {
-        if let Ok(spaces) = pool.spaces.rebuildable(disk).await {
+        if let Ok(spaces) = pool.spaces.rebuildable(disk, &[]).await {
             self.start_rebuilding(pool, disk, spaces, Some(Rc::clone(again))).await;
         }
     }

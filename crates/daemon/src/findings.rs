@@ -53,7 +53,7 @@ pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
 /// Whether a disk may have a part of a space: of one that is being replaced, or of which some was rebuilt, it is known which spaces
 /// it has parts of.
 pub(crate) fn may_have_part(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
-    if !disk.is_present() && open.spaces.has_nothing_on(disk.id(), space.id()) {
+    if !disk.is_present() && open.spaces.has_nothing_on(disk, space.id()) {
         return false;
     }
     let left = open.spaces.left_on(disk.id());
@@ -127,7 +127,8 @@ fn reduced(open: &OpenPool, space: &Space, object: &Object) -> Option<Finding> {
             FindingCode::SpaceOutOfReach,
             Health::Unhealthy,
             format!(
-                "parts of space {object} may be out of reach: {absent} disks are absent, it survives {redundancy}"
+                "parts of space {object} may be out of reach: {} absent, it survives {redundancy}",
+                counted(absent, "disk is", "disks are")
             ),
         ),
         Some(left) => (

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
 use dolmen_pool::Disk;
-use dolmen_space::Lost;
+use dolmen_space::{Lost, Space};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -12,6 +12,7 @@ use crate::fault;
 use crate::findings::is_here;
 use crate::plan::{Undo, made, planned};
 use crate::removal::{check_that_it_stands_alone, figures_of_removing, steps_of_removing};
+use crate::trash::{called, to_lose};
 use crate::widening::narrowings;
 
 /// Ranges that are named one by one, of each space.
@@ -72,32 +73,54 @@ fn check_that_it_is_gone(pool: &OpenPool, disk: &Rc<Disk>) -> Answer<()> {
     Ok(())
 }
 
-/// What nobody has any more when the disk does not come back.
-fn would_be_lost(pool: &OpenPool, disk: &Disk, lost: &Lost) -> ErrorBody {
+/// What nobody has any more when the disk, and others that are away, do not come back.
+fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
     let name = pool.name();
+    let kept = pool.spaces.kept();
+    let spaces: Vec<&Rc<Space>> = kept.iter().filter(|space| lost.ranges.contains_key(&space.id())).collect();
     let mut parts: Vec<String> = Vec::new();
-    for (space, ranges) in &lost.ranges {
+    for space in &spaces {
+        let ranges = lost.ranges.get(&space.id()).map_or(&[] as &[_], Vec::as_slice);
         let told = ranges.iter().take(RANGES_MAX).map(|range| format!("{}-{}", range.start.0, range.end.0));
         let mut told: Vec<String> = told.collect();
         if ranges.len() > RANGES_MAX {
             told.push(format!("and {} more", ranges.len() - RANGES_MAX));
         }
-        parts.push(format!("of {name}/{space} in bytes {}", told.join(", ")));
+        parts.push(format!("of {} in bytes {}", called(pool, space), told.join(", ")));
     }
     if lost.on_its_way {
         parts.push("of what waits in the write cache or is being moved".to_owned());
     }
-    let message =
-        format!("without {} nobody has parts {}; nothing was changed", disk.name(), parts.join(", "));
-    let spaces: Vec<String> =
-        lost.ranges.keys().map(|space| format!("`dolmen space delete {name}/{space} --purge`")).collect();
-    let give_up = match spaces.is_empty() {
-        true => String::new(),
-        false => format!(
-            "; if it is lost for good, copy what can be read of these spaces elsewhere, then {}",
-            spaces.join(", ")
+    let mut absent = pool.spaces.pool().disks();
+    absent.retain(|other| !is_here(other) && other.id() != disk.id());
+    let others: Vec<String> = absent.iter().map(|other| other.name()).collect();
+    let (without, attach, is_lost) = match others.is_empty() {
+        true => {
+            (disk.name(), format!("attach it and `dolmen disk online {name} {}`", disk.slot().0), "it is")
+        }
+        false => (
+            format!(
+                "{} and {}, which {} absent too,",
+                disk.name(),
+                others.join(", "),
+                is_or_are(others.len())
+            ),
+            format!("attach {} or {}, and `dolmen disk online` it", others.join(", "), disk.name()),
+            "all of them are",
         ),
     };
-    ErrorBody::new(ErrorCode::NoSuchDevice, message)
-        .hint(format!("attach it and `dolmen disk online {name} {}`{give_up}", disk.slot().0))
+    let message = format!("without {without} nobody has parts {}; nothing was changed", parts.join(", "));
+    let purges: Vec<String> = spaces.iter().map(|space| to_lose(pool, space)).collect();
+    let give_up = match purges.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; if {is_lost} lost for good, copy what can be read of these spaces elsewhere, then {}",
+            purges.join(", ")
+        ),
+    };
+    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!("{attach}{give_up}"))
+}
+
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }

@@ -19,8 +19,8 @@ use crate::pace::Course;
 pub(crate) enum Rank {
     /// Redundancy is not whole before it has ended, or a disk cannot leave: patient ones make way for it.
     Urgent,
-    /// Redundancy is whole, and at risk: patient ones make way for it, and it does for urgent ones. Of two, the second
-    /// waits for its turn.
+    /// Redundancy is whole, and at risk, or a part of it comes back: patient ones make way for it, and it does for urgent ones. Of
+    /// two, the second waits for its turn.
     Pressing,
     /// It waits for its turn, and keeps it.
     Usual,

@@ -13,6 +13,7 @@ use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::roles::in_words as role_in_words;
+use crate::trash::called;
 use crate::widening::{Narrowings, narrow, narrowings};
 use crate::words::counted;
 
@@ -217,14 +218,15 @@ pub(crate) fn check_that_it_may_leave(pool: &OpenPool, disk: &Disk) -> Answer<()
     if !disk.is_present() {
         let single = pool.spaces.kept();
         let single = single.iter().filter(|space| {
-            let has_none = pool.spaces.has_nothing_on(disk.id(), space.id());
+            let has_none = pool.spaces.has_nothing_on(disk, space.id());
             space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0 && !has_none
         });
-        let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
+        let names: Vec<String> = single.map(|space| called(pool, space)).collect();
         if !names.is_empty() {
             let message = format!(
-                "{name} is absent, and {} have no other copy of what it may hold; nothing was changed",
-                names.join(", ")
+                "{name} is absent, and {} {} no other copy of what it may hold; nothing was changed",
+                names.join(", "),
+                if names.len() == 1 { "has" } else { "have" }
             );
             return Err(ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
                 "attach {name} and `dolmen disk online` it first, or delete these spaces if it is lost for good"

@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// Lets a spare take the place of a disk that is lost or leaves, if there is one that does: it takes rows from then on.
-    async fn call_spare(&self, pool: &OpenPool, disk: &Disk) -> Answer<Option<Rc<Disk>>> {
+    pub(crate) async fn call_spare(&self, pool: &OpenPool, disk: &Disk) -> Answer<Option<Rc<Disk>>> {
         let Some(spare) = pool.spare_for(disk) else { return Ok(None) };
         pool.spaces.pool().set_role(&spare, None).await.map_err(|error| fault::pool(&error))?;
         tracing::warn!(disk = disk.name(), spare = spare.name(), "a spare takes the place of a disk");

@@ -462,6 +462,23 @@ fn is_or_are(spaces: &[Rc<Space>]) -> &'static str {
     if spaces.len() == 1 { "is" } else { "are" }
 }
 
+/// What a space is called where one in the trash may have the name of another.
+pub(crate) fn called(pool: &OpenPool, space: &Space) -> String {
+    match space.trashed_at() {
+        None => full_name(pool, space),
+        Some(_) => format!("{} in the trash, number {},", full_name(pool, space), space.id().0),
+    }
+}
+
+/// How a space and all that it holds is given up for good.
+pub(crate) fn to_lose(pool: &OpenPool, space: &Space) -> String {
+    let (name, of) = (full_name(pool, space), pool.name());
+    match space.trashed_at() {
+        None => format!("`dolmen space delete {name} --purge`"),
+        Some(_) => format!("`dolmen trash purge {of}/{} --destroy={name}`", space.id().0),
+    }
+}
+
 /// The spaces that a purge is asked for, each once.
 fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Rc<Space>>> {
     match (request.all, request.spaces.as_slice()) {

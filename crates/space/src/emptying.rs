@@ -11,8 +11,9 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_placement::Offer;
 use dolmen_pool::{Ailment, Disk};
-use dolmen_units::{DiskId, DiskSlot, Name, SpaceId};
+use dolmen_units::{DiskSlot, Name, SpaceId};
 
 use crate::cache::is_hidden;
 use crate::error::SpaceError;
@@ -67,12 +68,12 @@ impl Spaces {
     }
 
     /// Spaces of which a member that is away has a part, and that can have it on other disks: they outlive the loss of one, and there
-    /// is room for all of it.
+    /// is room for all of it, with disks that may take rows by then.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
-    pub async fn rebuildable(&self, disk: &Disk) -> Result<BTreeSet<SpaceId>, SpaceError> {
-        let stuck = self.forecast_removal(disk.slot()).await?.stuck;
+    pub async fn rebuildable(&self, disk: &Disk, more: &[Offer]) -> Result<BTreeSet<SpaceId>, SpaceError> {
+        let stuck = self.forecast_removal_with(disk.slot(), more).await?.stuck;
         let mut spaces = self.look_who_is_on(disk).await?;
         spaces.retain(|space| space.spec().resiliency.redundancy() > 0 && !stuck.contains_key(&space.id()));
         Ok(spaces.into_iter().map(|space| space.id()).collect())
@@ -80,25 +81,26 @@ impl Spaces {
 
     /// Spaces with a part on a member that is away; of the others it is noted that they have none.
     async fn look_who_is_on(&self, disk: &Disk) -> Result<Vec<Rc<Space>>, SpaceError> {
-        let before = (self.pool().epoch().number, self.shared.claims_on_absent.get());
+        let before = (disk.seating(), self.shared.claims_on_absent.get());
         let mut spaces = self.all();
         let rows = self.rows_on(disk.slot()).await?;
         let on: BTreeSet<SpaceId> = rows.iter().map(|(space, _)| space.id()).collect();
         let nothing = spaces.iter().map(|space| space.id()).filter(|id| !on.contains(id)).collect();
         // Where somebody has claimed something there meanwhile, nothing is known.
-        if before == (self.pool().epoch().number, self.shared.claims_on_absent.get()) {
+        if before == (disk.seating(), self.shared.claims_on_absent.get()) && !disk.is_present() {
             self.shared.nothing_on.borrow_mut().insert(disk.id(), (before.0, nothing));
         }
         spaces.retain(|space| on.contains(&space.id()));
         Ok(spaces)
     }
 
-    /// Whether it is known that a space has nothing on a member that is away: it was looked at since disks came or went last, when it
-    /// was tried to rebuild what is there.
+    /// Whether it is known that a space has nothing on a member that is away: it was looked at since the disk left, when it was tried
+    /// to rebuild what is there.
     #[must_use]
-    pub fn has_nothing_on(&self, disk: DiskId, space: SpaceId) -> bool {
+    pub fn has_nothing_on(&self, disk: &Disk, space: SpaceId) -> bool {
         let nothing_on = self.shared.nothing_on.borrow();
-        let known = nothing_on.get(&disk).filter(|(epoch, _)| *epoch == self.pool().epoch().number);
+        let is_meant = |seating: u64| seating == disk.seating() && !disk.is_present();
+        let known = nothing_on.get(&disk.id()).filter(|(seating, _)| is_meant(*seating));
         // What is on its way to a space is in hidden ones.
         let counts = |id: SpaceId| id == space || is_hidden(id);
         known.is_some_and(|(_, spaces)| {

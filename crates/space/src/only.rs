@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dolmen_pool::Pool;
-use dolmen_units::{Bytes, Name};
+use dolmen_units::{Bytes, SpaceId};
 
 use crate::cache::is_hidden;
 use crate::error::SpaceError;
@@ -17,7 +17,7 @@ use crate::spaces::Spaces;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lost {
     /// In order, none touching the next.
-    pub ranges: BTreeMap<Name, Vec<Range<Bytes>>>,
+    pub ranges: BTreeMap<SpaceId, Vec<Range<Bytes>>>,
     /// Whether what is on its way is lost too, in a write cache, a stream or a conversion: whose that is is not told.
     pub on_its_way: bool,
 }
@@ -65,7 +65,7 @@ impl Spaces {
             if is_hidden(space.id()) {
                 lost.on_its_way = true;
             } else {
-                lost.ranges.insert(space.name(), ranges);
+                lost.ranges.insert(space.id(), ranges);
             }
         }
         Ok(lost)

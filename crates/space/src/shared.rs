@@ -186,9 +186,9 @@ pub(crate) struct Shared {
     pub(crate) clients: Cell<Clients>,
     /// Rows of them with blocks that were acknowledged since the pool was opened and that no flush has covered.
     pub(crate) unflushed_away: RefCell<BTreeSet<(SpaceId, u64)>>,
-    /// Spaces that have nothing on members that are away, as they were looked at in an epoch, and that have claimed nothing there
-    /// since.
-    pub(crate) nothing_on: RefCell<BTreeMap<DiskId, (Epoch, BTreeSet<SpaceId>)>>,
+    /// Spaces that have nothing on members that are away, as they were looked at when a disk had left for the last time (its
+    /// seating), and that have claimed nothing there since.
+    pub(crate) nothing_on: RefCell<BTreeMap<DiskId, (u64, BTreeSet<SpaceId>)>>,
     /// How often something was claimed on a member that is away.
     pub(crate) claims_on_absent: Cell<u64>,
     resolve_turn: Turn,

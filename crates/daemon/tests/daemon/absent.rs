@@ -203,6 +203,33 @@ fn what_can_do_without_a_lost_disk_does_not_wait_for_what_cannot() {
     expect(&world);
 }
 
+/// Scenario: a space of one copy is in the trash, another one has its name by now, and a disk is lost. What is told to be given up is
+/// the one in the trash; with a second disk away, that one is asked for first.
+#[test]
+fn what_would_be_lost_is_not_mixed_up_with_what_has_its_name() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let simple = json!({"name": "s", "size_bytes": 24 << 20, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &simple);
+    world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
+    let mut client = Nbd::connect(&world.folder.path().join("run/nbd.sock"), "tank/s");
+    client.write(0, &pattern(3, 24 << 20));
+    client.flush();
+    drop(client);
+    world.post("/v1/pools/tank/spaces/s/unserve", &json!({}));
+    world.post("/v1/pools/tank/spaces/s/delete", &json!({}));
+    world.post("/v1/pools/tank/spaces", &json!({"name": "s", "size_bytes": 1 << 20, "resiliency": "mirror"}));
+    world.post(SET, &json!({"seconds": 0}));
+    take_away(&mut world, "d2");
+    let number = world.get("/v1/pools/tank/trash")["spaces"][0]["id"].clone();
+    let refused = world.refused("/v1/pools/tank/disks/2/forget", &json!({}));
+    let (message, hint) = (refused["message"].as_str().unwrap(), refused["hint"].as_str().unwrap());
+    assert!(message.contains(&format!("of tank/s in the trash, number {number},")), "{message}");
+    assert!(hint.contains(&format!("`dolmen trash purge tank/{number} --destroy=tank/s`")), "{hint}");
+    assert!(!hint.contains("space delete"), "{hint}");
+    let refused = world.refused("/v1/pools/tank/disks/2/remove", &json!({}));
+    assert!(refused["message"].as_str().unwrap().contains("s in the trash, number"), "{refused}");
+}
+
 /// Scenario: a conversion waits for a disk that is away, and has been tried so often that the next try is a while away. That a disk
 /// has been away for too long is looked at nevertheless.
 #[test]

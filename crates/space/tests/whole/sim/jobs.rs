@@ -53,7 +53,7 @@ async fn rebuild(life: &Rc<Life>, draws: Random) {
     let pool = life.spaces.pool();
     let away = pool.disks().into_iter().find(|disk| !disk.is_present() && pool.is_active(disk));
     let Some(disk) = away else { return };
-    let spaces = match life.spaces.rebuildable(&disk).await {
+    let spaces = match life.spaces.rebuildable(&disk, &[]).await {
         Ok(spaces) if spaces.is_empty() => return,
         Ok(spaces) => spaces,
         Err(error) => return life.trouble(format!("what can be rebuilt: {}", in_one_line(&error))),
