@@ -148,7 +148,7 @@ fn nothing_is_begun_that_cannot_end_or_that_nobody_wants() {
     take_away(&mut world, "d1");
     let says = |text: &str| eventually(text, || todo(&world).contains(text).then_some(()));
     says("not rebuilt on other disks: ");
-    says("s have no other copy of what it may hold");
+    says("tank/s has no other copy of what it may hold");
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     world.post(SET, &json!({"seconds": 2}));
     says("have a part on ");

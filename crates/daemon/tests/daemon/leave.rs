@@ -102,7 +102,7 @@ fn a_removal_is_called_off_and_one_without_an_end_is_not_begun() {
     fs::rename(world.disk("d2"), world.folder.path().join("away")).unwrap();
     world.start();
     let error = world.refused("/v1/pools/tank/disks/2/remove", &json!({}));
-    assert!(error["message"].as_str().unwrap().contains("s have no other copy"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("tank/s has no other copy"), "{error}");
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     // It is lost for good: what it had is rebuilt on the one that was added.
     let begun: Value = world.post("/v1/pools/tank/disks/2/remove", &json!({}));
