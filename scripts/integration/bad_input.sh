@@ -330,7 +330,7 @@ bad_space 'a row that is too long' 2 'row' "$pool/x" --size 64M --row 2G
 bad_space 'a row that is too short' 2 'row' "$pool/x" --size 64M --row 4K
 bad_space 'a row with too few interleaves for parity' 2 'a longer row or a shorter interleave' "$pool/x" --size 64M --resiliency parity --row 1M --interleave 1M
 bad 'shrunk below what is written' 73 "$pool/kept" space resize "$pool/kept" 4K
-bad 'the wrong name typed' 73 "kept" space delete "$pool/kept" --purge --destroy=other
+bad 'the wrong name typed, of what is served' 75 'while it is served' space delete "$pool/kept" --purge --destroy=other
 must 'the content is what it was' kept_is_there
 
 step 'two daemons'
