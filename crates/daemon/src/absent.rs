@@ -9,6 +9,7 @@ use std::time::Duration;
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, SetRepairAfter, duration};
 use dolmen_block_io::Moment;
 use dolmen_causes::in_one_line;
+use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool, PoolState};
 use dolmen_space::{Emptied, Progress};
 use dolmen_units::{DiskId, Epoch, SpaceId};
@@ -295,19 +296,21 @@ impl Engine {
             return false;
         }
         let more = pool.offer_of_spare_for(disk);
-        let without = pool.spaces.rebuildable(disk, &[]).await;
-        let with = pool.spaces.rebuildable(disk, &more).await;
-        let (without, with) = match (without, with) {
-            (Ok(without), Ok(with)) => (without, with),
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(disk = disk.name(), error = %in_one_line(&error), "what can be rebuilt of a disk cannot be told");
-                return false;
-            }
+        let told = async |more: &[Offer]| {
+            let told = pool.spaces.rebuildable(disk, more).await;
+            told.inspect_err(|error| {
+                tracing::warn!(disk = disk.name(), error = %in_one_line(error), "what can be rebuilt of a disk cannot be told");
+            })
         };
+        let Ok(mut spaces) = told(&[]).await else { return false };
         // A spare is for what has no place without it.
-        let is_called =
-            with.len() > without.len() && matches!(self.call_spare(pool, disk).await, Ok(Some(_)));
-        let spaces = if is_called { with } else { without };
+        if !more.is_empty()
+            && let Ok(with) = told(&more).await
+            && with.len() > spaces.len()
+            && matches!(self.call_spare(pool, disk).await, Ok(Some(_)))
+        {
+            spaces = with;
+        }
         if spaces.is_empty() {
             return false;
         }

@@ -58,10 +58,7 @@ impl Spaces {
         is_wanted: impl Fn() -> bool,
         progress: &Progress,
     ) -> Result<Emptied, SpaceError> {
-        for space in self.all() {
-            space.claims_end().await;
-        }
-        self.finish_lines().await?;
+        self.end_what_has_begun().await?;
         let goes_on = || is_wanted() && self.pool().is_active(disk) && disk.is_present();
         let moved = self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &|| self.sick(), progress).await?;
         Ok(moved.map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
@@ -121,10 +118,7 @@ impl Spaces {
         is_wanted: impl Fn() -> bool,
         progress: &Progress,
     ) -> Result<Emptied, SpaceError> {
-        for space in self.all() {
-            space.claims_end().await;
-        }
-        self.finish_lines().await?;
+        self.end_what_has_begun().await?;
         let stays: BTreeSet<SpaceId> =
             self.all().iter().map(|space| space.id()).filter(|id| !spaces.contains(id)).collect();
         let goes_on = || is_wanted() && self.pool().is_active(disk) && !disk.is_present();

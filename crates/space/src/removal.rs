@@ -129,11 +129,7 @@ impl Spaces {
         let goes_on = || self.pool().is_to_be_empty(disk);
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
-        // A claim that began before may have left something there.
-        for space in self.all() {
-            space.claims_end().await;
-        }
-        self.finish_lines().await?;
+        self.end_what_has_begun().await?;
         if is_planted(Bug::DrainNeedsItsDisk) && !disk.is_present() {
             return Ok(false);
         }
@@ -142,6 +138,15 @@ impl Spaces {
         let all = left.is_empty();
         self.note_left(disk, left);
         Ok(all && goes_on())
+    }
+
+    /// Waits for claims that began before and may lay something on a disk that is looked at next, and ends lines that are half in
+    /// place.
+    pub(crate) async fn end_what_has_begun(&self) -> Result<(), SpaceError> {
+        for space in self.all() {
+            space.claims_end().await;
+        }
+        self.finish_lines().await
     }
 
     /// Moves what is on a disk to others, but for those that `but` names, and but for the rows of spaces that stay. The spaces of what

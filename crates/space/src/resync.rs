@@ -343,7 +343,7 @@ impl Space {
         others.map(|slab| pool.destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
     }
 
-    /// The same for who has all of the row, and the turn of tables.
+    /// Drops what [`drop_slab`](Self::drop_slab) has looked at. The caller has the lock of all of the row, and the turn of tables.
     async fn drop_slab_with_turns(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
         let copies = self.copies_of(row.layout());
         let pool = &self.shared.pool;

@@ -114,9 +114,12 @@ fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
             let disk = pool.find_disk(leaving(kind.0))?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
             pool.retire(&disk).await?;
+            let free = || pool.room().iter().map(|room| room.free.0).sum::<u64>();
+            let before = free();
             let all = spaces.drain_disk(&disk, &Progress::default()).await?;
             assert_eq!(all, kind.0.redundancy() > 0);
             if !all {
+                assert_eq!(free(), before, "what nobody can give claims nothing");
                 let left = spaces.left_on(disk.id()).unwrap_or_default();
                 assert_eq!(left.iter().map(|space| space.name().to_string()).collect::<Vec<_>>(), ["data"]);
                 assert!(matches!(pool.strike(&disk).await, Err(PoolError::NotReplaced { .. })));
