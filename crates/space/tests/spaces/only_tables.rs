@@ -4,8 +4,12 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_sim::{DiskIndex, DiskProfile, FaultKind, FaultRates, Rate, SimDisk};
+use dolmen_sim::{
+    CommandKind, DiskIndex, DiskProfile, FaultKind, FaultRates, LatencyModel, Random, Rate, Request, SimDisk,
+    SimpleLatency,
+};
 use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
 
@@ -157,4 +161,57 @@ fn a_table_that_the_new_disk_lost_is_not_given_up_with_the_old_one() {
         lost.iter().all(|lost| *lost > 5),
         "tables were to be lost during moves, and behind them: {lost:?}"
     );
+}
+
+/// A disk that takes its time to read a table, once that is said.
+struct SlowTables(Rc<Cell<Duration>>);
+
+impl LatencyModel for SlowTables {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        let is_table = request.kind == CommandKind::Read && request.at >= DATA_AT && request.length == 4096;
+        SimpleLatency::FAST.latency(request, random) + if is_table { self.0.get() } else { Duration::ZERO }
+    }
+}
+
+/// Before a row leaves a disk its tables are read back. Who writes to it meanwhile waits for none of these reads.
+#[test]
+fn nobody_waits_while_tables_are_read_back() {
+    const READ: Duration = Duration::from_secs(1);
+    let takes = Rc::new(Cell::new(Duration::ZERO));
+    let profile = || DiskProfile { latency: Rc::new(SlowTables(Rc::clone(&takes))), ..file(CAPACITY) };
+    let bench = bench_where(1, 2, profile);
+    let spare = bench.disks[1].attach(&bench.world);
+    let replaced = bench.run_in(bench.lab_with(|disk| disk == 0), async move |lab| {
+        let spaces = lab.create().await?;
+        let space = lab.space(&spaces, "data", Bytes::mib(1), Resiliency::Simple).await?;
+        fill(&lab, &spaces, &space).await?;
+        spaces.flush().await?;
+        let old = spaces.pool().find_disk("disk0")?;
+        let new = spaces.pool().add_instead_of(&old, spare, &[]).await?;
+        takes.set(READ);
+        let (clock, begun) = (lab.seams.clock.as_ref(), lab.seams.clock.now());
+        let (is_over, longest) = (Cell::new(false), Cell::new(Duration::ZERO));
+        let replace = async {
+            let is_whole = spaces.finish_replacing(&old, &new, &Progress::default()).await.map_err(text)?;
+            is_over.set(true);
+            if is_whole { Ok(()) } else { Err("something is left".to_owned()) }
+        };
+        let write = async {
+            for block in (0..1 << 20).step_by(4096).cycle().take_while(|_| !is_over.get()) {
+                let asked = clock.now();
+                lab.write(&space, block, 4096, 4).await.map_err(text)?;
+                longest.set(longest.get().max(clock.now().since(asked)));
+                pause(&lab, 7).await;
+            }
+            Ok(())
+        };
+        beside(vec![Box::pin(replace), Box::pin(write)]).await?;
+        takes.set(Duration::ZERO);
+        let took = clock.now().since(begun);
+        assert!(took > READ, "no table was read in {took:?}");
+        assert!(longest.get() < READ / 4, "a write took {:?}", longest.get());
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    replaced.unwrap();
 }
