@@ -439,6 +439,7 @@ impl Oracle {
     /// decide because disks are away.
     pub fn recovered(&mut self, taken: &[SpaceRange], waiting: &[SpaceRange]) {
         let now = self.tick();
+        self.told(taken);
         let Some(crash) = self.crash.take() else { return };
         for (uid, index) in std::mem::take(&mut self.dirty) {
             let Some(model) = self.models.get_mut(&uid) else { continue };
@@ -473,8 +474,8 @@ impl Oracle {
         self.interrupted = false;
     }
 
-    /// The daemon has said meanwhile that it took these ranges as found: of blocks that were on a disk that went away, once for each
-    /// time that it did.
+    /// The daemon has said that it took these ranges as found: of blocks that were on a disk that went away, once for each time that it
+    /// did.
     pub fn told(&mut self, taken: &[SpaceRange]) {
         let is_anything = self.damaged && self.tearing;
         for model in self.models.values_mut().filter(|model| is_anything && model.copies == 1) {
@@ -731,6 +732,27 @@ mod tests {
                 assert_eq!(shows(&mut oracle, uid, &held), may_be);
                 assert_eq!(shows(&mut oracle, uid, &three), !may_be, "what was read stays");
                 assert_eq!(shows(&mut oracle, uid, &held), may_be, "what was read stays");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_opening_says_of_a_disk_that_was_away_excuses_a_block() {
+        for crash in [None, Some(Crash::Kill)] {
+            let mut oracle = Oracle { damaged: true, ..Oracle::new(true) };
+            let uid = oracle.add("a", 1 << 20, 1, 512, true);
+            write(&mut oracle, uid, true);
+            write(&mut oracle, uid, false);
+            oracle.disk_lost(1);
+            crash.into_iter().for_each(|crash| oracle.crashed(crash, false));
+            let before = oracle.models[&uid].blocks[0].clone();
+            let mut foreign = vec![0; BLOCK];
+            fill(uid, 1 << 19, 1, &mut foreign);
+            for (taken, is_excused) in [(&[][..], false), (&[first_block()], true)] {
+                oracle.crash = crash;
+                oracle.models.get_mut(&uid).unwrap().blocks[0] = before.clone();
+                oracle.recovered(taken, &[]);
+                assert_eq!(shows(&mut oracle, uid, &foreign), is_excused, "behind {crash:?}");
             }
         }
     }
