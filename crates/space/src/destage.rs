@@ -32,6 +32,7 @@ use smallvec::SmallVec;
 use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::error::SpaceError;
 use crate::had::Had;
+use crate::haste::Patience;
 use crate::layout::BLOCK;
 use crate::line::{Found, LineStates, code_of, encode};
 use crate::locks::{Range, RangeGuard};
@@ -913,7 +914,7 @@ async fn encode_anew(
             continue;
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
-        space.read_in_place(row, column, line, &mut buffer).await?;
+        space.read_in_place(row, (column, line), Patience::Long, &mut buffer).await?;
         others.push((column, buffer));
     }
     let bytes_of = |column: usize| -> Option<&[u8]> {

@@ -26,9 +26,28 @@ const FAST: Duration = Duration::from_micros(200);
 /// A read may take as many times as long as reads of its disk do these days, before somebody else is asked.
 const PATIENCE_TIMES: u32 = 4;
 
+/// How long disks are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as whoever can ask another waits.
+    Short,
+    /// As long as it takes.
+    Long,
+}
+
 /// How long a read is waited for by those who can ask others, which take that long these days.
 pub(crate) fn patience(others: Duration) -> Duration {
     READ_PATIENCE.max(others.saturating_mul(PATIENCE_TIMES))
+}
+
+/// How long a second disk is waited for, by those who may have waited for a first one.
+pub(crate) fn second_patience(others: Duration) -> Duration {
+    patience(others) / 2
+}
+
+/// Whether a disk takes so many times as long as others that these are asked first.
+pub(crate) fn is_much_slower(pace: Duration, others: Duration) -> bool {
+    pace > others.max(FAST).saturating_mul(SLOWER_THAN_COMPUTED)
 }
 
 impl Space {
@@ -64,13 +83,25 @@ impl Space {
 
     /// Whether what a disk has of a column comes sooner when it is computed from the others.
     pub(crate) fn is_better_computed(&self, row: &Row, column: usize, disk: &Disk) -> bool {
-        let pace = disk.read_pace();
-        // Most reads end here.
-        if !row.has_parity() || pace <= FAST * SLOWER_THAN_COMPUTED {
-            return false;
+        row.has_parity() && self.shared.comes_sooner_elsewhere(row, column, disk)
+    }
+
+    /// How long each copy of a block is waited for by somebody who looks at all that are here: `None` for as long as it takes, zero for
+    /// one that is not asked, because others have the block much sooner.
+    pub(crate) fn patience_with_copy(
+        &self,
+        row: &Row,
+        column: usize,
+        disk: &Disk,
+        wait: Patience,
+    ) -> Option<Duration> {
+        if wait == Patience::Long || is_planted(Bug::HungIsWaitedFor) {
+            return None;
         }
-        let others = self.shared.pace_without(row, column, disk);
-        others.is_some_and(|others| pace > others.max(FAST).saturating_mul(SLOWER_THAN_COMPUTED))
+        if self.shared.comes_sooner_elsewhere(row, column, disk) {
+            return Some(Duration::ZERO);
+        }
+        self.shared.pace_without(row, column, disk).map(second_patience)
     }
 
     /// Reads a range of a column from where it was found. Where the disk takes too long, another copy is asked, once; the answer is
@@ -112,8 +143,16 @@ impl Shared {
         Some(patience(own.min(others)))
     }
 
+    /// Whether others have what a disk has of a column, and much sooner.
+    fn comes_sooner_elsewhere(&self, row: &Row, column: usize, disk: &Disk) -> bool {
+        let pace = disk.read_pace();
+        // Most reads end here.
+        is_much_slower(pace, FAST)
+            && self.pace_without(row, column, disk).is_some_and(|others| is_much_slower(pace, others))
+    }
+
     /// How long it takes these days to get what a disk has of a column without it: the fastest other copy, or with parity the
-    /// slowest other column.
+    /// slowest of as many other columns as that takes.
     fn pace_without(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
         let fastest = |column: usize| {
             row.with_slabs(column, |slabs| {
@@ -125,9 +164,16 @@ impl Shared {
         if !row.has_parity() {
             return fastest(column);
         }
-        let mut others = (0..row.shape.columns()).filter(|other| *other != column);
-        others.try_fold(Duration::ZERO, |slowest, other| fastest(other).map(|pace| slowest.max(pace)))
+        let others = (0..row.shape.columns()).filter(|other| *other != column);
+        nth_fastest(others.filter_map(fastest), row.shape.data_columns())
     }
+}
+
+/// The slowest of the `count` fastest, if there are so many.
+pub(crate) fn nth_fastest(paces: impl Iterator<Item = Duration>, count: usize) -> Option<Duration> {
+    let mut paces: SmallVec<[Duration; 16]> = paces.collect();
+    paces.sort_unstable();
+    paces.get(count.checked_sub(1)?).copied()
 }
 
 /// Reads what lies in several places of a disk, one after another.

@@ -14,6 +14,7 @@ use dolmen_planted::{Bug, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::haste::Patience;
 use crate::layout::BLOCK;
 use crate::line::{LineStates, code_of};
 use crate::read::{Copy, is_silence, matches_state};
@@ -111,7 +112,7 @@ impl Line<'_> {
             return Ok((None, part));
         }
         let copies: Copies = join_all(written.iter().enumerate().map(async |(column, state)| match state {
-            BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line).await,
+            BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line, Patience::Long).await,
             BlockState::Never | BlockState::Damaged => SmallVec::new(),
         }))
         .await;

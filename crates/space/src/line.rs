@@ -1,7 +1,9 @@
 //! Lines of rows with parity: a block of each column, and what becomes of one that is gone (docs/design/0004).
 
 use std::rc::Rc;
+use std::time::Duration;
 
+use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 use dolmen_erasure::{Code, Shape as CodeShape};
@@ -11,6 +13,7 @@ use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::haste::{Patience, is_much_slower, nth_fastest, second_patience};
 use crate::layout::{BLOCK, Shape};
 use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
@@ -75,10 +78,16 @@ impl RunContent {
 }
 
 impl RunSource {
-    /// Reads it; `None` when any of it is not as its table says. What nobody wrote is zeros, whatever the disk has there.
-    async fn read(self, lines: &[LineStates]) -> Option<RunContent> {
+    /// How long a read of it takes these days.
+    fn pace(&self) -> Duration {
+        self.place.as_ref().map(|(disk, ..)| disk.read_pace()).unwrap_or_default()
+    }
+
+    /// Reads it; `None` when any of it is not as its table says, or does not come in time. What nobody wrote is zeros, whatever the
+    /// disk has there.
+    async fn read(self, lines: &[LineStates], within: Option<Duration>) -> Option<RunContent> {
         let Some((disk, at, memory)) = self.place else { return Some(RunContent::Zeros) };
-        let (mut buffer, read) = disk.read(at, memory?).await;
+        let (mut buffer, read) = disk.read_within(at, memory?, within).await;
         read.ok()?;
         for (bytes, line) in buffer.chunks_exact_mut(BLOCK).zip(lines) {
             match line.get(self.column).copied().unwrap_or_default() {
@@ -145,40 +154,58 @@ impl Shared {
 impl Space {
     /// A block of a line from its own slabs.
     pub(crate) async fn look(&self, row: &Rc<Row>, column: usize, line: u32, state: BlockState) -> Found {
+        self.look_for(row, (column, line, state), Patience::Long).await.0
+    }
+
+    /// As [`look`](Self::look); and whether one of its slabs is late.
+    async fn look_for(
+        &self,
+        row: &Rc<Row>,
+        (column, line, state): (usize, u32, BlockState),
+        wait: Patience,
+    ) -> (Found, bool) {
         match state {
-            BlockState::Never => return Found::Never,
-            BlockState::Damaged => return Found::Damaged,
+            BlockState::Never => return (Found::Never, false),
+            BlockState::Damaged => return (Found::Damaged, false),
             BlockState::Valid(_) => {}
         }
-        let copies = self.read_copies(row, column, line).await;
+        let copies = self.read_copies(row, column, line, wait).await;
+        let is_late = copies.iter().any(|copy| copy.is_late);
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
         let is_away = is_away(row, column, &copies);
         let is_there =
             |copy: &Copy| is_good(copy) || (is_planted(Bug::InputsNotVerified) && copy.result.is_ok());
-        match copies.into_iter().find(is_there) {
+        let found = match copies.into_iter().find(is_there) {
             Some(good) => Found::Good(good.bytes),
             None if is_away => Found::Away,
             None => Found::Bad,
-        }
+        };
+        (found, is_late)
     }
 
     /// Computes a block of a line from the others, into `into`. The caller holds the line's lock, and what was read of the
     /// block's own slabs, none of which has it.
     ///
     /// # Errors
-    /// [`SpaceError::Unreadable`].
+    /// [`SpaceError::Unreadable`]; because of [`DeviceError::TimedOut`] where somebody might have given it who was not waited for.
     async fn reconstruct(
         &self,
         row: &Rc<Row>,
         (column, own): (usize, &[Copy]),
-        line: u32,
+        (line, wait): (u32, Patience),
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
         let states = self.shared.line_states(row, line).await?;
         let others = states.iter().enumerate().filter(|(other, _)| *other != column);
-        let found =
-            join_all(others.map(async |(other, state)| (other, self.look(row, other, line, *state).await)))
-                .await;
+        let looked = join_all(
+            others.map(async |(other, state)| (other, self.look_for(row, (other, line, *state), wait).await)),
+        );
+        let mut is_late = own.iter().any(|copy| copy.is_late);
+        let one_of = |(other, (found, late))| {
+            is_late |= late;
+            (other, found)
+        };
+        let found: SmallVec<[(usize, Found); 16]> = looked.await.into_iter().map(one_of).collect();
         let known: SmallVec<[&(usize, Found); 16]> =
             found.iter().filter(|(_, found)| found.is_known()).collect();
         let given: SmallVec<[usize; 16]> = known.iter().map(|(other, _)| *other).collect();
@@ -188,7 +215,11 @@ impl Space {
         row.for_each_slab(|_, slab| {
             is_away |= slab.stale.is_none() && slab.present(&self.shared.pool).is_none();
         });
-        let why = if is_away { UnreadableReason::Absent } else { UnreadableReason::NoGoodCopy };
+        let why = match (is_late, is_away) {
+            (true, _) => LATE,
+            (false, true) => UnreadableReason::Absent,
+            (false, false) => UnreadableReason::NoGoodCopy,
+        };
         let error = || self.shared.unreadable(row, column, line as usize, why);
         let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Err(error()) };
         let bytes_of = |source: &usize| {
@@ -214,17 +245,22 @@ impl Space {
         row: &Rc<Row>,
         column: usize,
         (first, states): (u32, &[BlockState]),
+        wait: Patience,
         into: &mut [u8],
     ) -> Result<bool, SpaceError> {
         let mut lines: SmallVec<[LineStates; RUN_BLOCKS as usize]> = SmallVec::new();
         for line in (first..).take(states.len()) {
             lines.push(self.shared.line_states(row, line).await?);
         }
-        let Some(sources) = self.sources_of_run(row, column, (first, &lines)) else { return Ok(false) };
+        let Some((sources, within)) = self.sources_of_run(row, column, (first, &lines)) else {
+            return Ok(false);
+        };
+        let within = within.filter(|_| wait == Patience::Short);
         let given: SmallVec<[usize; 16]> = sources.iter().map(|source| source.column).collect();
         let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Ok(false) };
-        let read =
-            join_all(sources.into_iter().map(async |source| (source.column, source.read(&lines).await)));
+        let read = join_all(
+            sources.into_iter().map(async |source| (source.column, source.read(&lines, within).await)),
+        );
         let read: SmallVec<[(usize, Option<RunContent>); 16]> = read.await.into_iter().collect();
         let content_of = |wanted: &usize| read.iter().find(|(column, _)| column == wanted)?.1.as_ref();
         let Some(blocks) = plan.sources().iter().map(content_of).collect::<Option<SmallVec<[_; 16]>>>()
@@ -240,15 +276,16 @@ impl Space {
             .all(|(bytes, state)| matches!(state, BlockState::Valid(_)) && matches_state(bytes, *state)))
     }
 
-    /// As many other columns as it takes to compute one, those first of which nothing has to be read; `None` where there are not
-    /// enough, or no memory for them. Of more than enough, the same for all of a row, so that heads go on where they are, and
+    /// As many other columns as it takes to compute one, those first of which nothing has to be read, and those last whose disks
+    /// take much longer than others; and how long they are waited for where one more could be asked instead. `None` where there are
+    /// not enough, or no memory for them. Of more than enough, the same for all of a row, so that heads go on where they are, and
     /// others for the next.
     fn sources_of_run(
         &self,
         row: &Row,
         column: usize,
         (first, lines): (u32, &[LineStates]),
-    ) -> Option<SmallVec<[RunSource; 16]>> {
+    ) -> Option<(SmallVec<[RunSource; 16]>, Option<Duration>)> {
         let pool = &self.shared.pool;
         let length = lines.len() * BLOCK;
         let columns = row.shape.columns();
@@ -272,40 +309,55 @@ impl Space {
                 }
             }
         }
-        sources.sort_by_key(|source| source.place.is_some());
-        if sources.len() < row.shape.data_columns() {
-            return None;
-        }
-        sources.truncate(row.shape.data_columns());
+        let wanted = row.shape.data_columns();
+        let usual = nth_fastest(sources.iter().map(RunSource::pace), wanted)?;
+        sources.sort_by_key(|source| (source.place.is_some(), is_much_slower(source.pace(), usual)));
+        let within = (sources.len() > wanted).then(|| second_patience(usual));
+        sources.truncate(wanted);
         for (_, _, memory) in sources.iter_mut().filter_map(|source| source.place.as_mut()) {
             *memory = Some(pool.seams().metadata.try_take(length)?);
         }
-        Some(sources)
+        Some((sources, within))
     }
 
-    /// A block of a column in place: from its own slabs, or else from the others of its line; its own are healed then. The
-    /// caller holds the line's lock.
+    /// A block of a column in place: from its own slabs, or else from the others of its line; its own are healed then. With little
+    /// time, disks that take theirs are waited for only where it cannot be had without them. The caller holds the line's lock.
     ///
     /// # Errors
     /// [`SpaceError::Unreadable`].
     pub(crate) async fn read_in_place(
         &self,
         row: &Rc<Row>,
-        column: usize,
-        line: u32,
+        (column, line): (usize, u32),
+        wait: Patience,
+        into: &mut [u8],
+    ) -> Result<(), SpaceError> {
+        match self.read_in_place_once(row, (column, line), wait, into).await {
+            Err(SpaceError::Unreadable { why, .. }) if why == LATE && wait == Patience::Short => {
+                self.read_in_place_once(row, (column, line), Patience::Long, into).await
+            }
+            read => read,
+        }
+    }
+
+    async fn read_in_place_once(
+        &self,
+        row: &Rc<Row>,
+        (column, line): (usize, u32),
+        wait: Patience,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
         let (index, entry) = place_in_page(line);
         let state = self.shared.page(row, column, index).await?.state(entry);
-        let copies = self.read_copies(row, column, line).await;
+        let copies = self.read_copies(row, column, line, wait).await;
         if let Some(good) =
             copies.iter().find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
         {
             into.copy_from_slice(&good.bytes);
             return Ok(());
         }
-        self.reconstruct(row, (column, &copies), line, into).await?;
-        for copy in copies.iter().filter(|copy| copy.trusted) {
+        self.reconstruct(row, (column, &copies), (line, wait), into).await?;
+        for copy in copies.iter().filter(|copy| copy.is_to_be_healed(state)) {
             copy.disk.note(|counters| counters.checksum_errors += 1);
             self.shared.count(|counters| counters.checksum_errors += 1);
             tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, column, block = line,
@@ -315,5 +367,8 @@ impl Space {
         Ok(())
     }
 }
+
+/// Why a block cannot be read that somebody might have who was not waited for.
+const LATE: UnreadableReason = UnreadableReason::Device(DeviceError::TimedOut);
 
 const _: () = assert!(BLOCK as u64 == BLOCK_BYTES, "a line is of blocks");

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::carry::Homeless;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::PAGE_BYTES;
-use crate::haste::patience;
+use crate::haste::{Patience, patience};
 use crate::read::is_silence;
 use crate::record::BlockState;
 use crate::row::{Row, Slab, TablePlace};
@@ -125,15 +125,6 @@ fn slot_of(page: &Page, generation: u64) -> u64 {
     if in_place { 0 } else { generation }
 }
 
-/// How long disks are waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// As long as whoever can ask another waits.
-    Short,
-    /// As long as it takes.
-    Long,
-}
-
 impl Shared {
     pub(crate) fn page_name(&self, row: &Row, column: usize, index: usize) -> PageName {
         PageName {
@@ -195,7 +186,7 @@ impl Shared {
         // A recovery wants all that there is.
         let mut found = match knowledge {
             Knowledge::Quiet => self.find_page_soon(row, column, index, believed).await,
-            Knowledge::AtLeast(_) => self.find_page(row, column, index, Wait::Long).await.0,
+            Knowledge::AtLeast(_) => self.find_page(row, column, index, Patience::Long).await.0,
         };
         if is_overtaken() {
             return Ok(None);
@@ -239,7 +230,7 @@ impl Shared {
         }
         let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
         let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
-        let (found, _) = self.find_page(row, column, index, Wait::Long).await;
+        let (found, _) = self.find_page(row, column, index, Patience::Long).await;
         let mut answers = found.into_iter().filter(|copy| copy.slab.stale.is_none()).peekable();
         if answers.peek().is_none() {
             return PageOnDisk::Away;
@@ -270,7 +261,7 @@ impl Shared {
         if row.gone.get() || !row.is_formatted() {
             return Ok(());
         }
-        let (found, _) = self.find_page(row, column, index, Wait::Long).await;
+        let (found, _) = self.find_page(row, column, index, Patience::Long).await;
         let is_good = |copy: &FoundPage| copy.whole && copy.generation() == Some(page.sealed_generation());
         let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
         if found.iter().filter(trusted).all(is_good) {
@@ -342,11 +333,11 @@ impl Shared {
     ) -> Vec<FoundPage> {
         let is_filling = row.has_table_on(column, |slab| slab.stale.is_some());
         if is_filling {
-            return self.find_page(row, column, index, Wait::Long).await.0;
+            return self.find_page(row, column, index, Patience::Long).await.0;
         }
-        let (found, is_late) = self.find_page(row, column, index, Wait::Short).await;
+        let (found, is_late) = self.find_page(row, column, index, Patience::Short).await;
         if is_late && !found.iter().any(believed) {
-            return self.find_page(row, column, index, Wait::Long).await.0;
+            return self.find_page(row, column, index, Patience::Long).await.0;
         }
         found
     }
@@ -359,7 +350,7 @@ impl Shared {
         row: &Rc<Row>,
         column: usize,
         index: usize,
-        wait: Wait,
+        wait: Patience,
     ) -> (Vec<FoundPage>, bool) {
         if !row.has_table_on(column, |slab| slab.readable(&self.pool).is_some()) {
             return (Vec::new(), false);
@@ -372,7 +363,7 @@ impl Shared {
             holders.extend(slab.present(&self.pool).map(|disk| (disk, slab.clone(), place)));
         });
         let fastest = holders.iter().map(|(disk, ..)| disk.read_pace()).min().unwrap_or_default();
-        let within = (wait == Wait::Short).then(|| patience(fastest));
+        let within = (wait == Patience::Short).then(|| patience(fastest));
         for (disk, slab, place) in holders {
             let mut slots = Vec::with_capacity(2);
             for generation in 0..2 {
@@ -391,7 +382,7 @@ impl Shared {
             let mut answers = true;
             for slot in slots {
                 let (bytes, result) = slot.await;
-                is_late |= wait == Wait::Short && result == Err(DeviceError::TimedOut);
+                is_late |= wait == Patience::Short && result == Err(DeviceError::TimedOut);
                 answers &= !result.is_err_and(is_silence);
                 valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
             }
@@ -588,7 +579,7 @@ impl Shared {
                 continue;
             }
             for index in 0..row.map(column).pages() {
-                let (found, _) = self.find_page(row, column, index, Wait::Long).await;
+                let (found, _) = self.find_page(row, column, index, Patience::Long).await;
                 let trusted = || found.iter().filter(|copy| copy.slab.stale.is_none());
                 let newest = trusted().filter_map(FoundPage::generation).max();
                 let last = trusted().find(|copy| copy.slab.disk != from)?;

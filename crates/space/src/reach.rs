@@ -15,6 +15,7 @@ use smallvec::smallvec;
 
 use crate::cache::heirs_of;
 use crate::error::SpaceError;
+use crate::haste::Patience;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
@@ -275,7 +276,7 @@ impl Space {
         if old == BlockState::Never {
             return Ok(Some(old));
         }
-        let copies = self.read_copies(row, column, block).await;
+        let copies = self.read_copies(row, column, block, Patience::Long).await;
         if is_out_of_reach(&copies) {
             return Ok(None);
         }

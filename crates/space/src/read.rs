@@ -1,6 +1,7 @@
 //! Reading: every block is verified against its table; a bad copy is healed from a good one.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
@@ -11,6 +12,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::haste::Patience;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::mapping::Content;
@@ -386,7 +388,7 @@ impl Space {
         if !run.row.has_parity() {
             return Ok(false);
         }
-        match self.rebuild_run(&run.row, run.column, piece, into).await {
+        match self.rebuild_run(&run.row, run.column, piece, Patience::Short, into).await {
             Err(SpaceError::Unreadable { .. }) => Ok(false),
             other => other,
         }
@@ -444,7 +446,7 @@ impl Space {
             None => {}
         }
         if !row.has_parity() {
-            return self.read_copied_block(row, row_block, into).await;
+            return self.read_copied_block(row, row_block, Patience::Short, into).await;
         }
         let spot = row.shape.locate(row_block);
         let row = &self.home(row, spot.block).await.map_err(|error| self.of_ours(row, row_block, error))?;
@@ -455,7 +457,7 @@ impl Space {
                 return Ok(());
             }
         }
-        let read = self.read_in_place(row, spot.column, spot.block, into).await;
+        let read = self.read_in_place(row, (spot.column, spot.block), Patience::Short, into).await;
         if let Err(SpaceError::Unreadable { why: UnreadableReason::NoGoodCopy, .. }) = &read {
             self.shared.count(|counters| counters.lost_blocks += 1);
             self.note(row, row_block, IncidentKind::Lost);
@@ -515,20 +517,22 @@ impl Space {
             && let Some((at, _)) = places.first()
         {
             let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let (bytes, result) = disk.read(*at, buffer).await;
+            let (bytes, result) = self.read_soon(row, (spot.column, range), (&disk, *at), buffer).await;
             if result.is_ok() && matches_state(&bytes, state) {
                 into.copy_from_slice(&bytes);
                 return Ok(());
             }
         }
-        self.read_copied_block(row, row_block, into).await
+        self.read_copied_block(row, row_block, Patience::Short, into).await
     }
 
-    /// Reads one block of a row of copies from whichever verifies, and heals the others. The caller holds its lock.
+    /// Reads one block of a row of copies from whichever verifies, and heals the others. With little time, disks that take theirs are
+    /// waited for only where no other copy verifies, and not healed. The caller holds its lock.
     pub(crate) async fn read_copied_block(
         &self,
         row: &Rc<Row>,
         row_block: u32,
+        wait: Patience,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
         let spot = row.shape.locate(row_block);
@@ -537,17 +541,17 @@ impl Space {
             into.fill(0);
             return Ok(());
         }
-        let copies = self.read_copies(row, spot.column, spot.block).await;
         // A copy that misses other writes is as good for a block that it has.
-        let good = copies.iter().find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
-        let Some(good) = good else {
+        let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
+        let mut copies = self.read_copies(row, spot.column, spot.block, wait).await;
+        if copies.iter().any(|copy| copy.is_late) && !copies.iter().any(is_good) {
+            copies = self.read_copies(row, spot.column, spot.block, Patience::Long).await;
+        }
+        let Some(good) = copies.iter().find(|copy| is_good(copy)) else {
             return Err(self.lost(row, spot.column, spot.block, &copies));
         };
         into.copy_from_slice(&good.bytes);
-        let bad = copies
-            .iter()
-            .filter(|copy| copy.trusted && (copy.result.is_err() || !matches_state(&copy.bytes, state)));
-        for copy in bad {
+        for copy in copies.iter().filter(|copy| copy.is_to_be_healed(state)) {
             copy.disk.note(|counters| counters.checksum_errors += 1);
             self.shared.count(|counters| counters.checksum_errors += 1);
             tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, block = row_block, "healing a block");
@@ -570,8 +574,14 @@ impl Space {
         }
     }
 
-    /// Every copy of a block whose disk is here.
-    pub(crate) async fn read_copies(&self, row: &Rc<Row>, column: usize, block: u32) -> SmallVec<[Copy; 4]> {
+    /// Every copy of a block whose disk is here. With little time those that take theirs are late.
+    pub(crate) async fn read_copies(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        block: u32,
+        wait: Patience,
+    ) -> SmallVec<[Copy; 4]> {
         let places: SmallVec<[(Rc<Disk>, u64, bool); 4]> = row.with_slabs(column, |slabs| {
             let here = slabs.iter().filter_map(|slab| Some((slab.present(&self.shared.pool)?, slab)));
             here.filter_map(|(disk, slab)| {
@@ -583,12 +593,21 @@ impl Space {
         let mut reads: SmallVec<[_; 4]> = SmallVec::new();
         for (disk, at, trusted) in places {
             let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            reads.push((disk.read(at, buffer), disk, at, trusted));
+            let within = self.patience_with_copy(row, column, &disk, wait);
+            let read = match within {
+                Some(Duration::ZERO) => Err(buffer),
+                within => Ok(disk.read_within(at, buffer, within)),
+            };
+            reads.push((read, within, (disk, at, trusted)));
         }
         let mut copies = SmallVec::new();
-        for (read, disk, at, trusted) in reads {
-            let (bytes, result) = read.await;
-            copies.push(Copy { disk, at, trusted, bytes, result });
+        for (read, within, (disk, at, trusted)) in reads {
+            let (bytes, result) = match read {
+                Ok(read) => read.await,
+                Err(buffer) => (buffer, Err(DeviceError::TimedOut)),
+            };
+            let is_late = within.is_some() && result == Err(DeviceError::TimedOut);
+            copies.push(Copy { disk, at, trusted, bytes, result, is_late });
         }
         copies
     }
@@ -633,6 +652,19 @@ pub(crate) struct Copy {
     pub(crate) trusted: bool,
     pub(crate) bytes: Buffer,
     pub(crate) result: Result<(), DeviceError>,
+    /// Nobody waited for it.
+    pub(crate) is_late: bool,
+}
+
+impl Copy {
+    /// Whether it is trusted, and is not what the table says. What nobody has seen says nothing.
+    pub(crate) fn is_to_be_healed(&self, state: BlockState) -> bool {
+        let is_bad = match self.result {
+            Ok(()) => !matches_state(&self.bytes, state),
+            Err(error) => !is_silence(error),
+        };
+        self.trusted && is_bad
+    }
 }
 
 /// Whether an error says nothing about what is on the disk.

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::haste::Patience;
 use crate::in_flight::decide_lines;
 use crate::locks::Range;
 use crate::mention::Mentions;
@@ -604,7 +605,7 @@ async fn decide(
     open: &[Claim],
     recovery: &mut Recovery,
 ) -> Result<Option<BlockState>, SpaceError> {
-    let copies = space.read_copies(row, column, block).await;
+    let copies = space.read_copies(row, column, block, Patience::Long).await;
     if is_out_of_reach(&copies) {
         return Ok(None);
     }

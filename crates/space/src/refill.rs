@@ -23,6 +23,7 @@ use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, GRAIN_BYTES};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::haste::Patience;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::progress::Progress;
@@ -420,7 +421,9 @@ impl Space {
             return Ok(None);
         }
         let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
-        Ok(self.rebuild_run(row, column, (run.first, &states), &mut buffer).await?.then(|| buffer.freeze()))
+        let is_rebuilt =
+            self.rebuild_run(row, column, (run.first, &states), Patience::Long, &mut buffer).await?;
+        Ok(is_rebuilt.then(|| buffer.freeze()))
     }
 }
 
@@ -587,8 +590,8 @@ impl Refill<'_> {
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
         let read = match row.has_parity() {
-            true => space.read_in_place(row, column, block, &mut buffer).await,
-            false => space.read_copied_block(row, row_block, &mut buffer).await,
+            true => space.read_in_place(row, (column, block), Patience::Long, &mut buffer).await,
+            false => space.read_copied_block(row, row_block, Patience::Long, &mut buffer).await,
         };
         match read {
             Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,

@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use crate::cache::Cache;
 use crate::destage::{Prepared, Redo, stripes};
 use crate::error::SpaceError;
+use crate::haste::Patience;
 use crate::layout::{BLOCK, Shape};
 use crate::line::{LineStates, encode};
 use crate::locks::Range;
@@ -205,7 +206,7 @@ impl Space {
                 continue;
             };
             let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            match self.read_in_place(row, column, line, &mut buffer).await {
+            match self.read_in_place(row, (column, line), Patience::Long, &mut buffer).await {
                 Ok(()) => data.push(Some(buffer)),
                 // What cannot be read is lost there as well: nobody makes a checksum of unverified data.
                 Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {

@@ -12,6 +12,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::haste::Patience;
 use crate::header::WrongHeader;
 use crate::layout::BLOCK;
 use crate::locks::Range;
@@ -353,9 +354,15 @@ impl Space {
             if suspect {
                 let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
                 read = match row.has_parity() {
-                    true => self.read_in_place(row, column, block, &mut buffer).await,
+                    true => self.read_in_place(row, (column, block), Patience::Long, &mut buffer).await,
                     false => {
-                        self.read_copied_block(row, row.shape.row_block(column, block), &mut buffer).await
+                        self.read_copied_block(
+                            row,
+                            row.shape.row_block(column, block),
+                            Patience::Long,
+                            &mut buffer,
+                        )
+                        .await
                     }
                 };
             }

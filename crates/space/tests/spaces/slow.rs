@@ -14,7 +14,7 @@ use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::{Bench, Lab, Outcome, pattern, read};
+use crate::harness::{Bench, Lab, Outcome, pattern, places_of, read};
 
 const CAPACITY: Bytes = Bytes::mib(512);
 const SIZE: Bytes = Bytes::mib(96);
@@ -135,14 +135,14 @@ impl Case {
     }
 
     /// What is seen before a disk turns, in the seconds behind that, and in those that follow.
-    async fn live(self, lab: Lab, disks: Vec<Turning>, times: u32) -> Result<[Seen; 3], Box<dyn Error>> {
+    async fn live(self, lab: Lab, disks: Vec<Turning>, turn: impl Fn()) -> Result<[Seen; 3], Box<dyn Error>> {
         let spaces = lab.create().await?;
         let space = self.filled(&lab, &spaces).await?;
         disks.iter().for_each(|disk| disk.times.set(1));
         let mut parts = [Seen::default(); 3];
         for (number, (part, lasts)) in parts.iter_mut().zip(PARTS).enumerate() {
             if number == 1 {
-                disks.first().unwrap().times.set(times);
+                turn();
             }
             *part = read_until(&lab, &space, self, lab.seams.clock.now() + lasts).await?;
         }
@@ -152,7 +152,15 @@ impl Case {
         Ok(parts)
     }
 
+    /// One disk turns slower.
     fn run(self, times: u32) -> [Seen; 3] {
+        let parts = self.run_where(move |disks, _| disks.first().unwrap().times.set(times));
+        self.print(&parts, &format!("one {times} times slower"));
+        parts
+    }
+
+    /// What is seen where this happens to the disks.
+    fn run_where(self, turn: impl Fn(&[Turning], &Bench) + 'static) -> [Seen; 3] {
         let disks: Vec<Turning> = (0..self.disks).map(|_| Turning::new(self.service)).collect();
         let next = Cell::new(0);
         let bench = Bench::with_profile(1, self.disks, || {
@@ -160,24 +168,28 @@ impl Case {
             disks.get(next.get() - 1).unwrap().profile()
         });
         bench.world.set_arenas(ARENA, ARENA);
+        let bench = Rc::new(bench);
         let found = Rc::new(Cell::default());
-        let into = Rc::clone(&found);
+        let (into, inside) = (Rc::clone(&found), Rc::clone(&bench));
         let run = bench.run(async move |lab| {
-            into.set(self.live(lab, disks, times).await?);
+            let turned = disks.clone();
+            into.set(self.live(lab, disks, || turn(&turned, &inside)).await?);
             Ok(())
         });
         run.unwrap();
-        let parts: [Seen; 3] = found.get();
+        found.get()
+    }
+
+    fn print(&self, parts: &[Seen; 3], what: &str) {
         let of = |part: Seen| {
             format!("{:6} reads, longest {:6.1} ms", part.reads, part.longest.as_secs_f64() * 1e3)
         };
         let (kind, clients) = (self.resiliency.to_string(), self.clients);
         let [before, turning, behind] = parts.map(of);
         println!(
-            "{:6} {kind:17} {} disks, {clients:2} clients, one {times} times slower: {before} | {turning} | {behind}",
+            "{:6} {kind:17} {} disks, {clients:2} clients, {what}: {before} | {turning} | {behind}",
             self.name, self.disks
         );
-        parts
     }
 }
 
@@ -200,6 +212,43 @@ fn no_read_waits_for_a_disk_that_hangs() {
             let (name, kind) = (case.name, case.resiliency);
             assert!(part.longest <= SECOND, "{name}, {kind}: a read took {:?}", part.longest);
             assert!(part.reads > 0, "clients read on");
+        }
+    }
+}
+
+/// A disk answers nothing any more while another has damaged blocks: reads that heal these take no longer than a second either.
+#[test]
+fn no_read_that_heals_waits_for_a_disk_that_hangs() {
+    let mirror = Case { resiliency: Resiliency::Mirror { copies: 3 }, disks: 3, ..MIRROR };
+    let parity = Case { resiliency: Resiliency::Parity { parity: 2 }, disks: 8, ..PARITY };
+    for case in
+        [mirror, Case { clients: 16, ..mirror }, parity, Case { name: "solid", service: SOLID, ..parity }]
+    {
+        let parts = case.run_where(|disks, bench| {
+            disks.first().unwrap().times.set(HANGS);
+            let rotten = bench.disks.last().unwrap();
+            let places = places_of(rotten, 0..SIZE.0 / 4096, 1);
+            places.into_iter().step_by(5).for_each(|at| rotten.rot(at + 77, 3));
+        });
+        case.print(&parts, "one hangs, one has rotten blocks");
+        for part in parts {
+            let (name, kind) = (case.name, case.resiliency);
+            assert!(part.longest <= SECOND, "{name}, {kind}: a read took {:?}", part.longest);
+        }
+    }
+}
+
+/// Two disks answer nothing any more, and what they have is computed from the others: each delays a read by a second at most.
+#[test]
+fn no_read_waits_for_two_disks_that_hang() {
+    let parity = Case { resiliency: Resiliency::Parity { parity: 2 }, disks: 8, ..PARITY };
+    let mirror = Case { resiliency: Resiliency::Mirror { copies: 3 }, disks: 3, ..MIRROR };
+    for case in [parity, Case { name: "solid", service: SOLID, ..parity }, mirror] {
+        let parts = case.run_where(|disks, _| disks.iter().take(2).for_each(|disk| disk.times.set(HANGS)));
+        case.print(&parts, "two hang");
+        for part in parts {
+            let (name, kind) = (case.name, case.resiliency);
+            assert!(part.longest <= 2 * SECOND, "{name}, {kind}: a read took {:?}", part.longest);
         }
     }
 }
