@@ -1,6 +1,6 @@
 //! Each command as what it asks of the daemon.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dolmen_api::{
@@ -237,6 +237,12 @@ fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<
         (false, true) => ImportMode::Confirmed,
         (false, false) => ImportMode::Write,
     };
+    // Nothing of the kind is there, and it looks like a name.
+    let is_no_path =
+        |path: &&PathBuf| path.components().count() == 1 && !path.is_absolute() && !path.exists();
+    if let Some(path) = arguments.paths.iter().find(is_no_path) {
+        return Err(CliError::NoPath { name: path.display().to_string() });
+    }
     let request = ImportPool {
         pool: arguments.pool.clone(),
         paths: arguments.paths.iter().map(absolute).collect::<Result<_, _>>()?,

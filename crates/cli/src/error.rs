@@ -26,6 +26,12 @@ pub(crate) enum CliError {
         /// That of another.
         other: Name,
     },
+    /// What is to be imported is no path; it may be the name of a pool.
+    #[error("there is no file, folder or device {name} here")]
+    NoPath {
+        /// What was given.
+        name: String,
+    },
     /// The daemon gave no answer.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -223,6 +229,7 @@ impl CliError {
             | Self::NoSuchCode { .. }
             | Self::NoFigures { .. }
             | Self::SeveralPools { .. }
+            | Self::NoPath { .. }
             | Self::Reports(_) => ExitCode::Usage,
             Self::Clear(error) => crate::clear::exit(error),
             Self::Plan(error) => error.exit(),
@@ -262,6 +269,9 @@ impl CliError {
             }
             Self::NoSuchCode { nearest, .. } => {
                 Some(format!("the nearest are {}; `dolmen explain` lists all", nearest.join(", ")))
+            }
+            Self::NoPath { name } => {
+                Some(format!("a pool is imported by its name with `dolmen pool import --pool {name}`"))
             }
             Self::JobPaused { id, .. } => Some(format!("`dolmen job resume {id}` goes on with it")),
             Self::JobCalledOff { id, .. } => Some(format!("`dolmen jobs {id}` shows how far it came")),

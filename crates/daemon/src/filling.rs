@@ -94,7 +94,7 @@ fn percent_used(used: u64, left: u64) -> u128 {
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is told of with another each time.
 fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
     format!(
-        "pool {name} is used to {} percent, told from {at} percent on: {} can be claimed still, on all disks together",
+        "pool {name}: {} percent of what spaces can claim is used, told from {at} percent on: {} can be claimed still, on all disks together",
         percent_used(used, left),
         Bytes(left)
     )
@@ -256,7 +256,7 @@ mod tests {
         }
         assert_eq!(
             reached_text("tank", 80, 89 << 20, 11 << 20),
-            "pool tank is used to 89 percent, told from 80 percent on: 11 MiB can be claimed still, on all disks together"
+            "pool tank: 89 percent of what spaces can claim is used, told from 80 percent on: 11 MiB can be claimed still, on all disks together"
         );
         assert_eq!(reached(&[], 100, 0), None);
         assert_eq!(reached(&[1], 0, 0), None, "of no disks");
