@@ -141,13 +141,18 @@ impl OpenPool {
     }
 
     /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
-    /// gone. Whether there was one.
+    /// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
     fn forget_settled(&self) -> bool {
         let leaving: BTreeSet<DiskId> = self.spaces.drains().iter().map(|disk| disk.id()).collect();
-        let mut given_up = self.absences.given_up.borrow_mut();
-        let before = given_up.len();
+        let disks = self.spaces.pool().disks();
+        let absent: BTreeSet<DiskId> =
+            disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
+        let (mut given_up, mut stopped) =
+            (self.absences.given_up.borrow_mut(), self.absences.stopped.borrow_mut());
+        let before = given_up.len() + stopped.len();
         given_up.retain(|id| leaving.contains(id));
-        given_up.len() < before
+        stopped.retain(|id| absent.contains(id));
+        given_up.len() + stopped.len() < before
     }
 
     /// Members that are away, and how long each of them has been; those that take part again are forgotten.
@@ -156,7 +161,7 @@ impl OpenPool {
         let disks = self.spaces.pool().disks();
         let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
         since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
-        for noted in [&self.absences.let_go, &self.absences.rebuilt, &self.absences.stopped] {
+        for noted in [&self.absences.let_go, &self.absences.rebuilt] {
             noted.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
         }
         let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));

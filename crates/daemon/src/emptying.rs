@@ -186,16 +186,17 @@ impl Engine {
         .await;
     }
 
-    /// Whoever stops the emptying of a disk wants it to stay as it is.
-    pub(crate) fn hold_off_emptying(&self, entry: &Entry) {
+    /// Whoever stops the emptying of a disk wants it to stay as it is, also over restarts.
+    pub(crate) async fn hold_off_emptying(&self, entry: &Entry) {
         let pool = self.pools.borrow().get(&entry.pool).cloned();
         let (JobKind::Empty, Aim::Disk(id), Some(pool)) = (entry.kind, entry.aim, pool) else { return };
         let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == id);
         match disk {
             Some(disk) if is_here(&disk) => pool.emptyings.hold_off(id, pool.errors_of(&disk)),
             Some(_) => pool.absences.note_stopped(id),
-            None => {}
+            None => return,
         }
+        self.keep_history(&pool).await;
     }
 }
 

@@ -448,7 +448,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be called off")));
         }
-        self.hold_off_emptying(entry);
+        self.hold_off_emptying(entry).await;
         entry.stop("it was called off");
         let limit = self.seams.clock.now() + PATIENCE;
         let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;

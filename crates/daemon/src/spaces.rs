@@ -140,12 +140,22 @@ impl OpenPool {
         }
         let free_after = (free + full_before).saturating_sub(full);
         let claims = match full.cmp(&full_before) {
-            Ordering::Greater => format!(", claiming {} now", Bytes(full - full_before)),
+            Ordering::Greater => {
+                format!(", claiming {} now{}", Bytes(full - full_before), in_whole_rows(spec))
+            }
             Ordering::Less => format!(", giving {} back", Bytes(full_before - full)),
             Ordering::Equal => String::new(),
         };
         let after = if free_after == free { before } else { self.room_with_free(free_after) };
         Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
+    }
+}
+
+/// Why a fixed space takes more than its size, where its last row goes on behind its end.
+fn in_whole_rows(spec: &SpaceSpec) -> String {
+    match spec.size.0.is_multiple_of(spec.row_bytes().0) {
+        true => String::new(),
+        false => format!(", in whole rows of {}", spec.row_bytes()),
     }
 }
 
@@ -167,7 +177,7 @@ impl Engine {
         let what = format!("{}/{}, {} of {}, ", pool.name(), spec.name, spec.resiliency, spec.size);
         let claims = match spec.provisioning {
             Provisioning::Thin => format!("thin: claims room as it is written, up to {}", Bytes(full)),
-            Provisioning::Fixed => format!("fixed: claims {} now", Bytes(full)),
+            Provisioning::Fixed => format!("fixed: claims {} now{}", Bytes(full), in_whole_rows(&spec)),
         };
         let of_pool = cache.map(|size| {
             format!(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::{Nbd, World, eventually, pattern};
-use crate::jobs::{ended, expect, full, idle, job, keep_busy, paused};
+use crate::jobs::{change, ended, expect, full, idle, job, keep_busy, paused};
 
 const SET: &str = "/v1/pools/tank/repair_after";
 
@@ -33,6 +33,12 @@ fn bring_back(world: &World, name: &str) {
 pub(crate) fn drain(world: &World) -> Option<Value> {
     let jobs = world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
     jobs.into_iter().filter(|job| job["kind"] == "drain").max_by_key(|job| job["id"].as_u64())
+}
+
+/// The newest job that rebuilds what can do without a disk, which stays a member.
+fn rebuild(world: &World) -> Option<Value> {
+    let jobs = world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
+    jobs.into_iter().filter(|job| job["kind"] == "empty").max_by_key(|job| job["id"].as_u64())
 }
 
 #[test]
@@ -170,10 +176,6 @@ fn what_can_do_without_a_lost_disk_does_not_wait_for_what_cannot() {
         json!({"name": "p", "size_bytes": 16 << 20, "resiliency": "parity", "provisioning": "fixed"});
     world.post("/v1/pools/tank/spaces", &parity);
     idle(&world);
-    let emptied = |world: &World| {
-        let jobs = world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
-        jobs.into_iter().filter(|job| job["kind"] == "empty").max_by_key(|job| job["id"].as_u64())
-    };
     let healths = |world: &World| {
         let spaces = world.get("/v1/pools/tank/spaces")["spaces"].as_array().unwrap().clone();
         spaces.into_iter().map(|space| (space["name"].clone(), space["health"].clone())).collect::<Vec<_>>()
@@ -182,7 +184,7 @@ fn what_can_do_without_a_lost_disk_does_not_wait_for_what_cannot() {
     assert!(before.iter().all(|(_, health)| health == "healthy"), "{before:?}");
     take_away(&mut world, "d2");
     world.post(SET, &json!({"seconds": 1}));
-    let begun = eventually("what can be is rebuilt", || emptied(&world));
+    let begun = eventually("what can be is rebuilt", || rebuild(&world));
     let done = ended(&world, &begun["id"]);
     assert_eq!(done["state"], "done", "{done}");
     let result = done["result"].as_str().unwrap();
@@ -201,6 +203,51 @@ fn what_can_do_without_a_lost_disk_does_not_wait_for_what_cannot() {
     idle(&world);
     assert_eq!(disks(&world).len(), 3);
     expect(&world);
+}
+
+/// Scenario: what can do without a lost disk is being rebuilt, and that is paused, and later stopped; the daemon is killed behind each.
+/// It stays as it is, and nothing like it is begun, until the disk is back and lost again.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn a_rebuild_without_a_lost_disk_stays_paused_and_stopped_over_a_kill() {
+    let mut world = full(&["d0", "d1", "d2"]);
+    let parity =
+        json!({"name": "p", "size_bytes": 16 << 20, "resiliency": "parity", "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &parity);
+    idle(&world);
+    world.post(SET, &json!({"seconds": 1}));
+    let back = |world: &World| {
+        bring_back(world, "d2");
+        world.post("/v1/pools/tank/disks/2/online", &json!({}));
+        idle(world);
+    };
+    let id = paused(&mut world, |world, attempt| {
+        if attempt > 0 {
+            back(world);
+        }
+        let before = rebuild(world).map(|job| job["id"].clone());
+        take_away(world, "d2");
+        keep_busy(world, attempt);
+        let begun = || rebuild(world).filter(|job| Some(&job["id"]) != before.as_ref());
+        json!({"job": eventually("what can be is rebuilt", begun)})
+    });
+    for (verb, state) in [("pause", "paused"), ("stop", "called_off")] {
+        change(&world, &id, verb);
+        assert_eq!(job(&world, &id)["state"], state);
+        world.kill();
+        world.start();
+        // The first looks at what to do come within a second or two.
+        std::thread::sleep(Duration::from_secs(5));
+        idle(&world);
+        assert_eq!(job(&world, &id)["state"], state);
+        assert_eq!(rebuild(&world).unwrap()["id"], id, "behind {verb}");
+        expect(&world);
+    }
+    back(&world);
+    // That it was back is put on record by the next look.
+    std::thread::sleep(Duration::from_secs(3));
+    take_away(&mut world, "d2");
+    eventually("what can be is rebuilt", || rebuild(&world).filter(|job| job["id"] != id));
 }
 
 /// Scenario: a space of one copy is in the trash, another one has its name by now, and a disk is lost. What is told to be given up is

@@ -45,6 +45,22 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
     assert_eq!(plan["plan"]["usable_after_bytes"], room(&world));
 }
 
+/// A fixed space takes whole rows, and says so where that is more than its size.
+#[test]
+fn a_fixed_space_says_why_it_takes_more_than_its_size() {
+    let world = World::new(2);
+    world.post("/v1/pools", &json!({"name": "tank", "disks": [world.disk("d0"), world.disk("d1")]}));
+    let asked = |mib: u64| {
+        let spec = json!({
+            "name": "x", "size_bytes": mib << 20, "resiliency": "mirror", "row_bytes": 4 << 20, "provisioning": "fixed"
+        });
+        world.post("/v1/pools/tank/spaces", &dry(spec))["plan"]["steps"][0].as_str().unwrap().to_owned()
+    };
+    let (six, eight) = (asked(6), asked(8));
+    assert!(six.ends_with(" now, in whole rows of 4 MiB"), "{six}");
+    assert!(eight.ends_with(" now"), "{eight}");
+}
+
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
 const PLANNED_ELSEWHERE: [(&str, &str); 12] = [
     (
