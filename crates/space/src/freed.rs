@@ -30,15 +30,18 @@ impl Space {
         self.free_together(&[row]).await
     }
 
-    /// Frees all of these rows, in order and many in one change, also those whose blocks wait for absent disks to be decided.
-    /// Killed half-way, some of them are left.
+    /// Frees all of these rows, in order and many in one change, also those whose blocks wait for absent disks to be decided, and
+    /// those that take their places meanwhile. Killed half-way, some of them are left.
     pub(crate) async fn free_rows(&self, indexes: &[u64]) -> Result<(), SpaceError> {
         for indexes in indexes.chunks(TOGETHER) {
-            let mut rows = Vec::with_capacity(indexes.len());
-            for index in indexes {
-                rows.extend(self.undecided_row(*index).await?);
+            let mut left = indexes.to_vec();
+            while !left.is_empty() {
+                let mut rows = Vec::with_capacity(left.len());
+                for index in &left {
+                    rows.extend(self.undecided_row(*index).await?);
+                }
+                left = self.free_looked_up(&rows).await?;
             }
-            self.free_looked_up(&rows).await?;
         }
         Ok(())
     }
@@ -54,8 +57,10 @@ impl Space {
         Ok(())
     }
 
-    async fn free_looked_up(&self, rows: &[Rc<Row>]) -> Result<(), SpaceError> {
+    /// Frees rows; those of which somebody else had a lock, and that are another one by now, or none, are to be looked up again.
+    async fn free_looked_up(&self, rows: &[Rc<Row>]) -> Result<Vec<u64>, SpaceError> {
         let (mut lot, mut guards, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut again = Vec::new();
         for row in rows {
             let whole = Range { first: 0, count: row.shape.row_blocks() };
             let guard = match row.locks.try_lock(whole) {
@@ -71,6 +76,7 @@ impl Space {
             };
             guards.push(guard);
             if row.gone.get() {
+                again.push(row.index);
                 continue;
             }
             lot.push(row);
@@ -86,7 +92,8 @@ impl Space {
                 bytes = 0;
             }
         }
-        self.free_together(&lot).await
+        self.free_together(&lot).await?;
+        Ok(again)
     }
 
     /// Frees rows in one change. The caller holds locks on all of each.

@@ -256,13 +256,19 @@ impl Spaces {
             }
             let found = self.pool().scan(keys::rows(space.id(), from..u64::MAX), LOT).await?;
             let rows: Vec<u64> = found.iter().map(|(key, _)| keys::parts(key).2).collect();
-            let Some(last) = rows.last() else {
-                self.strike_condemned(space).await?;
-                return Ok(true);
-            };
-            space.free_rows(&rows).await?;
-            progress.done.set(progress.done.get() + rows.len() as u64);
-            from = last + 1;
+            match rows.last() {
+                Some(last) => {
+                    space.free_rows(&rows).await?;
+                    progress.done.set(progress.done.get() + rows.len() as u64);
+                    from = last + 1;
+                }
+                None if from == 0 => {
+                    self.strike_condemned(space).await?;
+                    return Ok(true);
+                }
+                // A row may have been moved to a place before the others while these were freed.
+                None => from = 0,
+            }
         }
     }
 

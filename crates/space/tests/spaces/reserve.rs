@@ -4,12 +4,15 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
+use dolmen_block_io::sleep;
 use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
+use crate::harness::pace::{Slow, beside, text};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -324,5 +327,48 @@ fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
             lab.check_and_close(spaces).await
         });
         judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
+
+/// Scenario: a row that is reserved is discarded while its space is deleted and purged, or ends in front of it: it is kept as another
+/// row in the same place then. Nothing is left of it, whichever comes first.
+#[test]
+fn a_row_that_is_kept_while_its_space_goes_is_not_left_behind() {
+    for (goes, offset) in [true, false].into_iter().flat_map(|goes| (0..40).map(move |at| (goes, at))) {
+        let bench = Bench::with_profile(9370, 2, || Slow::BRIEFLY.profile());
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = thin(&spaces, "kept", MIRROR).await?;
+            spaces.set_reserve(&space, Bytes::mib(3)).await?;
+            let other = thin(&spaces, "other", MIRROR).await?;
+            for _ in 0..2 {
+                // Its tables are on the disks the first time, and are about to be the second time.
+                spaces.pool().checkpoint().await?;
+                for row in 0..3 {
+                    put(&lab, &space, row).await?;
+                    put(&lab, &other, row).await?;
+                }
+            }
+            space.flush().await?;
+            // The discard waits for that before it keeps the row.
+            let checkpoint = async { spaces.pool().checkpoint().await.map_err(text) };
+            let discard = async { space.discard(2 * MIB, MIB).await.map_err(text) };
+            let end = async {
+                sleep(lab.seams.clock.as_ref(), Duration::from_micros(500 * offset)).await;
+                if !goes {
+                    spaces.set_reserve(&space, Bytes::mib(2)).await.map_err(text)?;
+                    // As long as something is there, it is refused.
+                    let _ = spaces.resize(&space, Bytes::mib(2)).await;
+                    return Ok(());
+                }
+                spaces.condemn(&space).await.map_err(text)?;
+                let is_all_gone = spaces.purge(&Progress::default()).await.map_err(text)?;
+                if is_all_gone { Ok(()) } else { Err("something is left".to_owned()) }
+            };
+            beside(vec![Box::pin(checkpoint), Box::pin(discard), Box::pin(end)]).await?;
+            drop((space, other));
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("it goes: {goes}, after {offset}: {error}"));
     }
 }

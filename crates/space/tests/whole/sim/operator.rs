@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::sleep;
+use dolmen_block_io::{DeviceError, sleep};
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, PoolError};
 use dolmen_sim::{FaultKind, Random};
@@ -114,7 +114,15 @@ pub async fn take_in(life: &Rc<Life>) {
             }
             Err(error) => {
                 life.trouble(format!("rejoining disk {index}: {}", in_one_line(&error)));
-                if matches!(error, SpaceError::Pool(PoolError::NoSuchDisk { .. })) {
+                let is_unknown = match &error {
+                    SpaceError::Pool(PoolError::NoSuchDisk { .. }) => true,
+                    // What one of its labels was cannot be told, and there is no other.
+                    SpaceError::Pool(PoolError::Label { source, .. }) => {
+                        matches!(source.source, DeviceError::Medium { .. })
+                    }
+                    _ => false,
+                };
+                if is_unknown {
                     give_up(life, index);
                 }
             }
