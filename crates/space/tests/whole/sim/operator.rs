@@ -137,8 +137,9 @@ pub async fn take_in(life: &Rc<Life>) {
 fn give_up(life: &Life, index: usize) {
     let faults = life.disks.borrow()[index].fault_counters();
     let is_excused = [FaultKind::LyingFlush, FaultKind::ReturnedOld].iter().any(|kind| faults.of(*kind) > 0);
-    if is_excused && !life.is_leaving(index) {
-        want_replaced(life, index);
+    if is_excused && !life.is_leaving(index) && !want_replaced(life, index) {
+        // It stays a member that is lost.
+        life.strangers.borrow_mut().insert(index);
     }
 }
 
@@ -205,7 +206,7 @@ pub async fn is_whole(life: &Life) -> Result<bool, String> {
         && !life.unnoticed.get()
         && life.barred.borrow().is_empty()
         && life.gone.borrow().is_empty()
-        && missing_disks(life).is_empty()
+        && missing_disks(life).iter().all(|index| life.strangers.borrow().contains(index))
         && life.wanted.borrow().is_empty()
         && life.leaving.borrow().is_empty()
         && !life.is_removing())
