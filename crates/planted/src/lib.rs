@@ -172,11 +172,13 @@ pub enum Bug {
     ReserveTakesWritten,
     /// Rows are laid on spares.
     SpareTakesRows,
+    /// A row that became another one while it was to be freed counts as freed.
+    RenewedPassedOver,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 82] = [
+    pub const ALL: [Self; 83] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -259,6 +261,7 @@ impl Bug {
         Self::ReserveGivenBack,
         Self::ReserveTakesWritten,
         Self::SpareTakesRows,
+        Self::RenewedPassedOver,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -348,6 +351,7 @@ impl Bug {
             Self::ReserveGivenBack => "reserve-given-back",
             Self::ReserveTakesWritten => "reserve-takes-written",
             Self::SpareTakesRows => "spare-takes-rows",
+            Self::RenewedPassedOver => "renewed-passed-over",
         }
     }
 }

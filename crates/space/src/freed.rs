@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Purpose, keys};
 
 use crate::error::SpaceError;
@@ -76,7 +77,9 @@ impl Space {
             };
             guards.push(guard);
             if row.gone.get() {
-                again.push(row.index);
+                if !is_planted(Bug::RenewedPassedOver) {
+                    again.push(row.index);
+                }
                 continue;
             }
             lot.push(row);
