@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::ptr;
 
 use dolmen_block_io::{DeviceError, Durability, Payload};
-use dolmen_buffer::{Arena, ArenaConfig, Buffer, Shared};
+use dolmen_buffer::{Arena, Buffer, Shared};
 
 use crate::driver::{Allocate, Memory, Request, Sync, Target};
 
@@ -232,10 +232,11 @@ impl Work {
     }
 
     /// What a caller gets back while the kernel still holds the memory: for a read another buffer of the same length,
-    /// because the caller was promised one and must not see the kernel write to it.
+    /// because the caller was promised one and must not see the kernel write to it; of an arena of its own when every frame is lent,
+    /// as a disk that hangs may hold them all.
     pub(crate) fn stand_in(&self, arena: &Arena) -> Payload {
         match self {
-            Self::Read { into, .. } => Payload::Buffer(spare(arena, into.len())),
+            Self::Read { into, .. } => Payload::Buffer(arena.take_or_make(into.len())),
             Self::Write { from, .. } => Payload::Shared(from.clone()),
             Self::Receive { .. } | Self::Flush | Self::Range { .. } | Self::Accept | Self::Send { .. } => {
                 Payload::None
@@ -252,13 +253,6 @@ fn range_request(file: Target, at: u64, length: u64, way: RangeWay) -> Request {
     }
 }
 
-/// A buffer from the arena, or, when every frame is lent, from an arena of its own: a disk that hangs may hold them all.
-fn spare(arena: &Arena, len: usize) -> Buffer {
-    let own = || Arena::new(ArenaConfig { small_count: 0, medium_count: 0, large_count: 1 }).try_take(len);
-    let Some(buffer) = arena.try_take(len).or_else(own) else { panic!("a fresh arena lends {len} bytes") };
-    buffer
-}
-
 /// The result of a disk's command from the kernel's last answer.
 pub(crate) fn device_result(answer: i32) -> Result<(), DeviceError> {
     if answer < 0 { Err(crate::errno::device_error(-answer)) } else { Ok(()) }
@@ -268,6 +262,7 @@ pub(crate) fn device_result(answer: i32) -> Result<(), DeviceError> {
 mod tests {
     use super::*;
     use dolmen_block_io::fixed_entropy;
+    use dolmen_buffer::ArenaConfig;
 
     const FILE: Target = Target { fd: 0, slot: None };
 

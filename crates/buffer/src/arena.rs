@@ -198,6 +198,34 @@ impl Arena {
         None
     }
 
+    /// Lends `len` contiguous bytes, of an arena of their own where every frame is in use. For memory that has to be had at once and
+    /// rarely: in the place of what a disk that hangs still holds.
+    ///
+    /// # Panics
+    /// As [`try_take`](Self::try_take).
+    #[must_use]
+    pub fn take_or_make(&self, len: usize) -> Buffer {
+        self.try_take(len).unwrap_or_else(|| Self::made(len))
+    }
+
+    /// `len` contiguous bytes of an arena of their own.
+    ///
+    /// # Panics
+    /// As [`try_take`](Self::try_take).
+    #[must_use]
+    pub fn made(len: usize) -> Buffer {
+        let fits = CLASS_BYTES.map(|frame_bytes| frame_bytes >= len);
+        let [small, medium, _] = fits;
+        let one = |is_it: bool| usize::from(is_it);
+        let config = ArenaConfig {
+            small_count: one(small),
+            medium_count: one(medium && !small),
+            large_count: one(!medium && !small),
+        };
+        let Some(buffer) = Self::new(config).try_take(len) else { panic!("a fresh arena lends {len} bytes") };
+        buffer
+    }
+
     /// Lends `len` contiguous bytes as soon as a frame is free.
     ///
     /// A task that holds buffers while it waits for another can deadlock with its like; so whoever needs several takes

@@ -267,11 +267,8 @@ fn undone(plan: &Plan, warn: impl Fn(&str) -> String) -> String {
 
 fn figures_text(plan: &Plan) -> String {
     let mut text = String::new();
-    // What is about no room has no figures of it.
-    if (plan.usable_before_bytes, plan.usable_after_bytes) != (0, 0) {
-        text.push_str(&format!("usable before  {}\n", Bytes(plan.usable_before_bytes)));
-        text.push_str(&format!("usable after   {}\n", Bytes(plan.usable_after_bytes)));
-    }
+    text.push_str(&format!("usable before  {}\n", Bytes(plan.usable_before_bytes)));
+    text.push_str(&format!("usable after   {}\n", Bytes(plan.usable_after_bytes)));
     let at_most = if plan.moved_bytes > 0 { " at most" } else { "" };
     text.push_str(&format!("bytes moved    {}{at_most}\n", Bytes(plan.moved_bytes)));
     text

@@ -241,7 +241,8 @@ fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<
     let is_no_path =
         |path: &&PathBuf| path.components().count() == 1 && !path.is_absolute() && !path.exists();
     if let Some(path) = arguments.paths.iter().find(is_no_path) {
-        return Err(CliError::NoPath { name: path.display().to_string() });
+        let is_pool_named = arguments.pool.is_some();
+        return Err(CliError::NoPath { name: path.display().to_string(), is_pool_named });
     }
     let request = ImportPool {
         pool: arguments.pool.clone(),

@@ -31,6 +31,8 @@ pub(crate) enum CliError {
     NoPath {
         /// What was given.
         name: String,
+        /// Whether the pool was named beside it.
+        is_pool_named: bool,
     },
     /// The daemon gave no answer.
     #[error(transparent)]
@@ -270,7 +272,7 @@ impl CliError {
             Self::NoSuchCode { nearest, .. } => {
                 Some(format!("the nearest are {}; `dolmen explain` lists all", nearest.join(", ")))
             }
-            Self::NoPath { name } => {
+            Self::NoPath { name, is_pool_named: false } => {
                 Some(format!("a pool is imported by its name with `dolmen pool import --pool {name}`"))
             }
             Self::JobPaused { id, .. } => Some(format!("`dolmen job resume {id}` goes on with it")),
@@ -287,7 +289,8 @@ impl CliError {
             }
             Self::SeveralPools { .. } => Some("purge those of one pool after those of the other".to_owned()),
             // These say what to do in their own words.
-            Self::Path { .. }
+            Self::NoPath { is_pool_named: true, .. }
+            | Self::Path { .. }
             | Self::Reports(_)
             | Self::Write { .. }
             | Self::Request { .. }

@@ -7,7 +7,7 @@ use dolmen_api::{Change, Shutdown};
 use crate::attach::Leave;
 use crate::caller::Answer;
 use crate::engine::Engine;
-use crate::plan::{Figures, Undo, made, planned};
+use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::clients_of;
 
 impl Engine {
@@ -40,7 +40,8 @@ impl Engine {
             )
         });
         steps.extend(waits.clone());
-        let plan = Figures::of_room(0, 0).plan(Undo::By("dolmen daemon".to_owned()), steps);
+        let room = pools.iter().map(|pool| usual_room(&pool.offers())).sum();
+        let plan = Figures::of_room(room, room).plan(Undo::By("dolmen daemon".to_owned()), steps);
         if request.dry_run {
             return Ok(planned(plan, "the daemon would end"));
         }

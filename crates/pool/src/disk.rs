@@ -90,6 +90,8 @@ pub struct Disk {
     flushed: Cell<u64>,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
+    /// Whether a read was late, and nothing was answered since.
+    silent: Cell<bool>,
     /// Why it is asked only where nobody else has what it has, and gets new slabs last.
     ailment: Cell<Option<Ailment>>,
     /// Where labels had stood when it was taken in, and something else was written over them.
@@ -113,6 +115,7 @@ impl Disk {
             flushed: Cell::new(0),
             under_way: Cell::new(0),
             counters: Cell::default(),
+            silent: Cell::default(),
             ailment: Cell::default(),
             lost_labels: RefCell::default(),
         })
@@ -290,6 +293,12 @@ impl Disk {
             .unwrap_or_default()
     }
 
+    /// Whether a read of it was late, and it has answered nothing since: it may hang.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silent.get()
+    }
+
     /// What is known against it.
     #[must_use]
     pub fn ailment(&self) -> Option<Ailment> {
@@ -367,8 +376,9 @@ impl Disk {
                 Err((buffer, error)) => (buffer, Err(error)),
             };
             match result {
-                Ok(()) => {}
+                Ok(()) => guard.disk.silent.set(false),
                 Err(DeviceError::TimedOut) if within.is_some() => {
+                    guard.disk.silent.set(true);
                     guard.disk.note(|counters| counters.late_reads += 1);
                 }
                 Err(_) => guard.disk.note(|counters| counters.read_errors += 1),
@@ -393,6 +403,9 @@ impl Disk {
                 Ok(writing) => writing.await,
                 Err(error) => Err(error),
             };
+            if result.is_ok() {
+                guard.disk.silent.set(false);
+            }
             if let Err(error) = result {
                 guard.disk.note(|counters| {
                     counters.write_errors += 1;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{Action, Command, DeviceError, Durability, Outcome, Payload, Submission};
+use dolmen_buffer::Arena;
 use dolmen_units::BLOCK_BYTES;
 
 use crate::agenda::Deed;
@@ -308,7 +309,8 @@ impl SimDisk {
         let Some(flight) = self.land(slot, number) else { return };
         let payload = match flight.work {
             Work::Refused(outcome) => outcome.payload,
-            Work::Read { into, .. } => Payload::Buffer(into),
+            // The disk may write to that one still.
+            Work::Read { into, .. } => Payload::Buffer(Arena::made(into.len())),
             Work::Flush { .. } => Payload::None,
             Work::Write { content, from, .. } => {
                 if self.faults.coin() {

@@ -98,14 +98,14 @@ impl Space {
         if wait == Patience::Long || is_planted(Bug::HungIsWaitedFor) {
             return None;
         }
-        if self.shared.comes_sooner_elsewhere(row, column, disk) {
-            return Some(Duration::ZERO);
-        }
-        self.shared.pace_without(row, column, disk).map(second_patience)
+        let others = self.shared.pace_without(row, column, disk)?;
+        let is_passed_over = disk.is_silent() || is_much_slower(disk.read_pace(), others);
+        Some(if is_passed_over { Duration::ZERO } else { second_patience(others) })
     }
 
     /// Reads a range of a column from where it was found. Where the disk takes too long, another copy is asked, once; the answer is
-    /// [`DeviceError::TimedOut`] where there is none but its content can be computed.
+    /// [`DeviceError::TimedOut`] where there is none but its content can be computed, or where that takes too long as well and there
+    /// is a third.
     pub(crate) async fn read_soon(
         &self,
         row: &Row,
@@ -119,7 +119,10 @@ impl Space {
             return (buffer, result);
         }
         match self.choose_copy_beside(row, (column, range), Some(disk.slot())) {
-            Some((other, places)) => read_places(&other, &places, buffer).await,
+            Some((other, places)) => {
+                let within = self.shared.patience_with_second(row, column, [disk.slot(), other.slot()]);
+                self.shared.read_places((&other, &places), within, buffer).await
+            }
             // It is computed by whoever asked.
             None => (buffer, result),
         }
@@ -141,6 +144,43 @@ impl Shared {
         }
         let others = self.pace_without(row, column, disk)?;
         Some(patience(own.min(others)))
+    }
+
+    /// How long a second copy is waited for, where a third has what these have.
+    fn patience_with_second(&self, row: &Row, column: usize, asked: [DiskSlot; 2]) -> Option<Duration> {
+        let third = row.with_slabs(column, |slabs| {
+            let others = slabs.iter().filter(|slab| !asked.contains(&slab.disk));
+            others.filter_map(|slab| slab.readable(&self.pool)).map(|disk| disk.read_pace()).min()
+        });
+        third.filter(|_| !is_planted(Bug::HungIsWaitedFor)).map(second_patience)
+    }
+
+    /// Reads what lies in several places of a disk, one after another.
+    async fn read_places(
+        &self,
+        (disk, places): (&Rc<Disk>, &[(u64, usize)]),
+        within: Option<Duration>,
+        into: Buffer,
+    ) -> (Buffer, Result<(), DeviceError>) {
+        let whole = into.len();
+        let (mut read, mut left): (Option<Buffer>, _) = (None, into);
+        let Some(((last, _), before)) = places.split_last() else { return (left, Ok(())) };
+        for (at, length) in before {
+            let rest = left.split_off(*length);
+            let (part, result) = disk.read_within(*at, left, within).await;
+            if result.is_err() {
+                // What comes back of a read that was given up is other memory, and belongs to none of the parts.
+                drop((read, part, rest));
+                return (self.pool.seams().data.take_or_make(whole), result);
+            }
+            (read, left) = (Some(joined(read, part)), rest);
+        }
+        let (part, result) = disk.read_within(*last, left, within).await;
+        if result.is_err() && read.is_some() {
+            drop((read, part));
+            return (self.pool.seams().data.take_or_make(whole), result);
+        }
+        (joined(read, part), result)
     }
 
     /// Whether others have what a disk has of a column, and much sooner.
@@ -174,27 +214,6 @@ pub(crate) fn nth_fastest(paces: impl Iterator<Item = Duration>, count: usize) -
     let mut paces: SmallVec<[Duration; 16]> = paces.collect();
     paces.sort_unstable();
     paces.get(count.checked_sub(1)?).copied()
-}
-
-/// Reads what lies in several places of a disk, one after another.
-async fn read_places(
-    disk: &Rc<Disk>,
-    places: &[(u64, usize)],
-    into: Buffer,
-) -> (Buffer, Result<(), DeviceError>) {
-    let (mut read, mut left): (Option<Buffer>, _) = (None, into);
-    let Some(((last, _), before)) = places.split_last() else { return (left, Ok(())) };
-    for (at, length) in before {
-        let rest = left.split_off(*length);
-        let (part, result) = disk.read(*at, left).await;
-        let whole = joined(read, part);
-        if result.is_err() {
-            return (joined(Some(whole), rest), result);
-        }
-        (read, left) = (Some(whole), rest);
-    }
-    let (part, result) = disk.read(*last, left).await;
-    (joined(read, part), result)
 }
 
 /// A buffer and the one that was split off it.

@@ -1,5 +1,6 @@
 //! Lines of rows with parity: a block of each column, and what becomes of one that is gone (docs/design/0004).
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -62,6 +63,17 @@ struct RunSource {
     place: Option<(Rc<Disk>, u64, Option<Buffer>)>,
 }
 
+/// What came of a run that was to be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rebuilt {
+    /// All of it is what its tables say.
+    Whole,
+    /// A disk that it needs was not waited for any longer.
+    Late,
+    /// Some of it is to be looked at block by block.
+    Not,
+}
+
 /// What a run of a column has, if it is as its table says.
 enum RunContent {
     Zeros,
@@ -83,11 +95,21 @@ impl RunSource {
         self.place.as_ref().map(|(disk, ..)| disk.read_pace()).unwrap_or_default()
     }
 
-    /// Reads it; `None` when any of it is not as its table says, or does not come in time. What nobody wrote is zeros, whatever the
-    /// disk has there.
-    async fn read(self, lines: &[LineStates], within: Option<Duration>) -> Option<RunContent> {
+    fn is_silent(&self) -> bool {
+        self.place.as_ref().is_some_and(|(disk, ..)| disk.is_silent())
+    }
+
+    /// Reads it; `None` when any of it is not as its table says, or does not come in time, which is noted. What nobody wrote is zeros,
+    /// whatever the disk has there.
+    async fn read(
+        self,
+        lines: &[LineStates],
+        within: Option<Duration>,
+        is_late: &Cell<bool>,
+    ) -> Option<RunContent> {
         let Some((disk, at, memory)) = self.place else { return Some(RunContent::Zeros) };
         let (mut buffer, read) = disk.read_within(at, memory?, within).await;
+        is_late.set(is_late.get() || (within.is_some() && read == Err(DeviceError::TimedOut)));
         read.ok()?;
         for (bytes, line) in buffer.chunks_exact_mut(BLOCK).zip(lines) {
             match line.get(self.column).copied().unwrap_or_default() {
@@ -234,8 +256,7 @@ impl Space {
         }
     }
 
-    /// Computes blocks of a column that follow each other from the others of their lines, read in whole pieces; whether that could
-    /// be done. What of them is not as its table says is left to whoever looks block by block, and heals. Asked without the
+    /// Computes blocks of a column that follow each other from the others of their lines, read in whole pieces, if that can be done. What of them is not as its table says is left to whoever looks block by block, and heals. Asked without the
     /// lines' lock, it may fail because somebody writes there; what it gives is what the tables say.
     ///
     /// # Errors
@@ -247,38 +268,42 @@ impl Space {
         (first, states): (u32, &[BlockState]),
         wait: Patience,
         into: &mut [u8],
-    ) -> Result<bool, SpaceError> {
+    ) -> Result<Rebuilt, SpaceError> {
         let mut lines: SmallVec<[LineStates; RUN_BLOCKS as usize]> = SmallVec::new();
         for line in (first..).take(states.len()) {
             lines.push(self.shared.line_states(row, line).await?);
         }
         let Some((sources, within)) = self.sources_of_run(row, column, (first, &lines)) else {
-            return Ok(false);
+            return Ok(Rebuilt::Not);
         };
-        let within = within.filter(|_| wait == Patience::Short);
+        let is_short = wait == Patience::Short && !is_planted(Bug::HungIsWaitedFor);
+        let (within, is_late) = (within.filter(|_| is_short), Cell::new(false));
         let given: SmallVec<[usize; 16]> = sources.iter().map(|source| source.column).collect();
-        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Ok(false) };
+        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Ok(Rebuilt::Not) };
         let read = join_all(
-            sources.into_iter().map(async |source| (source.column, source.read(&lines, within).await)),
+            sources
+                .into_iter()
+                .map(async |source| (source.column, source.read(&lines, within, &is_late).await)),
         );
         let read: SmallVec<[(usize, Option<RunContent>); 16]> = read.await.into_iter().collect();
         let content_of = |wanted: &usize| read.iter().find(|(column, _)| column == wanted)?.1.as_ref();
         let Some(blocks) = plan.sources().iter().map(content_of).collect::<Option<SmallVec<[_; 16]>>>()
         else {
-            return Ok(false);
+            return Ok(if is_late.get() { Rebuilt::Late } else { Rebuilt::Not });
         };
         let blocks: SmallVec<[Option<&[u8]>; 16]> = blocks.into_iter().map(RunContent::bytes).collect();
         plan.reconstruct(&blocks, &mut [&mut *into])
             .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
-        Ok(into
+        let is_whole = into
             .chunks_exact(BLOCK)
             .zip(states)
-            .all(|(bytes, state)| matches!(state, BlockState::Valid(_)) && matches_state(bytes, *state)))
+            .all(|(bytes, state)| matches!(state, BlockState::Valid(_)) && matches_state(bytes, *state));
+        Ok(if is_whole { Rebuilt::Whole } else { Rebuilt::Not })
     }
 
     /// As many other columns as it takes to compute one, those first of which nothing has to be read, and those last whose disks
-    /// take much longer than others; and how long they are waited for where one more could be asked instead. `None` where there are
-    /// not enough, or no memory for them. Of more than enough, the same for all of a row, so that heads go on where they are, and
+    /// take much longer than others; and how long they are waited for where one more could be asked instead, or the column itself.
+    /// `None` where there are not enough, or no memory for them. Of more than enough, the same for all of a row, so that heads go on where they are, and
     /// others for the next.
     fn sources_of_run(
         &self,
@@ -311,8 +336,12 @@ impl Space {
         }
         let wanted = row.shape.data_columns();
         let usual = nth_fastest(sources.iter().map(RunSource::pace), wanted)?;
-        sources.sort_by_key(|source| (source.place.is_some(), is_much_slower(source.pace(), usual)));
-        let within = (sources.len() > wanted).then(|| second_patience(usual));
+        let is_slow = |source: &RunSource| source.is_silent() || is_much_slower(source.pace(), usual);
+        sources.sort_by_key(|source| (source.place.is_some(), is_slow(source)));
+        let has_own = row.with_slabs(column, |slabs| {
+            slabs.iter().filter_map(|slab| slab.readable(pool)).any(|disk| !disk.is_silent())
+        });
+        let within = (sources.len() > wanted || has_own).then(|| second_patience(usual));
         sources.truncate(wanted);
         for (_, _, memory) in sources.iter_mut().filter_map(|source| source.place.as_mut()) {
             *memory = Some(pool.seams().metadata.try_take(length)?);

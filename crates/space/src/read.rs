@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::haste::Patience;
 use crate::layout::BLOCK;
+use crate::line::Rebuilt;
 use crate::locks::Range;
 use crate::mapping::Content;
 use crate::record::{BlockState, Place};
@@ -388,10 +389,16 @@ impl Space {
         if !run.row.has_parity() {
             return Ok(false);
         }
-        match self.rebuild_run(&run.row, run.column, piece, Patience::Short, into).await {
-            Err(SpaceError::Unreadable { .. }) => Ok(false),
-            other => other,
+        // Who was late is asked last the next time, if there are others.
+        for _ in 0..=run.row.shape.parity_columns() {
+            match self.rebuild_run(&run.row, run.column, piece, Patience::Short, into).await {
+                Ok(Rebuilt::Late) => {}
+                Ok(rebuilt) => return Ok(rebuilt == Rebuilt::Whole),
+                Err(SpaceError::Unreadable { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(false)
     }
 
     /// A block that was not what its table says: perhaps a write has just passed, perhaps a copy is bad. Looks again
@@ -545,6 +552,8 @@ impl Space {
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
         let mut copies = self.read_copies(row, spot.column, spot.block, wait).await;
         if copies.iter().any(|copy| copy.is_late) && !copies.iter().any(is_good) {
+            // Their memory first.
+            copies.clear();
             copies = self.read_copies(row, spot.column, spot.block, Patience::Long).await;
         }
         let Some(good) = copies.iter().find(|copy| is_good(copy)) else {
@@ -657,13 +666,10 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Whether it is trusted, and is not what the table says. What nobody has seen says nothing.
+    /// Whether it is trusted, and cannot be read or is not what the table says. Of one that nobody waited for nobody knows.
     pub(crate) fn is_to_be_healed(&self, state: BlockState) -> bool {
-        let is_bad = match self.result {
-            Ok(()) => !matches_state(&self.bytes, state),
-            Err(error) => !is_silence(error),
-        };
-        self.trusted && is_bad
+        let is_good = self.result.is_ok() && matches_state(&self.bytes, state);
+        self.trusted && !self.is_late && !is_good
     }
 }
 

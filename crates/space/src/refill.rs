@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::haste::Patience;
 use crate::layout::BLOCK;
+use crate::line::Rebuilt;
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::matches_state;
@@ -421,9 +422,9 @@ impl Space {
             return Ok(None);
         }
         let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
-        let is_rebuilt =
+        let rebuilt =
             self.rebuild_run(row, column, (run.first, &states), Patience::Long, &mut buffer).await?;
-        Ok(is_rebuilt.then(|| buffer.freeze()))
+        Ok((rebuilt == Rebuilt::Whole).then(|| buffer.freeze()))
     }
 }
 

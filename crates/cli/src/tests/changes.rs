@@ -61,7 +61,6 @@ const CHANGES: [&str; 50] = [
     "stop",
 ];
 
-/// With -n, each command that changes something asks for a dry run, once, and shows the plan; also at a terminal, where
 /// What is imported is given by paths; the name of a pool among them is told from one that is not there.
 #[test]
 fn a_pool_that_is_imported_by_its_name_without_the_option_is_told_how() {
@@ -73,26 +72,15 @@ fn a_pool_that_is_imported_by_its_name_without_the_option_is_told_how() {
         ended.messages,
         "dolmen: there is no file, folder or device tank-of-nobody here\nhint: a pool is imported by its name with `dolmen pool import --pool tank-of-nobody`\n"
     );
+    // Whoever named a pool means a path by the other word.
+    let ended = fake.run("pool import --pool tank disk-of-nobody", &NOBODY);
+    assert_eq!((ended.code, ended.messages.contains("hint")), (ExitCode::Usage, false), "{}", ended.messages);
     for path in ["/tank-of-nobody", "./tank-of-nobody", "src"] {
         assert_eq!(fake.run(&format!("pool import {path}"), &NOBODY).code, ExitCode::Ok, "{path}");
     }
 }
 
-/// A change that is about no room has no figures of it.
-#[test]
-fn what_changes_no_room_is_told_without_it() {
-    let fake = Fake::play(|_, body| {
-        let mut change = change(false);
-        change["plan"]["usable_before_bytes"] = json!(0);
-        change["plan"]["usable_after_bytes"] = json!(0);
-        assert_eq!(body["dry_run"], json!(true));
-        answer(200, &change)
-    });
-    let ended = fake.run("stop --hand-over -n", &NOBODY);
-    assert!(!ended.results.contains("usable"), "{}", ended.results);
-    assert!(ended.results.contains("\nbytes moved    4 KiB at most\n"), "{}", ended.results);
-}
-
+/// With -n, each command that changes something asks for a dry run, once, and shows the plan; also at a terminal, where
 /// nobody is asked anything.
 #[test]
 fn a_dry_run_asks_for_nothing_but_the_plan() {

@@ -88,8 +88,6 @@ pub struct Course {
     pub spares: RefCell<Vec<usize>>,
     /// Disks that nobody takes in for now, although they are there.
     pub barred: RefCell<BTreeSet<usize>>,
-    /// Disks that nobody knows any more, and for which there was no other.
-    pub strangers: RefCell<BTreeSet<usize>>,
     /// Disks whose replacement some daemon was at.
     pub replaced: RefCell<BTreeSet<DiskId>>,
     /// The disk that suffers.

@@ -132,14 +132,18 @@ pub async fn take_in(life: &Rc<Life>) {
 }
 
 /// A disk that lied about flushes may have lost all of its labels with its cache, and one that is as it was before may be as it
-/// was before it was added. Nobody knows it then, and whoever looks after the pool replaces it, as long as there is a disk for
-/// that. One that never did the one or the other has no such excuse.
+/// was before it was added. Nobody knows it then, and whoever looks after the pool replaces it, and buys a disk for that if there is
+/// none. One that never did the one or the other has no such excuse.
 fn give_up(life: &Life, index: usize) {
     let faults = life.disks.borrow()[index].fault_counters();
     let is_excused = [FaultKind::LyingFlush, FaultKind::ReturnedOld].iter().any(|kind| faults.of(*kind) > 0);
     if is_excused && !life.is_leaving(index) && !want_replaced(life, index) {
-        // It stays a member that is lost.
-        life.strangers.borrow_mut().insert(index);
+        let number = life.disks.borrow().len();
+        let profile = life.disks.borrow()[index].profile().clone();
+        let bought = life.world.add_disk(&format!("bought{number}"), profile);
+        life.disks.borrow_mut().push(bought);
+        life.spares.borrow_mut().push(number);
+        want_replaced(life, index);
     }
 }
 
@@ -206,7 +210,7 @@ pub async fn is_whole(life: &Life) -> Result<bool, String> {
         && !life.unnoticed.get()
         && life.barred.borrow().is_empty()
         && life.gone.borrow().is_empty()
-        && missing_disks(life).iter().all(|index| life.strangers.borrow().contains(index))
+        && missing_disks(life).is_empty()
         && life.wanted.borrow().is_empty()
         && life.leaving.borrow().is_empty()
         && !life.is_removing())

@@ -480,8 +480,8 @@ impl Oracle {
         let is_anything = self.damaged && self.tearing;
         for model in self.models.values_mut().filter(|model| is_anything && model.copies == 1) {
             for index in 0..model.blocks.len() {
-                let Block { doubted_at, excused_at, .. } = model.blocks[index];
-                if doubted_at > excused_at && model.is_among(index, taken) {
+                let Block { doubt, doubted_at, excused_at, .. } = model.blocks[index];
+                if doubt && doubted_at > excused_at && model.is_among(index, taken) {
                     model.blocks[index].excused_at = doubted_at;
                     model.blocks[index].as_found = true;
                 }

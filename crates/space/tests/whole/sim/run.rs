@@ -126,7 +126,6 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         removals: RefCell::default(),
         spares: RefCell::new(spares),
         barred: RefCell::default(),
-        strangers: RefCell::default(),
         replaced: RefCell::default(),
         victim: Rc::clone(&victim),
         at_work: RefCell::default(),
