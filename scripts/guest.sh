@@ -11,14 +11,14 @@
 #   --kernel PATTERN   the name of the package, as apt-cache searches for it (default: the newest of Linux 6.12)
 #
 # DOLMEN_BIN             the program, not below /tmp (default: target/release/dolmen, or that of target/debug)
-# DOLMEN_GUEST_MIB       memory of the machine (default: 2560)
+# DOLMEN_GUEST_MIB       memory of the machine (default: 4096)
 # DOLMEN_GUEST_SECONDS   how long one script may run (default: 2400)
 # DOLMEN_KERNEL_..., DOLMEN_MEMORY_...   are handed to the scripts
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 pattern='^linux-image-6\.12\..*[0-9]-amd64-unsigned$'
 folder=$root/.demo/guest
-mib=${DOLMEN_GUEST_MIB:-2560}
+mib=${DOLMEN_GUEST_MIB:-4096}
 seconds=${DOLMEN_GUEST_SECONDS:-2400}
 
 die() {
