@@ -151,11 +151,10 @@ impl Space {
             self.decide_cached(&row, blocks).await?;
             let read = self.read_blocks(&row, blocks, memory).await;
             // A row that was freed meanwhile has given its tables away: what they say now is no error. Nor is what lies in place
-            // its content, if the write cache had something newer.
-            match read {
-                Ok(whole) if !self.is_freed(&row) => break whole,
-                Err(error) if !row.gone.get() => return Err(error),
-                Ok(_) | Err(_) => {}
+            // its content, if the write cache had something newer. One that is only about to be freed is as it was: who frees it
+            // has no turn before this ends.
+            if !self.is_freed(&row) {
+                break read?;
             }
         };
         let mut at = 0;
