@@ -174,11 +174,15 @@ pub enum Bug {
     SpareTakesRows,
     /// A row that became another one while it was to be freed counts as freed.
     RenewedPassedOver,
+    /// What another owner left on the disk that takes a lost one's place is taken for what was being written.
+    WrittenOffAsFound,
+    /// Tables that stood where a slab takes a lost one's place are believed.
+    WrittenOffTablesKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 83] = [
+    pub const ALL: [Self; 85] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -262,6 +266,8 @@ impl Bug {
         Self::ReserveTakesWritten,
         Self::SpareTakesRows,
         Self::RenewedPassedOver,
+        Self::WrittenOffAsFound,
+        Self::WrittenOffTablesKept,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -352,6 +358,8 @@ impl Bug {
             Self::ReserveTakesWritten => "reserve-takes-written",
             Self::SpareTakesRows => "spare-takes-rows",
             Self::RenewedPassedOver => "renewed-passed-over",
+            Self::WrittenOffAsFound => "written-off-as-found",
+            Self::WrittenOffTablesKept => "written-off-tables-kept",
         }
     }
 }

@@ -106,8 +106,8 @@ pub fn member_setting(slot: DiskSlot, which: u64) -> Key {
 
 /// What is on record of a member beside its room.
 #[must_use]
-pub fn of_member(slot: DiskSlot) -> [Key; 1] {
-    [member_setting(slot, 1)]
+pub fn of_member(slot: DiskSlot) -> [Key; 2] {
+    [member_setting(slot, 1), member_setting(slot, 2)]
 }
 
 /// All settings of members.

@@ -633,6 +633,7 @@ impl Opening<'_> {
             turn_number: Cell::new(0),
             keep: Cell::new(0),
             roles: RefCell::default(),
+            written_off: RefCell::default(),
             domain_names: RefCell::default(),
             changed: Notify::new(),
             stopping: Cell::new(false),

@@ -1,7 +1,7 @@
 //! An open pool.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
@@ -181,6 +181,8 @@ pub struct Pool {
     pub(crate) keep: Cell<u32>,
     /// Members that take no rows.
     pub(crate) roles: RefCell<BTreeMap<DiskId, Role>>,
+    /// Members of which it is on record that they are written off.
+    pub(crate) written_off: RefCell<BTreeSet<DiskId>>,
     /// Names of fault domains.
     pub(crate) domain_names: RefCell<BTreeMap<u32, Name>>,
     pub(crate) changed: Notify,

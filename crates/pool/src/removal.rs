@@ -6,10 +6,15 @@ use std::rc::Rc;
 
 use dolmen_disk::MemberState;
 
+use crate::change::Purpose;
 use crate::disk::Disk;
 use crate::epochs::{SPANS_FOR_WISHES, plan_of};
 use crate::error::PoolError;
+use crate::keys;
 use crate::pool::Pool;
+
+/// The number of the setting of a member that is written off, in its key of the map; its value is the disk's identity.
+pub(crate) const WRITTEN_OFF: u64 = 2;
 
 impl Pool {
     /// Whether a member is to leave without another in its place.
@@ -50,9 +55,45 @@ impl Pool {
         if !self.disks().iter().any(takes) {
             return Err(self.not_replaced(disk, "no other disk that is here takes what it holds"));
         }
+        // Whoever wrote it off did so for another time.
+        self.forget_written_off(disk).await?;
         self.set_state(disk, MemberState::Retired).await?;
         drop(turn);
         self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Whether a member that is about to leave is lost for good, and what it alone had is given up (docs/design/0025).
+    #[must_use]
+    pub fn is_written_off(&self, disk: &Disk) -> bool {
+        self.is_drained(disk) && self.written_off.borrow().contains(&disk.id())
+    }
+
+    /// Puts on record that a member that is about to leave is lost for good.
+    ///
+    /// # Errors
+    /// [`PoolError::NotReplaced`] for one that is not about to leave; what the pool says when it cannot be written.
+    pub async fn write_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        let mut change = self.change(Purpose::Release).await;
+        if !self.is_drained(disk) {
+            return Err(self.not_replaced(disk, "it is not about to leave"));
+        }
+        change.put(keys::member_setting(disk.slot(), WRITTEN_OFF), disk.id().0.to_vec());
+        change.commit().await?;
+        self.written_off.borrow_mut().insert(disk.id());
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes that back.
+    async fn forget_written_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        if !self.written_off.borrow().contains(&disk.id()) {
+            return Ok(());
+        }
+        let mut change = self.change(Purpose::Release).await;
+        change.delete(keys::member_setting(disk.slot(), WRITTEN_OFF));
+        change.commit().await?;
+        self.written_off.borrow_mut().remove(&disk.id());
         Ok(())
     }
 
@@ -73,6 +114,8 @@ impl Pool {
                 self.not_replaced(disk, "it holds nothing any more, and is being struck from the pool")
             );
         }
+        // First, so that nobody who removes it one day gives anything up.
+        self.forget_written_off(disk).await?;
         self.set_state(disk, MemberState::Active).await?;
         drop(turn);
         self.changed.notify_all();

@@ -19,6 +19,7 @@ use crate::error::PoolError;
 use crate::free::FreeMap;
 use crate::keys;
 use crate::pool::Pool;
+use crate::removal::WRITTEN_OFF;
 
 /// The number of the setting, in its key of the map.
 const ROLE: u64 = 1;
@@ -137,6 +138,9 @@ impl Pool {
                 && let Some(role) = decode(disk.id(), &value)
             {
                 self.note_role(disk.id(), Some(role));
+            }
+            if which == WRITTEN_OFF && value == disk.id().0 {
+                self.written_off.borrow_mut().insert(disk.id());
             }
         }
         Ok(())

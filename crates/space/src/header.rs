@@ -32,7 +32,8 @@ use std::rc::Rc;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_checksum::crc64;
 use dolmen_pool::{Disk, ExcludeReason};
-use dolmen_units::{Name, SpaceId};
+use dolmen_units::{DiskSlot, Name, SpaceId};
+use smallvec::SmallVec;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::cache::{drafts_of, heirs_of, is_hidden};
@@ -111,6 +112,23 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Writes the headers of slabs that are about to be a row's, with their columns; the disks that failed.
+    pub(crate) async fn write_headers_ahead(
+        &self,
+        row: &Row,
+        slabs: &[(usize, Slab)],
+    ) -> SmallVec<[DiskSlot; 2]> {
+        let mut failed = SmallVec::new();
+        for (column, slab) in slabs {
+            let Some(disk) = slab.present(&self.pool) else { continue };
+            let headed = Headed { disk, column: *column, slab: slab.clone() };
+            if self.write_header(row, &headed).await.is_err() {
+                failed.push(slab.disk);
+            }
+        }
+        failed
     }
 
     /// Holds the headers of a row's slabs against the map, and writes anew those that differ. Those that were wrong.

@@ -14,7 +14,8 @@
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
-//! what a disk has to another, `removal` to `homes` on several (docs/design/0010), and `rebalance` to emptier ones
+//! what a disk has to another, `removal` to `homes` on several (docs/design/0010), `write_off` gives up what a lost one alone had
+//! (docs/design/0025), and `rebalance` to emptier ones
 //! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, by `draft`, while clients go on (`moving`,
 //! docs/design/0020); `verify` looks at all of it, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and
 //! purges them (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map
@@ -101,6 +102,7 @@ mod tickets;
 mod trash;
 mod verify;
 mod write;
+mod write_off;
 
 pub use cache_size::{WriteCache, WriteCacheResize};
 pub use convert::ConversionForecast;
@@ -132,3 +134,4 @@ pub use spec::{
     THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
 pub use verify::{HEADERS_NAMED_MAX, SpaceRange, Verification};
+pub use write_off::GivenUp;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use dolmen_pool::Pool;
+use dolmen_pool::{Disk, Pool};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::cache::is_hidden;
@@ -37,19 +37,49 @@ pub(crate) fn is_lost(pool: &Pool, record: &RowRecord) -> bool {
     lacking > record.shape.parity_columns()
 }
 
+/// Columns of a row that nobody can give any more when absent disks that are written off do not come back: none of their slabs
+/// holds everything and is here, or away and not written off.
+pub(crate) fn missing(pool: &Pool, record: &RowRecord, is_off: impl Fn(&Disk) -> bool) -> Vec<usize> {
+    let may_be_had = |slab: &Slab| {
+        let disk = pool.disk(slab.disk);
+        slab.stale.is_none() && disk.is_some_and(|disk| disk.is_present() || !is_off(&disk))
+    };
+    let columns = record.columns.iter().enumerate();
+    columns.filter(|(_, slabs)| !slabs.iter().any(may_be_had)).map(|(column, _)| column).collect()
+}
+
 impl Spaces {
     /// What the absent disks alone have, of all rows with a part on one of them.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     pub async fn only_on_absent(&self) -> Result<Lost, SpaceError> {
+        self.lost_where(|record| is_lost(self.pool(), record)).await
+    }
+
+    /// What is given up when an absent disk is written off beside those that are: what they alone have, while others that are
+    /// away may come back.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn lost_without(&self, disk: &Disk) -> Result<Lost, SpaceError> {
+        let pool = self.pool();
+        let is_off = |other: &Disk| other.id() == disk.id() || pool.is_written_off(other);
+        let is_on = |record: &RowRecord| record.columns.iter().flatten().any(|slab| slab.disk == disk.slot());
+        self.lost_where(|record| {
+            is_on(record) && missing(pool, record, is_off).len() > record.shape.parity_columns()
+        })
+        .await
+    }
+
+    async fn lost_where(&self, is_lost: impl Fn(&RowRecord) -> bool) -> Result<Lost, SpaceError> {
         let mut lost = Lost::default();
         for space in self.all() {
             let row_bytes = space.row_bytes();
             let mut ranges: Vec<Range<Bytes>> = Vec::new();
             space
                 .for_each_record(|index, record| {
-                    if !is_lost(self.pool(), record) {
+                    if !is_lost(record) {
                         return;
                     }
                     let (from, to) = (Bytes(index * row_bytes), Bytes((index + 1) * row_bytes));

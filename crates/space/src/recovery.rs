@@ -64,6 +64,16 @@ impl Claim {
         Self { settled: false, left: true, ..self }
     }
 
+    /// Whether it excuses that the block is taken as it is found.
+    pub(crate) fn has_intent(&self) -> bool {
+        self.intent
+    }
+
+    /// The same without that.
+    pub(crate) fn without_intent(self) -> Self {
+        Self { intent: false, ..self }
+    }
+
     /// What it says.
     pub(crate) fn state(&self) -> BlockState {
         self.state

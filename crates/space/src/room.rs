@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use dolmen_block_io::{DeviceError, Durability};
+use dolmen_pool::Disk;
 use dolmen_units::DiskSlot;
 use smallvec::SmallVec;
 
@@ -28,10 +29,24 @@ impl Space {
         shape: &Shape,
         slabs: &[(usize, Slab)],
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
+        let is_thin = |disk: &Disk| disk.geometry().is_some_and(|geometry| geometry.thin);
+        self.write_zeros_to_tables(shape, slabs, is_thin).await
+    }
+
+    /// Writes zeros where the tables and headers of slabs are, on those disks that are meant and are here; those that failed.
+    ///
+    /// # Errors
+    /// As [`take_table_room`](Self::take_table_room).
+    pub(crate) async fn write_zeros_to_tables(
+        &self,
+        shape: &Shape,
+        slabs: &[(usize, Slab)],
+        is_meant: impl Fn(&Disk) -> bool,
+    ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
         let mut writes: SmallVec<[_; 8]> = SmallVec::new();
         for (column, slab) in slabs {
             let Some(disk) = slab.present(&self.shared.pool) else { continue };
-            if !disk.geometry().is_some_and(|geometry| geometry.thin) {
+            if !is_meant(&disk) {
                 continue;
             }
             let Range { start: first, end } = shape.slab_map(*column).tables_at();

@@ -23,7 +23,10 @@ use crate::pace::Pace;
 use crate::progress::Closing;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
-use crate::recovery::{Below, Covered, Recovery, RowClaims, RowKey, Unfound, note_all_unfound, recover_row};
+use crate::recovery::{
+    Below, Claim, Covered, Recovery, Restating, RowClaims, RowKey, Unfound, encode_claims, note_all_unfound,
+    recover_row,
+};
 use crate::row::Row;
 use crate::space::Space;
 use crate::spaces::Clients;
@@ -387,6 +390,25 @@ impl Shared {
     pub(crate) fn is_undecided(&self, row: &Row, column: usize, block: u32) -> bool {
         let unresolved = self.unresolved.borrow();
         unresolved.get(&(row.space, row.index)).is_some_and(|claims| claims.contains_key(&(column, block)))
+    }
+
+    /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, durably as
+    /// soon as whatever the log says behind it. The caller holds the lock of all of the row.
+    pub(crate) async fn withdraw_intents(&self, row: &Row, columns: &[usize]) -> Result<(), SpaceError> {
+        let _turn = self.leave_turn.take().await;
+        let key = (row.space, row.index);
+        let mut claims = self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
+        claims.retain(|(column, _), claims| columns.contains(column) && claims.iter().any(Claim::has_intent));
+        if claims.is_empty() || is_planted(Bug::WrittenOffAsFound) {
+            return Ok(());
+        }
+        claims.values_mut().flatten().for_each(|claim| *claim = claim.without_intent());
+        for body in encode_claims(row.space, row.index, &claims, (Restating::Anew, Covered::Before)) {
+            self.record(&body, Wait::Written).await?;
+        }
+        let mut unresolved = self.unresolved.borrow_mut();
+        Rc::make_mut(unresolved.entry(key).or_default()).extend(claims);
+        Ok(())
     }
 
     /// Forgets what could not be decided of a row that was freed.

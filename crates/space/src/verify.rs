@@ -216,6 +216,21 @@ impl Spaces {
         Ok(seen)
     }
 
+    /// Verifies a row of which something was given up, heals what can be healed, and adds what is lost to ranges.
+    pub(crate) async fn verify_given_up(
+        &self,
+        space: &Rc<Space>,
+        index: u64,
+        lost: &mut Vec<SpaceRange>,
+    ) -> Result<(), SpaceError> {
+        let verdict = space.verify_row(index).await?;
+        match self.cache_in(space) {
+            Some(cache) => join_owners(lost, &cache, space, &verdict.lost),
+            None => join(lost, &space.name(), &verdict.lost),
+        }
+        Ok(())
+    }
+
     /// Blocks that were written anew since the pool was opened, because what a disk had of them was bad.
     fn healed_blocks(&self) -> u64 {
         self.pool().disks().iter().map(|disk| disk.counters().healed_blocks).sum()

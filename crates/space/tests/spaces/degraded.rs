@@ -1,13 +1,16 @@
 //! A pool with too few disks, or bad ones: what it still takes, and what a replacement makes of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_block_io::sleep;
+use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::{Bytes, DiskSlot};
 
+use crate::harness::pace::{Slow, beside, text};
 use crate::harness::{Bench, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -229,4 +232,39 @@ fn what_has_the_least_redundancy_left_is_restored_first() {
         lab.check_and_close(spaces).await
     });
     run.unwrap();
+}
+
+/// Scenario: a space is deleted whose only disk is away, while a client reads it. Each read ends, with an error, also while its row is
+/// being freed: one that asked for the row again and again would be alone on the daemon's thread, for ever. (So is this test then.)
+#[test]
+fn reads_of_what_cannot_be_read_end_while_it_is_freed() {
+    let bench = Bench::with_profile(94, 2, || Slow::WRITES.profile());
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Span).await?;
+        lab.write(&space, 0, 1 << 20, 1).await?;
+        spaces.flush().await?;
+        let pool = spaces.pool();
+        let disk = pool.disks().into_iter().find(|disk| !spaces.has_nothing_on(disk, space.id())).unwrap();
+        pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
+        let is_deleted = Cell::new(false);
+        let mut refused = 0;
+        let delete = async {
+            spaces.delete(&space).await.map_err(text)?;
+            is_deleted.set(true);
+            Ok(())
+        };
+        let read = async {
+            while !is_deleted.get() {
+                refused += u32::from(space.read_kept(0, 4096).await.is_err());
+                sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
+            }
+            Ok(())
+        };
+        beside(vec![Box::pin(delete), Box::pin(read)]).await?;
+        assert!(refused > 10, "{refused} reads while it was deleted");
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    judged.unwrap();
 }

@@ -49,3 +49,4 @@ mod strict;
 mod stripes;
 mod trash;
 mod undecided;
+mod written_off;

@@ -1,0 +1,250 @@
+//! A disk that is lost for good is written off: what it alone had is given up (docs/design/0025).
+//!
+//! Invariants:
+//! - Nothing is given up that may be had from a disk that is here, or may come back.
+//! - What takes the place of a lost slab is a disk whose every bit has rotted: nothing that stood there before is believed.
+//!
+//! Left to others: everything that the disk does not have alone (`removal`), and rebuilding what parity can give (`verify`).
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_planted::{Bug, is_planted};
+use dolmen_pool::{Change, Disk, ExcludeReason, Pool, Purpose, keys};
+use dolmen_units::{DiskSlot, Epoch, SpaceId};
+use smallvec::SmallVec;
+
+use crate::cache::is_of_drafts;
+use crate::error::SpaceError;
+use crate::homes::Homes;
+use crate::locks::Range;
+use crate::only::missing;
+use crate::progress::Progress;
+use crate::row::{Row, RowRecord, Slab};
+use crate::space::Space;
+use crate::spaces::Spaces;
+use crate::verify::SpaceRange;
+
+/// How often a row is tried again whose new disk fails on the way.
+const TRIES_MAX: u32 = 4;
+
+/// What was given up with disks that are written off.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GivenUp {
+    /// Rows of which something was.
+    pub rows: u64,
+    /// What cannot be read any more, in the order of spaces and rows; of write caches, what belongs to spaces.
+    pub lost: Vec<SpaceRange>,
+    /// The spaces of rows that could not be given up, because no disk takes what has their place.
+    pub left: BTreeSet<SpaceId>,
+    /// Whether it was stopped before it had seen everything.
+    pub was_stopped: bool,
+}
+
+/// What came of a row.
+enum Exchanged {
+    /// It is gone, or can be had.
+    Nothing,
+    /// Slabs on other disks have the places of those that are lost.
+    Lost,
+    /// No disk takes them.
+    NoRoom,
+    /// A disk that was to take them failed.
+    Again,
+}
+
+/// The columns of a row that are to be given up; none where they can be had, or may be.
+fn columns_to_give_up(pool: &Pool, record: &RowRecord) -> Vec<usize> {
+    let columns = missing(pool, record, |disk| pool.is_written_off(disk));
+    if columns.len() > record.shape.parity_columns() { columns } else { Vec::new() }
+}
+
+fn is_lost_with_its_disk(pool: &Pool, slab: &Slab) -> bool {
+    pool.disk(slab.disk).is_some_and(|disk| !disk.is_present() && pool.is_written_off(&disk))
+}
+
+impl Spaces {
+    /// Gives up what absent disks that are written off had and nobody else has, row by row; everything else is left to their
+    /// removal. Held and stopped between rows.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; called again, it goes on.
+    pub async fn give_up_written_off(&self, progress: &Progress) -> Result<GivenUp, SpaceError> {
+        let mut given_up = GivenUp::default();
+        // What was acknowledged and is out of reach is left undecided by then, and nothing is on its way there.
+        self.shared.force_flush().await?;
+        self.end_what_has_begun().await?;
+        for space in self.all() {
+            let mut rows = Vec::new();
+            space
+                .for_each_record(|index, record| {
+                    if !columns_to_give_up(self.pool(), record).is_empty() {
+                        rows.push(index);
+                    }
+                })
+                .await?;
+            if is_of_drafts(space.id()) {
+                // They are begun anew.
+                space.free_rows(&rows).await?;
+                continue;
+            }
+            progress.total.set(progress.total.get() + rows.len() as u64);
+            for index in rows {
+                if !progress.may_go_on(&self.shared.closing).await {
+                    given_up.was_stopped = true;
+                    return Ok(given_up);
+                }
+                if space.give_up_lost(index).await? {
+                    given_up.rows += 1;
+                    self.verify_given_up(&space, index, &mut given_up.lost).await?;
+                } else {
+                    given_up.left.insert(space.id());
+                }
+                progress.done.set(progress.done.get() + 1);
+            }
+        }
+        if given_up.rows > 0 {
+            self.shared.pool.checkpoint().await?;
+        }
+        Ok(given_up)
+    }
+}
+
+impl Space {
+    /// Puts slabs on other disks in the places of those of a row that are lost with disks that are written off; whether none is
+    /// left of which nobody can give what it had.
+    async fn give_up_lost(&self, index: u64) -> Result<bool, SpaceError> {
+        for _ in 0..TRIES_MAX {
+            match self.exchange_lost(index).await? {
+                Exchanged::Nothing | Exchanged::Lost => return Ok(true),
+                Exchanged::NoRoom => return Ok(false),
+                Exchanged::Again => {}
+            }
+        }
+        Ok(false)
+    }
+
+    async fn exchange_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
+        let (shared, pool) = (&self.shared, &self.shared.pool);
+        shared.gate().await?;
+        let Some(row) = self.undecided_row(index).await? else { return Ok(Exchanged::Nothing) };
+        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        if row.gone.get() {
+            return Ok(Exchanged::Again);
+        }
+        let columns = columns_to_give_up(pool, &row.record());
+        shared.withdraw_intents(&row, &columns).await?;
+        let tables = shared.table_turn.take().await;
+        let mut change = pool.change(Purpose::Move).await;
+        let mut record = row.record();
+        let columns = columns_to_give_up(pool, &record);
+        if columns.is_empty() {
+            return Ok(Exchanged::Nothing);
+        }
+        let Some(new) = take_places(pool, &mut change, (&row, &mut record), &columns)? else {
+            return Ok(Exchanged::NoRoom);
+        };
+        let disks: Vec<(Rc<Disk>, u64)> = new
+            .iter()
+            .filter_map(|(_, slab)| slab.present(pool))
+            .map(|disk| {
+                let seating = disk.seating();
+                (disk, seating)
+            })
+            .collect();
+        let failed = self.make_ready(&row, &new, &disks).await?;
+        let stayed = disks.iter().all(|(disk, seating)| disk.is_present() && disk.seating() == *seating);
+        if !failed.is_empty() || !stayed || disks.len() < new.len() {
+            drop(change);
+            drop(tables);
+            for slot in failed {
+                pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+            }
+            return Ok(Exchanged::Again);
+        }
+        change.put(keys::row(row.space, row.index), record.encode());
+        change.commit().await?;
+        row.adopt(record);
+        self.have_tables_written(&row, &new);
+        Ok(Exchanged::Lost)
+    }
+
+    /// Gives slabs that are about to be a row's tables that say nothing, and headers, durably; the disks that failed.
+    async fn make_ready(
+        &self,
+        row: &Row,
+        new: &[(usize, Slab)],
+        disks: &[(Rc<Disk>, u64)],
+    ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
+        let is_meant = |_: &Disk| !is_planted(Bug::WrittenOffTablesKept);
+        let mut failed = self.write_zeros_to_tables(&row.shape, new, is_meant).await?;
+        if row.is_formatted() {
+            failed.extend(self.shared.write_headers_ahead(row, new).await);
+        }
+        for (disk, _) in disks {
+            if disk.flush().await.is_err() {
+                failed.push(disk.slot());
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Has all pages in memory that new slabs of a row are to have written to both of their slots there.
+    fn have_tables_written(&self, row: &Rc<Row>, new: &[(usize, Slab)]) {
+        if !row.is_formatted() {
+            return;
+        }
+        for (column, _) in new.iter().flat_map(|(holder, _)| row.tables_on(*holder)) {
+            for index in 0..row.map(column).pages() {
+                if let Some(page) = row.page(column, index) {
+                    page.write_again(true);
+                }
+            }
+        }
+        self.shared.note_dirty(row);
+    }
+}
+
+/// Takes room for a slab in the place of a lost one in each of these columns of a row, and has the row say so; the new slabs, with
+/// their columns. None where there is no room.
+fn take_places(
+    pool: &Rc<Pool>,
+    change: &mut Change<'_>,
+    (row, record): (&Row, &mut RowRecord),
+    columns: &[usize],
+) -> Result<Option<Vec<(usize, Slab)>>, SpaceError> {
+    let mut new = Vec::new();
+    for column in columns {
+        let Some(slabs) = record.columns.get(*column) else { continue };
+        let is_lost = |slab: &Slab| is_lost_with_its_disk(pool, slab);
+        let whole = slabs.iter().position(|slab| slab.stale.is_none() && is_lost(slab));
+        let Some(at) = whole.or_else(|| slabs.iter().position(is_lost)) else { return Ok(None) };
+        let Some(old) = slabs.get(at).cloned() else { return Ok(None) };
+        let mut homes = Homes::of(pool);
+        let claim = loop {
+            let Some(to) = homes.choose(pool, record, *column, old.disk) else { return Ok(None) };
+            match change.take(to, row.map(*column).grains()) {
+                Ok(claim) => break claim,
+                // Its free grains lie in too many pieces.
+                Err(_) => homes.refuse(to),
+            }
+        };
+        let slab = Slab { disk: claim.slot, runs: claim.runs, stale: None };
+        change.release(old.disk, &old.runs);
+        let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
+        for (nth, other) in slabs.iter_mut().enumerate() {
+            if nth == at {
+                *other = slab.clone();
+            } else if other.stale.is_none() {
+                // One that is lost as well has nothing of what is written from now on, and is left to the removal of its disk.
+                other.stale = Some(Epoch(0));
+                change.put(keys::stale(other.disk, row.space, row.index), Vec::new());
+            }
+        }
+        new.push((*column, slab));
+        if !record.is_stale_on(old.disk) {
+            change.delete(keys::stale(old.disk, row.space, row.index));
+        }
+    }
+    Ok(Some(new))
+}

@@ -1,0 +1,428 @@
+//! Disks that are lost for good are written off: what they alone had is an error, and nothing else is (docs/design/0025).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::rc::Rc;
+
+use dolmen_pool::{ExcludeReason, PoolError, Role};
+use dolmen_space::{GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
+use dolmen_units::Bytes;
+
+use crate::harness::pace::{Slow, pause};
+use crate::harness::{Bench, Lab, Outcome, ROW, pattern, read};
+
+const SIZE: Bytes = Bytes::mib(16);
+const BLOCK: u64 = 4096;
+/// Rows that are written, and how much of each.
+const ROWS: u64 = 12;
+const WRITTEN: u64 = 512 << 10;
+/// What a space held that is no more: it stands on all disks wherever nobody has written since.
+const OF_ANOTHER: u8 = 99;
+
+/// Spaces, their columns, and how many disks are lost at once.
+const LOSSES: [(Resiliency, Option<u8>, usize); 8] = [
+    (Resiliency::Simple, None, 1),
+    (Resiliency::Span, None, 1),
+    (Resiliency::Mirror { copies: 2 }, Some(1), 2),
+    (Resiliency::Mirror { copies: 2 }, Some(2), 2),
+    (Resiliency::Mirror { copies: 2 }, Some(1), 3),
+    (Resiliency::Parity { parity: 1 }, Some(2), 2),
+    (Resiliency::Parity { parity: 1 }, Some(2), 3),
+    (Resiliency::Parity { parity: 2 }, Some(2), 3),
+];
+
+fn spec_of(name: &str, (resiliency, columns): (Resiliency, Option<u8>)) -> SpaceSpec {
+    let mut spec = SpaceSpec::usual(name.parse().unwrap(), SIZE, resiliency);
+    (spec.row, spec.columns) = (Some(ROW), columns);
+    if columns.is_some() {
+        spec.interleave = Bytes::kib(64);
+    }
+    spec
+}
+
+/// Writes all over the disks, and gives the room back.
+async fn leave_traces(lab: &Lab, spaces: &Rc<Spaces>, rows: u64) -> Outcome {
+    let mut spec = spec_of("before", (Resiliency::Simple, Some(1)));
+    spec.size = Bytes::mib(rows);
+    let space = spaces.create(spec).await?;
+    for row in 0..rows {
+        lab.write(&space, row << 20, 1 << 20, OF_ANOTHER).await?;
+    }
+    spaces.flush().await?;
+    Ok(spaces.delete(&space).await?)
+}
+
+async fn fill(lab: &Lab, spaces: &Spaces, space: &Space, fill: u8) -> Outcome {
+    for row in 0..ROWS {
+        lab.write(space, row << 20, usize::try_from(WRITTEN)?, fill).await?;
+    }
+    Ok(spaces.flush().await?)
+}
+
+/// The blocks of what was written that cannot be read; all others are what was written last.
+async fn unreadable(space: &Space, fill: u8) -> Result<BTreeSet<u64>, Box<dyn Error>> {
+    let mut lost = BTreeSet::new();
+    let mut expected = vec![0; usize::try_from(BLOCK)?];
+    for at in (0..ROWS).flat_map(|row| ((row << 20)..(row << 20) + WRITTEN).step_by(4096)) {
+        match space.read(at, expected.len()).await {
+            Ok(_) => {
+                pattern(at, fill, &mut expected);
+                if read(space, at, expected.len()).await? != expected {
+                    return Err(format!("the block at {at} is not what was written").into());
+                }
+            }
+            Err(SpaceError::Unreadable { .. }) => drop(lost.insert(at)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(lost)
+}
+
+/// What was said to be lost, of what was written.
+fn told(given_up: &GivenUp) -> BTreeSet<u64> {
+    let blocks = given_up.lost.iter().flat_map(|range| (range.at..range.at + range.length.0).step_by(4096));
+    blocks.filter(|at| at % ROW.0 < WRITTEN && at / ROW.0 < ROWS).collect()
+}
+
+/// Looks whether the map is sound, of a pool that has lost something, and closes it.
+async fn close(spaces: &Rc<Spaces>) -> Outcome {
+    assert_eq!(spaces.check_map().await?, Vec::<String>::new());
+    Ok(spaces.close().await?)
+}
+
+async fn lose(spaces: &Rc<Spaces>, names: &[&str]) -> Outcome {
+    let pool = spaces.pool();
+    for name in names {
+        pool.exclude(pool.find_disk(name)?.slot(), ExcludeReason::Asked).await?;
+    }
+    Ok(())
+}
+
+/// Writes disks off and has them leave.
+async fn write_off(spaces: &Rc<Spaces>, names: &[&str]) -> Result<GivenUp, Box<dyn Error>> {
+    let pool = spaces.pool();
+    for name in names {
+        let disk = pool.find_disk(name)?;
+        pool.retire(&disk).await?;
+        pool.write_off(&disk).await?;
+    }
+    leave(spaces).await
+}
+
+/// Has those leave that are about to, and gives up what was written off.
+async fn leave(spaces: &Rc<Spaces>) -> Result<GivenUp, Box<dyn Error>> {
+    let given_up = spaces.give_up_written_off(&Progress::default()).await?;
+    // A row that lacks several copies keeps its slabs on lost disks until it has all of the others.
+    for _ in 0..2 * spaces.drains().len() {
+        for disk in spaces.drains() {
+            if spaces.drain_disk(&disk, &Progress::default()).await? {
+                spaces.pool().strike(&disk).await?;
+            }
+        }
+    }
+    let left: Vec<String> = spaces.drains().iter().map(|disk| disk.name()).collect();
+    if left.is_empty() { Ok(given_up) } else { Err(format!("{left:?} keep something").into()) }
+}
+
+/// Scenario: more disks are lost than a space survives, beside one that survives it. What it said that would be lost is what is
+/// lost, block by block; all the rest is there; writing mends; the disks have left, and the pool is sound, also when it is opened
+/// anew.
+#[test]
+fn what_lost_disks_alone_had_is_an_error_and_nothing_else_is() {
+    for (resiliency, columns, count) in LOSSES {
+        let names = &["disk0", "disk1", "disk2"][..count];
+        let bench = Bench::new(7900, 8, Bytes::mib(96));
+        let had_losses = Rc::new(Cell::new(false));
+        let noted = Rc::clone(&had_losses);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            leave_traces(&lab, &spaces, 300).await?;
+            let space = spaces.create(spec_of("data", (resiliency, columns))).await?;
+            let safe = spaces.create(spec_of("safe", (Resiliency::Mirror { copies: u8::try_from(count)? + 1 }, Some(1)))).await?;
+            fill(&lab, &spaces, &space, 1).await?;
+            fill(&lab, &spaces, &safe, 2).await?;
+            lose(&spaces, names).await?;
+            let before = unreadable(&space, 1).await?;
+            noted.set(!before.is_empty());
+            let alone = spaces.only_on_absent().await?;
+            assert!(alone.ranges.keys().all(|id| *id == space.id()), "{alone:?}");
+            assert_eq!(before.is_empty(), !alone.ranges.contains_key(&space.id()), "{alone:?}");
+            let given_up = write_off(&spaces, names).await?;
+            assert_eq!(unreadable(&space, 1).await?, before);
+            assert_eq!(told(&given_up), before);
+            assert!(unreadable(&safe, 2).await?.is_empty());
+            assert_eq!(spaces.pool().disks().len(), 8 - count);
+            spaces.flush().await?;
+            assert_eq!(spaces.check_map().await?, Vec::<String>::new());
+            let seen = spaces.verify(&Progress::default()).await?;
+            assert_eq!(seen.lost, given_up.lost);
+            drop((space, safe));
+            spaces.close().await?;
+            Ok(())
+        });
+        judged.unwrap_or_else(|error| panic!("{resiliency:?} {columns:?} without {names:?}: {error}"));
+        assert!(had_losses.get(), "{resiliency:?} {columns:?} survives {names:?}");
+        let reopened = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let (space, safe) = (spaces.find("data")?, spaces.find("safe")?);
+            assert!(!unreadable(&space, 1).await?.is_empty());
+            assert!(unreadable(&safe, 2).await?.is_empty());
+            // All of the rows: of what shares a page with what is lost nobody knows whether it was ever written.
+            for row in 0..SIZE.0 / ROW.0 {
+                lab.write(&space, row << 20, 1 << 20, 3).await?;
+            }
+            spaces.flush().await?;
+            assert!(unreadable(&space, 3).await?.is_empty());
+            let seen = spaces.verify(&Progress::default()).await?;
+            assert!(seen.is_sound(), "{:?}", seen.lost);
+            drop((space, safe));
+            lab.check_and_close(spaces).await
+        });
+        reopened.unwrap_or_else(|error| panic!("{resiliency:?} {columns:?} opened anew: {error}"));
+    }
+}
+
+/// Scenario: of two disks that are away one is written off. What the other may have is waited for, and comes back with it; what
+/// the first alone had is given up.
+#[test]
+fn what_may_come_back_is_not_given_up() {
+    let bench = Bench::new(7910, 6, Bytes::mib(96));
+    let other = bench.disks[1].attach(&bench.world);
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let mirror =
+            spaces.create(spec_of("mirror", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
+        let parity = spaces.create(spec_of("parity", (Resiliency::Parity { parity: 1 }, Some(2)))).await?;
+        fill(&lab, &spaces, &mirror, 1).await?;
+        fill(&lab, &spaces, &parity, 2).await?;
+        lose(&spaces, &["disk0", "disk1"]).await?;
+        assert!(!unreadable(&mirror, 1).await?.is_empty() && !unreadable(&parity, 2).await?.is_empty());
+        let pool = spaces.pool();
+        let disk = pool.find_disk("disk0")?;
+        assert!(matches!(pool.write_off(&disk).await, Err(PoolError::NotReplaced { .. })), "it is to stay");
+        assert!(spaces.lost_without(&disk).await?.is_nothing());
+        pool.retire(&disk).await?;
+        pool.write_off(&disk).await?;
+        let given_up = spaces.give_up_written_off(&Progress::default()).await?;
+        assert_eq!(given_up, GivenUp::default());
+        assert!(!spaces.drain_disk(&disk, &Progress::default()).await?, "the other one may come back");
+        spaces.rejoin(other).await?;
+        spaces.resync(&Progress::default()).await?;
+        assert!(unreadable(&mirror, 1).await?.is_empty() && unreadable(&parity, 2).await?.is_empty());
+        assert_eq!(leave(&spaces).await?, GivenUp::default());
+        assert_eq!(pool.disks().len(), 5);
+        drop((mirror, parity));
+        lab.check_and_close(spaces).await
+    });
+    judged.unwrap();
+}
+
+/// Scenario: a removal that gives up is called off, and the disk is removed again one day by somebody who gives nothing up.
+#[test]
+fn to_write_a_disk_off_counts_for_one_removal() {
+    let bench = Bench::new(7920, 4, Bytes::mib(96));
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
+        fill(&lab, &spaces, &space, 1).await?;
+        let pool = spaces.pool();
+        let disk = pool.find_disk("disk0")?;
+        lose(&spaces, &["disk0"]).await?;
+        pool.retire(&disk).await?;
+        pool.write_off(&disk).await?;
+        pool.reinstate(&disk).await?;
+        pool.retire(&disk).await?;
+        assert!(!pool.is_written_off(&disk));
+        assert_eq!(spaces.give_up_written_off(&Progress::default()).await?, GivenUp::default());
+        assert!(!spaces.drain_disk(&disk, &Progress::default()).await?);
+        drop(space);
+        close(&spaces).await
+    });
+    judged.unwrap();
+}
+
+/// Scenario: blocks are being written over when the last disk that has them leaves, and nobody has flushed. Then it is written off,
+/// and perhaps power fails behind that. What somebody else left where its slabs are now is nobody's.
+#[test]
+fn what_was_being_written_is_not_what_somebody_else_left_there() {
+    for is_cut in [false, true] {
+        let bench = Bench::new(7930, 4, Bytes::mib(96));
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            leave_traces(&lab, &spaces, 150).await?;
+            let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
+            fill(&lab, &spaces, &space, 1).await?;
+            for row in 0..ROWS {
+                lab.write(&space, row << 20, 16 << 10, 2).await?;
+            }
+            lose(&spaces, &["disk0"]).await?;
+            let lost = unreadable_of_either(&space).await?;
+            assert!(!lost.is_empty());
+            write_off(&spaces, &["disk0"]).await?;
+            assert_eq!(unreadable_of_either(&space).await?, lost);
+            let told = space.flush().await;
+            assert!(matches!(told, Err(SpaceError::Unflushed { .. })), "what was acknowledged is gone");
+            space.flush().await?;
+            if is_cut {
+                lab.hold((spaces, space));
+                return Ok(());
+            }
+            drop(space);
+            close(&spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("power fails: {is_cut}: {error}"));
+        if is_cut {
+            bench.world.power_cut();
+        }
+        let reopened = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            assert!(!unreadable_of_either(&space).await?.is_empty());
+            drop(space);
+            close(&spaces).await
+        });
+        reopened.unwrap_or_else(|error| panic!("opened anew, power failed: {is_cut}: {error}"));
+    }
+}
+
+/// As [`unreadable`], of blocks of which the first of each row were written over and not flushed.
+async fn unreadable_of_either(space: &Space) -> Result<BTreeSet<u64>, Box<dyn Error>> {
+    let mut lost = BTreeSet::new();
+    let mut expected = vec![0; usize::try_from(BLOCK)?];
+    for at in (0..ROWS).flat_map(|row| ((row << 20)..(row << 20) + WRITTEN).step_by(4096)) {
+        let Ok(found) = read(space, at, expected.len()).await else {
+            lost.insert(at);
+            continue;
+        };
+        let fills = if at % ROW.0 < 16 << 10 { 1..=2 } else { 1..=1 };
+        let is_one = fills.into_iter().any(|fill| {
+            pattern(at, fill, &mut expected);
+            found == expected
+        });
+        if !is_one {
+            return Err(format!("the block at {at} is nothing that was ever written there").into());
+        }
+    }
+    Ok(lost)
+}
+
+/// Scenario: a row lay on a disk, went to another one, was written over there, and comes back to the very place because that one
+/// is lost. What its tables said when it lay there first is not believed.
+#[test]
+fn tables_of_before_are_not_believed() {
+    let bench = Bench::new(7940, 3, Bytes::mib(96));
+    let lost = Rc::new(Cell::new(String::new()));
+    let noted = Rc::clone(&lost);
+    let filled = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let pool = spaces.pool();
+        let [first, second, third] = ["disk0", "disk1", "disk2"].map(|name| pool.find_disk(name).unwrap());
+        // One takes nothing, so that what leaves the one goes to the other.
+        pool.set_role(&third, Some(Role::Idle)).await?;
+        let mut spec = spec_of("data", (Resiliency::Span, None));
+        spec.size = Bytes::mib(4);
+        let space = spaces.create(spec).await?;
+        let write_all = async |fill: u8| -> Outcome {
+            for row in 0..4 {
+                lab.write(&space, row << 20, 1 << 20, fill).await?;
+            }
+            Ok(spaces.flush().await?)
+        };
+        write_all(1).await?;
+        pool.checkpoint().await?;
+        let [from, to] = match spaces.has_nothing_on(&first, space.id()) {
+            true => [second, first],
+            false => [first, second],
+        };
+        let held = room_taken(&spaces, &from);
+        pool.retire(&from).await?;
+        assert!(spaces.drain_disk(&from, &Progress::default()).await?);
+        pool.reinstate(&from).await?;
+        write_all(2).await?;
+        assert!(room_taken(&spaces, &from) < held && held == room_taken(&spaces, &to));
+        noted.set(to.name());
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    filled.unwrap();
+    let lost = lost.take();
+    let number: usize = lost.trim_start_matches("disk").parse().unwrap();
+    let judged = bench.run_in(bench.lab_with(|other| other != number), async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        let disk = spaces.pool().disks().into_iter().find(|disk| !disk.is_present()).unwrap();
+        spaces.pool().retire(&disk).await?;
+        spaces.pool().write_off(&disk).await?;
+        let given_up = leave(&spaces).await?;
+        assert_eq!(given_up.rows, 4, "{given_up:?}");
+        for at in (0..4 << 20).step_by(4096) {
+            assert!(read(&space, at, 4096).await.is_err(), "the block at {at} is what it was before");
+        }
+        drop(space);
+        close(&spaces).await
+    });
+    judged.unwrap();
+}
+
+fn room_taken(spaces: &Spaces, disk: &dolmen_pool::Disk) -> Bytes {
+    let room = spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
+    room.map_or(Bytes::ZERO, |room| Bytes(room.data.0 - room.free.0))
+}
+
+/// Scenario: power fails somewhere while two of a mirror's disks are written off. The next opening goes on by itself; what can be
+/// had is there all the time, and what is lost is an error.
+#[test]
+fn writing_off_that_power_cuts_short_goes_on() {
+    let mut seen = [0, 0];
+    for offset in 0..24 {
+        let bench = Bench::with_profile(7950 + offset, 6, || Slow::BRIEFLY.profile());
+        let expected = Rc::new(Cell::new(BTreeSet::new()));
+        let noted = Rc::clone(&expected);
+        let begun = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space =
+                spaces.create(spec_of("data", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
+            fill(&lab, &spaces, &space, 1).await?;
+            lose(&spaces, &["disk0", "disk1"]).await?;
+            noted.set(unreadable(&space, 1).await?);
+            let working = Rc::clone(&spaces);
+            let work = async move {
+                write_off(&working, &["disk0", "disk1"]).await.unwrap();
+            };
+            lab.seams.spawner.spawn("write off", Box::pin(work));
+            pause(&lab, 2 * offset * offset / 3).await;
+            lab.hold((spaces, space));
+            Ok(())
+        });
+        begun.unwrap();
+        bench.world.power_cut();
+        let expected = expected.take();
+        assert!(!expected.is_empty());
+        let goes_on = Rc::new(Cell::new(false));
+        let told = Rc::clone(&goes_on);
+        let lab = bench.lab_with(|number| number > 1);
+        let judged = bench.run_in(lab, async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            assert_eq!(unreadable(&space, 1).await?, expected);
+            let pool = spaces.pool();
+            let are_off: Vec<bool> = spaces.drains().iter().map(|disk| pool.is_written_off(disk)).collect();
+            told.set(!are_off.is_empty() && are_off.iter().all(|is_off| *is_off));
+            // Whoever was not heard is told again.
+            for disk in pool.disks().into_iter().filter(|disk| !disk.is_present()) {
+                pool.retire(&disk).await?;
+                pool.write_off(&disk).await?;
+            }
+            leave(&spaces).await?;
+            assert_eq!(unreadable(&space, 1).await?, expected);
+            assert_eq!(pool.disks().len(), 4);
+            drop(space);
+            close(&spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("cut {offset}: {error}"));
+        seen[usize::from(goes_on.get())] += 1;
+    }
+    assert!(seen[0] > 3 && seen[1] > 3, "before or behind it all, and within: {seen:?}");
+}
