@@ -14,7 +14,7 @@
 //! | `POST /v1/pools/{pool}/rebalance/cancel` | [`Simple`] | [`Change`] with a job |
 //! | `POST /v1/pools/{pool}/write_cache/drain` | [`DrainWriteCache`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/enclosure` | [`SetEnclosure`] | [`Change`] |
-//! | `POST /v1/pools/{pool}/disks/{disk}/forget` | [`Simple`] | [`Change`] |
+//! | `POST /v1/pools/{pool}/disks/{disk}/forget` | [`ForgetDisk`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/disks/{disk}/role` | [`SetDiskRole`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/alert_at` | [`SetAlertAt`] | [`Change`] |
 //! | `POST /v1/pools/{pool}/keep_room` | [`SetKeepRoom`] | [`Change`] |
@@ -103,8 +103,8 @@ pub use place::{LocateDisk, SetDisk};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
     AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskPlight, DiskRole, DiskState,
-    Disks, DrainWriteCache, ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState, Pools,
-    ReplaceDisk, ResizeWriteCache, SetAlertAt, SetDiskRole, SetEnclosure, SetKeepRoom, SetRepairAfter,
+    Disks, DrainWriteCache, ForgetDisk, ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState,
+    Pools, ReplaceDisk, ResizeWriteCache, SetAlertAt, SetDiskRole, SetEnclosure, SetKeepRoom, SetRepairAfter,
     WriteCache,
 };
 pub use request::{RequestError, read_request};

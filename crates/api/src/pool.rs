@@ -390,6 +390,21 @@ pub struct Destroy {
     pub dry_run: bool,
 }
 
+/// Does without a disk that is gone for good.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetDisk {
+    /// Also where something was on it alone: that is lost then, and cannot be read before it is written again.
+    #[serde(default)]
+    pub give_up: bool,
+    /// To give something up, the name of the pool, typed again. Not needed for a dry run.
+    #[serde(default)]
+    pub destroy: Option<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Adds disks to a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use clap::Args;
 use dolmen_units::Name;
 
-use crate::args::{DryRun, Waiting};
+use crate::args::{DestroyName, DryRun, Waiting};
 
 /// `dolmen disk locate`
 #[derive(Debug, Args)]
@@ -79,6 +79,12 @@ pub(crate) struct DiskForget {
     pub pool: Name,
     /// The disk: its path, its id (the first digits will do) or its number in the pool
     pub disk: String,
+    /// Give up what was on it alone, for which the name of the pool has to be typed: it cannot be read before it is written again
+    #[arg(long)]
+    pub give_up: bool,
+    /// Consent to that.
+    #[command(flatten)]
+    pub consent: DestroyName,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use dolmen_api::{DiskRole, SetDisk, SetDiskRole, SetEnclosure, Simple};
+use dolmen_api::{DiskRole, ForgetDisk, SetDisk, SetDiskRole, SetEnclosure};
 use dolmen_units::Name;
 
 use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
 use crate::change::{InTurn, Session};
 use crate::command::disk_path;
+use crate::confirm::Danger;
 use crate::error::CliError;
 
 /// `dolmen disk set`
@@ -63,7 +64,16 @@ pub(crate) fn disk_retire(session: &mut Session<'_, '_>, arguments: &DiskRetire)
 /// `dolmen disk forget`
 pub(crate) fn disk_forget(session: &mut Session<'_, '_>, arguments: &DiskForget) -> Result<(), CliError> {
     let path = format!("{}/forget", disk_path(&arguments.pool, &arguments.disk));
-    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    let intent = arguments.dry.intent();
+    if !arguments.give_up {
+        let change = session.change(&path, &ForgetDisk::default(), intent)?;
+        return session.wait_for(&change, &arguments.waiting);
+    }
+    let object = format!("the data that disk {} of pool {} alone had", arguments.disk, arguments.pool);
+    let danger = Danger { object: &object, name: arguments.pool.as_str(), alias: None };
+    let request = |destroy| ForgetDisk { give_up: true, destroy, dry_run: false };
+    let given = arguments.consent.destroy.as_deref();
+    let change = session.destroy(&path, &danger, given, request, intent)?;
     session.wait_for(&change, &arguments.waiting)
 }
 

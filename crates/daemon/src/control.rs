@@ -15,10 +15,11 @@ use axum::{Json, body::Bytes};
 use dolmen_api::{
     AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, DeleteSpace,
     Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
-    Exports, Figures, ImportPool, JobDocument, Jobs, LocateDisk, OnlineDisk, PoolDocument, Pools, PurgeTrash,
-    REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
-    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter,
-    SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why, read_request,
+    Exports, Figures, ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk, OnlineDisk, PoolDocument, Pools,
+    PurgeTrash, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace,
+    ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits,
+    SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why,
+    read_request,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -253,8 +254,8 @@ change!(
     /// Says what a disk is in: an enclosure, a shelf, whatever may fail as one.
     post_enclosure, "/v1/pools/{pool}/disks/{disk}/enclosure", SetEnclosure, set_enclosure, "pool" pool, "disk" disk);
 change!(
-    /// Does without a disk that is gone for good, where nothing was on it alone.
-    post_forget, "/v1/pools/{pool}/disks/{disk}/forget", Simple, forget_disk, "pool" pool, "disk" disk);
+    /// Does without a disk that is gone for good; what was on it alone is given up only when that is asked for.
+    post_forget, "/v1/pools/{pool}/disks/{disk}/forget", ForgetDisk, forget_disk, "pool" pool, "disk" disk);
 change!(
     /// Sets what a disk is to its pool: a member that takes rows, a spare, or one that stays empty.
     post_disk_role, "/v1/pools/{pool}/disks/{disk}/role", SetDiskRole, set_disk_role, "pool" pool, "disk" disk);

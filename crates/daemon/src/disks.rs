@@ -18,6 +18,7 @@ use crate::devices::{allocate_metadata, canonical};
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::lost_labels_text;
+use crate::forget::give_up;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
@@ -313,6 +314,7 @@ impl Engine {
             let off = format!("{} is not here to take the place of {name}", new.name());
             return Ok(Outcome::Put { off, waits_for: new.name() });
         }
+        let given_up = give_up(owner, old, progress).await?;
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
         if !is_wanted() {
             return called_off();
@@ -321,7 +323,9 @@ impl Engine {
             return Ok(put_off(owner, old, new));
         }
         match self.strike(owner, old, is_wanted).await? {
-            Some(notes) => Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}", new.name()))),
+            Some(notes) => {
+                Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}{given_up}", new.name())))
+            }
             None => called_off(),
         }
     }

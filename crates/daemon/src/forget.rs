@@ -1,64 +1,162 @@
-//! A disk that is gone for good is forgotten (docs/design/0023): first it is told, range by range, what was on it alone.
+//! A disk that is gone for good is forgotten (docs/design/0023): first it is told, range by range, what was on it alone. That is given
+//! up only when somebody asks for it, with the name of the pool typed (docs/design/0025).
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, ForgetDisk, JobKind};
 use dolmen_pool::Disk;
-use dolmen_space::{Lost, Space};
+use dolmen_space::{GivenUp, Lost, Progress, Space, SpaceRange};
+use dolmen_units::{Bytes, Name};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::plan::{Undo, made, planned};
+use crate::job_record::Aim;
+use crate::plan::{Undo, check_typed, made, planned};
 use crate::removal::{check_that_it_stands_alone, figures_of_removing, steps_of_removing};
 use crate::trash::{called, to_lose};
 use crate::widening::narrowings;
 
 /// Ranges that are named one by one, of each space.
 const RANGES_MAX: usize = 8;
+/// Ranges that are told in the log of the daemon when they are lost.
+const LOGGED_MAX: usize = 64;
 
 impl Engine {
-    /// Does without a disk that is gone: what it had is rebuilt on the others. Where something was on it alone, nothing is done.
+    /// Does without a disk that is gone: what it had is rebuilt on the others. Where something was on it alone, nothing is done unless
+    /// that is to be given up.
     pub(crate) async fn forget_disk(
         self: Rc<Self>,
         name: String,
         what: String,
-        request: Simple,
+        request: ForgetDisk,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let _turn = self.turn_to_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
-        check_that_it_is_gone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
-        check_that_it_stands_alone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
-        let lost = pool.spaces.only_on_absent().await.map_err(|error| fault::space(&error))?;
-        if !lost.is_nothing() {
-            return Err(would_be_lost(&pool, &disk, &lost).on(what));
+        check_that_it_is_gone(&pool, &disk, &request).map_err(|error| error.on(what.as_str()))?;
+        let begun = pool.spaces.pool().replacements();
+        let successor = begun.into_iter().find(|(old, _)| old.id() == disk.id()).map(|(_, new)| new);
+        if let Some(new) = successor.filter(|_| request.give_up) {
+            return self
+                .give_up_replaced(&pool, (&disk, &new), &request)
+                .await
+                .map_err(|error| error.on(what));
         }
+        check_that_it_stands_alone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
+        let alone = pool.spaces.only_on_absent().await.map_err(|error| fault::space(&error))?;
+        if !alone.is_nothing() && !request.give_up {
+            return Err(would_be_lost(&pool, &disk, &alone).on(what));
+        }
+        let lost = pool.spaces.lost_without(&disk).await.map_err(|error| fault::space(&error))?;
         let more = pool.offer_of_spare_for(&disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
         let narrower = narrowings(&pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
-        let undo =
+        let mut undo =
             Undo::By(format!("dolmen pool remove {name} {} --cancel, until it has ended", disk.slot().0));
-        let steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
+        let mut steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
+        let mut on_it = "nothing is on it alone".to_owned();
+        if !lost.is_nothing() {
+            undo = Undo::ByNothing;
+            let parts = parts_of(&pool, &lost).join(", ");
+            steps.insert(
+                0,
+                format!("give up parts {parts}: they cannot be read before they are written again"),
+            );
+            on_it = format!("parts {parts} are given up");
+        }
         let plan = figures_of_removing(&pool, &forecast, &narrower).plan(undo, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("{} would be forgotten; nothing is on it alone", disk.name())));
+            return Ok(planned(plan, format!("{} would be forgotten; {on_it}", disk.name())));
+        }
+        if !lost.is_nothing() {
+            check_consent(&pool, &request)?;
         }
         let _coming = pool.job_turn.announce();
-        self.retire_disk(&pool, &disk, pool.spaces.pool().role_of(&disk).is_none()).await?;
+        if !pool.spaces.pool().is_drained(&disk) {
+            self.retire_disk(&pool, &disk, pool.spaces.pool().role_of(&disk).is_none()).await?;
+        }
+        if !lost.is_nothing() {
+            pool.spaces.pool().write_off(&disk).await.map_err(|error| fault::pool(&error))?;
+        }
         pool.absences.take_back(disk.id());
         self.keep_history(&pool).await;
-        let mut change = made(plan, format!("{} is being forgotten; nothing is on it alone", disk.name()));
-        change.job = Some(self.start_draining(&pool, disk).await);
+        let mut change = made(plan, format!("{} is being forgotten; {on_it}", disk.name()));
+        if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
+            change.job = Some(self.start_draining(&pool, disk).await);
+        }
         Ok(change)
+    }
+
+    /// Has a disk that is lost for good waited for no longer by what is to take its place.
+    async fn give_up_replaced(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        (disk, new): (&Rc<Disk>, &Rc<Disk>),
+        request: &ForgetDisk,
+    ) -> Answer<Change> {
+        let lost = pool.spaces.lost_without(disk).await.map_err(|error| fault::space(&error))?;
+        if lost.is_nothing() {
+            let message = format!(
+                "nothing is on {} alone that {} could not be given; nothing was changed",
+                disk.name(),
+                new.name()
+            );
+            return Err(ErrorBody::new(ErrorCode::Busy, message).hint("`dolmen jobs` shows how far that is"));
+        }
+        let parts = parts_of(pool, &lost).join(", ");
+        let takes = format!("let {} take the place of {} without them", new.name(), disk.name());
+        let plan = pool.plan(Undo::ByNothing, vec![step_of_giving_up(&parts), takes]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("parts {parts} would be given up")));
+        }
+        check_consent(pool, request)?;
+        pool.spaces.pool().write_off(disk).await.map_err(|error| fault::pool(&error))?;
+        self.go_on_replacing(pool).await;
+        Ok(made(plan, format!("parts {parts} are given up")))
     }
 }
 
-fn check_that_it_is_gone(pool: &OpenPool, disk: &Rc<Disk>) -> Answer<()> {
+fn step_of_giving_up(parts: &str) -> String {
+    format!("give up parts {parts}: they cannot be read before they are written again")
+}
+
+fn check_consent(pool: &OpenPool, request: &ForgetDisk) -> Answer<()> {
+    check_typed(request.destroy.as_deref(), pool.name().as_str(), "what a lost disk alone had of pool")
+}
+
+/// Gives up what disks that are written off alone had, and tells of it in the log; what there is to say of it, behind what was done.
+pub(crate) async fn give_up(owner: &OpenPool, disk: &Disk, progress: &Progress) -> Answer<String> {
+    if is_here(disk) || !owner.spaces.pool().is_written_off(disk) {
+        return Ok(String::new());
+    }
+    let given_up = owner.spaces.give_up_written_off(progress).await.map_err(|error| fault::space(&error))?;
+    for range in given_up.lost.iter().take(LOGGED_MAX) {
+        tracing::error!(pool = %owner.name(), disk = disk.name(), %range, "what nobody has any more was given up");
+    }
+    Ok(in_words(&given_up))
+}
+
+fn in_words(given_up: &GivenUp) -> String {
+    let mut of_spaces: Vec<(&Name, Bytes)> = Vec::new();
+    for SpaceRange { space, length, .. } in &given_up.lost {
+        match of_spaces.last_mut().filter(|(last, _)| *last == space) {
+            Some((_, sum)) => *sum = *sum + *length,
+            None => of_spaces.push((space, *length)),
+        }
+    }
+    let told: Vec<String> = of_spaces.iter().map(|(space, bytes)| format!("{bytes} of {space}")).collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => format!("; given up, and not to be read before it is written again: {}", told.join(", ")),
+    }
+}
+
+fn check_that_it_is_gone(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDisk) -> Answer<()> {
     let (name, slot) = (pool.name(), disk.slot().0);
     if is_here(disk) {
         let message = format!("{} is here, and no ghost; nothing was changed", disk.name());
@@ -66,11 +164,31 @@ fn check_that_it_is_gone(pool: &OpenPool, disk: &Rc<Disk>) -> Answer<()> {
             "`dolmen pool remove {name} {slot}` moves what it has to the others first, `dolmen disk retire {name} {slot}` empties it"
         )));
     }
-    if pool.spaces.pool().is_drained(disk) {
+    // One that leaves and waits for what it alone has may be written off.
+    let pool = pool.spaces.pool();
+    if pool.is_drained(disk) && (!request.give_up || pool.is_written_off(disk)) {
         let message = format!("{} is leaving the pool already; nothing was changed", disk.name());
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint("`dolmen jobs` shows how far that is"));
     }
     Ok(())
+}
+
+/// Parts of spaces that nobody has without some disks, in words.
+fn parts_of(pool: &OpenPool, lost: &Lost) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for space in pool.spaces.kept() {
+        let Some(ranges) = lost.ranges.get(&space.id()) else { continue };
+        let told = ranges.iter().take(RANGES_MAX).map(|range| format!("{}-{}", range.start.0, range.end.0));
+        let mut told: Vec<String> = told.collect();
+        if ranges.len() > RANGES_MAX {
+            told.push(format!("and {} more", ranges.len() - RANGES_MAX));
+        }
+        parts.push(format!("of {} in bytes {}", called(pool, &space), told.join(", ")));
+    }
+    if lost.on_its_way {
+        parts.push("of what waits in the write cache or is being moved".to_owned());
+    }
+    parts
 }
 
 /// What nobody has any more when the disk, and others that are away, do not come back.
@@ -78,19 +196,7 @@ fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
     let name = pool.name();
     let kept = pool.spaces.kept();
     let spaces: Vec<&Rc<Space>> = kept.iter().filter(|space| lost.ranges.contains_key(&space.id())).collect();
-    let mut parts: Vec<String> = Vec::new();
-    for space in &spaces {
-        let ranges = lost.ranges.get(&space.id()).map_or(&[] as &[_], Vec::as_slice);
-        let told = ranges.iter().take(RANGES_MAX).map(|range| format!("{}-{}", range.start.0, range.end.0));
-        let mut told: Vec<String> = told.collect();
-        if ranges.len() > RANGES_MAX {
-            told.push(format!("and {} more", ranges.len() - RANGES_MAX));
-        }
-        parts.push(format!("of {} in bytes {}", called(pool, space), told.join(", ")));
-    }
-    if lost.on_its_way {
-        parts.push("of what waits in the write cache or is being moved".to_owned());
-    }
+    let parts = parts_of(pool, lost);
     let mut absent = pool.spaces.pool().disks();
     absent.retain(|other| !is_here(other) && other.id() != disk.id());
     let others: Vec<String> = absent.iter().map(|other| other.name()).collect();
@@ -111,13 +217,17 @@ fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
     };
     let message = format!("without {without} nobody has parts {}; nothing was changed", parts.join(", "));
     let purges: Vec<String> = spaces.iter().map(|space| to_lose(pool, space)).collect();
-    let give_up = match purges.is_empty() {
-        true => String::new(),
-        false => format!(
-            "; if {is_lost} lost for good, copy what can be read of these spaces elsewhere, then {}",
-            purges.join(", ")
-        ),
-    };
+    let forgets = std::iter::once(disk).chain(&absent);
+    let forgets: Vec<String> =
+        forgets.map(|disk| format!("`dolmen disk forget {name} {} --give-up`", disk.slot().0)).collect();
+    let mut give_up = format!(
+        "; if {is_lost} lost for good, {} {} up those parts and nothing else",
+        forgets.join(" and "),
+        if forgets.len() == 1 { "gives" } else { "give" }
+    );
+    if !purges.is_empty() {
+        give_up += &format!("; {} the whole of what has them", purges.join(", "));
+    }
     ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!("{attach}{give_up}"))
 }
 

@@ -9,6 +9,7 @@ use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::forget::give_up;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
@@ -160,6 +161,7 @@ impl Engine {
             return stays();
         }
         owner.spaces.forget_left(disk.id());
+        let given_up = give_up(owner, disk, progress).await?;
         let mut moved = owner.spaces.drain_disk(disk, progress).await;
         // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
         // a role changes no widths: none was given one that rows could not leave as they are.
@@ -183,7 +185,7 @@ impl Engine {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
         match self.strike(owner, disk, is_wanted).await? {
-            Some(notes) => Ok(Outcome::Done(left(&notes))),
+            Some(notes) => Ok(Outcome::Done(left(&(notes + &given_up)))),
             None => stays(),
         }
     }
@@ -321,8 +323,9 @@ fn put_off(owner: &OpenPool, disk: &Disk) -> Outcome {
     let left = owner.spaces.left_on(disk.id()).unwrap_or_default();
     let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
     let disks = owner.spaces.pool().disks();
-    let absent: Vec<String> =
-        disks.iter().filter(|disk| !disk.is_present()).map(|disk| disk.name()).collect();
+    // One that is written off is waited for by nobody.
+    let may_come_back = |disk: &&Rc<Disk>| !disk.is_present() && !owner.spaces.pool().is_written_off(disk);
+    let absent: Vec<String> = disks.iter().filter(may_come_back).map(|disk| disk.name()).collect();
     let waits_for = match absent.is_empty() {
         true => "room on the other disks, or for what could not be read to be mended".to_owned(),
         false => absent.join(" or "),

@@ -227,10 +227,13 @@ impl Pool {
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
+        let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
+        if self.replacements().iter().any(is_so) {
+            self.forget_written_off(old).await?;
+        }
         let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         let refused = |why| self.not_replaced(old, why);
-        let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
         if !self.replacements().iter().any(is_so) {
             return Err(refused("no replacement of it is under way"));
         }

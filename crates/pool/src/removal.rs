@@ -38,6 +38,10 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for a part of a replacement, and for the last disk that takes anything; what the pool says when
     /// it cannot be written.
     pub async fn retire(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        if disk.member().state != MemberState::Retired {
+            // Whoever wrote it off did so for another time.
+            self.forget_written_off(disk).await?;
+        }
         let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         if self.is_drained(disk) {
@@ -55,18 +59,21 @@ impl Pool {
         if !self.disks().iter().any(takes) {
             return Err(self.not_replaced(disk, "no other disk that is here takes what it holds"));
         }
-        // Whoever wrote it off did so for another time.
-        self.forget_written_off(disk).await?;
         self.set_state(disk, MemberState::Retired).await?;
         drop(turn);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Whether a member that is about to leave is lost for good, and what it alone had is given up (docs/design/0025).
+    /// Whether a member that is about to leave, with another in its place or without, is lost for good, and what it alone had is given
+    /// up (docs/design/0025).
     #[must_use]
     pub fn is_written_off(&self, disk: &Disk) -> bool {
-        self.is_drained(disk) && self.written_off.borrow().contains(&disk.id())
+        self.is_leaving(disk) && self.written_off.borrow().contains(&disk.id())
+    }
+
+    fn is_leaving(&self, disk: &Disk) -> bool {
+        self.is_member(disk) && disk.member().state == MemberState::Retired
     }
 
     /// Puts on record that a member that is about to leave is lost for good.
@@ -75,7 +82,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for one that is not about to leave; what the pool says when it cannot be written.
     pub async fn write_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
-        if !self.is_drained(disk) {
+        if !self.is_leaving(disk) {
             return Err(self.not_replaced(disk, "it is not about to leave"));
         }
         change.put(keys::member_setting(disk.slot(), WRITTEN_OFF), disk.id().0.to_vec());
@@ -85,8 +92,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes that back.
-    async fn forget_written_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+    /// Takes that back. Called without the turn of epochs: a disk that fails meanwhile needs it.
+    pub(crate) async fn forget_written_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         if !self.written_off.borrow().contains(&disk.id()) {
             return Ok(());
         }
@@ -103,6 +110,10 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for one that is not to leave, or is being replaced, or holds nothing any more and is being
     /// struck; what the pool says when it cannot be written.
     pub async fn reinstate(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        if self.is_drained(disk) {
+            // First, so that nobody who removes it one day gives anything up.
+            self.forget_written_off(disk).await?;
+        }
         let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;
         if !self.is_drained(disk) {
@@ -114,8 +125,6 @@ impl Pool {
                 self.not_replaced(disk, "it holds nothing any more, and is being struck from the pool")
             );
         }
-        // First, so that nobody who removes it one day gives anything up.
-        self.forget_written_off(disk).await?;
         self.set_state(disk, MemberState::Active).await?;
         drop(turn);
         self.changed.notify_all();

@@ -1,9 +1,12 @@
 //! What all spaces of a pool share: tickets, the flush, the pages in memory.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
+use dolmen_block_io::Moment as Instant;
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
 use dolmen_buffer::FRAME_BYTES_MAX;
 use dolmen_journal::Wait;
@@ -51,6 +54,9 @@ pub(crate) const ROWS_BYTES_MAX: usize = 96 * 1024;
 pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
 const INCIDENTS_MAX: usize = 1000;
+/// Incidents that are told in the log within some time, at most.
+const TOLD_MAX: u32 = 100;
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 /// The spaces of a pool, whoever made them.
 pub(crate) type AllSpaces = RefCell<BTreeMap<SpaceId, Rc<Space>>>;
@@ -66,6 +72,26 @@ pub struct Incident {
     pub length: Bytes,
     /// What happened.
     pub kind: IncidentKind,
+}
+
+impl Incident {
+    fn end(&self) -> u64 {
+        self.at.saturating_add(self.length.0)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.space, self.kind) == (other.space, other.kind)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.is_like(other) && self.at <= other.at && other.end() <= self.end()
+    }
+
+    /// Whether another one begins where this ends, or behind that. What was taken as found is told block by block.
+    fn is_gone_on_with(&self, other: &Self, may_be_behind: bool) -> bool {
+        let follows = self.end() == other.at || (may_be_behind && self.end() < other.at);
+        self.is_like(other) && follows && self.kind != IncidentKind::TakenAsFound
+    }
 }
 
 /// What happened to a range of a space.
@@ -228,6 +254,8 @@ pub(crate) struct Shared {
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
     pub(crate) incidents: RefCell<VecDeque<Incident>>,
+    /// Since when incidents were told in the log, and how many.
+    told: Cell<(Instant, u32)>,
     pub(crate) closing: Closing,
     /// The spaces, whoever made them.
     pub(crate) spaces: RefCell<Weak<AllSpaces>>,
@@ -306,6 +334,7 @@ impl Shared {
             page_count: Cell::new(0),
             counters: Cell::default(),
             incidents: RefCell::default(),
+            told: Cell::default(),
             closing: Closing::default(),
             spaces: RefCell::default(),
             caches: RefCell::default(),
@@ -319,17 +348,43 @@ impl Shared {
         self.counters.set(counters);
     }
 
+    /// Notes what happened to a range, joined to what was noted before it where it goes on there; and also where the list is full, so
+    /// that what lies behind much that is lost at once is in it.
     pub(crate) fn note_incident(&self, incident: Incident) {
         let mut incidents = self.incidents.borrow_mut();
         // What is lost is lost once, however often it is asked for.
-        if incidents.contains(&incident) {
+        if incidents.iter().any(|known| known.covers(&incident)) {
             return;
         }
-        tracing::error!(?incident, pool = %self.pool.name(), "a range of a space was damaged");
-        if incidents.len() == INCIDENTS_MAX {
+        let is_full = incidents.len() == INCIDENTS_MAX;
+        if let Some(last) = incidents.back_mut().filter(|last| last.is_gone_on_with(&incident, is_full)) {
+            last.length = Bytes(incident.end() - last.at);
+            return;
+        }
+        self.tell(&incident);
+        if is_full {
             incidents.pop_front();
         }
         incidents.push_back(incident);
+    }
+
+    /// Tells of an incident in the log, unless that has had many of late.
+    fn tell(&self, incident: &Incident) {
+        let now = self.pool.seams().clock.now();
+        let (since, count) = self.told.get();
+        let goes_on = count > 0 && now.since(since) < TOLD_WITHIN;
+        let (since, count) = if goes_on { (since, count) } else { (now, 0) };
+        self.told.set((since, count.saturating_add(1)));
+        match count.cmp(&TOLD_MAX) {
+            Ordering::Less => {
+                tracing::error!(?incident, pool = %self.pool.name(), "a range of a space was damaged");
+            }
+            Ordering::Equal => tracing::error!(
+                pool = %self.pool.name(),
+                "more ranges of spaces were damaged; those that follow within a minute are not told here"
+            ),
+            Ordering::Greater => {}
+        }
     }
 
     /// Whether disks may be written: not where the pool is only looked at.
@@ -397,7 +452,8 @@ impl Shared {
     pub(crate) async fn withdraw_intents(&self, row: &Row, columns: &[usize]) -> Result<(), SpaceError> {
         let _turn = self.leave_turn.take().await;
         let key = (row.space, row.index);
-        let mut claims = self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
+        let mut claims =
+            self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
         claims.retain(|(column, _), claims| columns.contains(column) && claims.iter().any(Claim::has_intent));
         if claims.is_empty() || is_planted(Bug::WrittenOffAsFound) {
             return Ok(());

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_planted::{Bug, is_planted};
-use dolmen_pool::{Change, Disk, ExcludeReason, Pool, Purpose, keys};
+use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
 use smallvec::SmallVec;
 
@@ -127,6 +127,8 @@ impl Space {
     async fn exchange_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
         let (shared, pool) = (&self.shared, &self.shared.pool);
         shared.gate().await?;
+        // Who fills a slab begins with zeros where its tables are.
+        let _filling = shared.refill_turn.take().await;
         let Some(row) = self.undecided_row(index).await? else { return Ok(Exchanged::Nothing) };
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         if row.gone.get() {
@@ -205,8 +207,8 @@ impl Space {
     }
 }
 
-/// Takes room for a slab in the place of a lost one in each of these columns of a row, and has the row say so; the new slabs, with
-/// their columns. None where there is no room.
+/// Gives each of these columns of a row a slab in the place of a lost one: one that was claimed for that and holds nothing, or else
+/// another on a disk that has room. The new slabs, with their columns; none where there is no room.
 fn take_places(
     pool: &Rc<Pool>,
     change: &mut Change<'_>,
@@ -215,36 +217,52 @@ fn take_places(
 ) -> Result<Option<Vec<(usize, Slab)>>, SpaceError> {
     let mut new = Vec::new();
     for column in columns {
-        let Some(slabs) = record.columns.get(*column) else { continue };
+        let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
         let is_lost = |slab: &Slab| is_lost_with_its_disk(pool, slab);
         let whole = slabs.iter().position(|slab| slab.stale.is_none() && is_lost(slab));
         let Some(at) = whole.or_else(|| slabs.iter().position(is_lost)) else { return Ok(None) };
-        let Some(old) = slabs.get(at).cloned() else { return Ok(None) };
-        let mut homes = Homes::of(pool);
-        let claim = loop {
-            let Some(to) = homes.choose(pool, record, *column, old.disk) else { return Ok(None) };
-            match change.take(to, row.map(*column).grains()) {
-                Ok(claim) => break claim,
-                // Its free grains lie in too many pieces.
-                Err(_) => homes.refuse(to),
+        let old = slabs.remove(at);
+        let claimed = slabs.iter().position(|slab| slab.has_nothing() && slab.present(pool).is_some());
+        let slab = match claimed.map(|claimed| slabs.remove(claimed)) {
+            Some(claimed) => Slab { stale: None, ..claimed },
+            None => {
+                let Some(claim) = claim_place(pool, change, record, *column, old.disk) else {
+                    return Ok(None);
+                };
+                Slab { disk: claim.slot, runs: claim.runs, stale: None }
             }
         };
-        let slab = Slab { disk: claim.slot, runs: claim.runs, stale: None };
         change.release(old.disk, &old.runs);
         let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
-        for (nth, other) in slabs.iter_mut().enumerate() {
-            if nth == at {
-                *other = slab.clone();
-            } else if other.stale.is_none() {
-                // One that is lost as well has nothing of what is written from now on, and is left to the removal of its disk.
-                other.stale = Some(Epoch(0));
-                change.put(keys::stale(other.disk, row.space, row.index), Vec::new());
-            }
+        for other in slabs.iter_mut().filter(|other| other.stale.is_none()) {
+            // It is lost as well, has nothing of what is written from now on, and is left to those who empty its disk.
+            other.stale = Some(Epoch(0));
+            change.put(keys::stale(other.disk, row.space, row.index), Vec::new());
+        }
+        slabs.push(slab.clone());
+        for disk in [old.disk, slab.disk].into_iter().filter(|disk| !record.is_stale_on(*disk)) {
+            change.delete(keys::stale(disk, row.space, row.index));
         }
         new.push((*column, slab));
-        if !record.is_stale_on(old.disk) {
-            change.delete(keys::stale(old.disk, row.space, row.index));
-        }
     }
     Ok(Some(new))
+}
+
+/// Room for the slab of a column on a disk that has some.
+fn claim_place(
+    pool: &Pool,
+    change: &mut Change<'_>,
+    record: &RowRecord,
+    column: usize,
+    from: DiskSlot,
+) -> Option<Claim> {
+    let mut homes = Homes::of(pool);
+    loop {
+        let to = homes.choose(pool, record, column, from)?;
+        match change.take(to, record.shape.slab_map(column).grains()) {
+            Ok(claim) => return Some(claim),
+            // Its free grains lie in too many pieces.
+            Err(_) => homes.refuse(to),
+        }
+    }
 }

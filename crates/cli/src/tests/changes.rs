@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 50] = [
+const CHANGES: [&str; 51] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -35,6 +35,7 @@ const CHANGES: [&str; 50] = [
     "disk retire tank 3",
     "disk retire tank 3 --cancel",
     "disk forget tank 3",
+    "disk forget tank 3 --give-up",
     "disk locate tank 3 --seconds 5",
     "disk locate tank 3 --off",
     "disk set tank 3 --bay left",

@@ -64,3 +64,5 @@ mod told;
 mod trash;
 #[cfg(test)]
 mod widened;
+#[cfg(test)]
+mod written_off;

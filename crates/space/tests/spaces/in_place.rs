@@ -48,7 +48,8 @@ async fn waiting(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
 fn lost_of(spaces: &Spaces, name: &str) -> Vec<u64> {
     let id = spaces.find(name).unwrap().id();
     let incidents = spaces.incidents().into_iter().filter(|one| one.space == id);
-    incidents.filter(|one| one.kind == IncidentKind::Lost).map(|one| one.at).collect()
+    let lost = incidents.filter(|one| one.kind == IncidentKind::Lost);
+    lost.flat_map(|one| (one.at..one.at + one.length.0).step_by(4096)).collect()
 }
 
 /// The first line is in place, and its first block is written again and flushed: cached.

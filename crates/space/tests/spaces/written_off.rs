@@ -5,12 +5,14 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::rc::Rc;
+use std::time::Duration;
 
+use dolmen_block_io::sleep;
 use dolmen_pool::{ExcludeReason, PoolError, Role};
 use dolmen_space::{GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{Slow, pause};
+use crate::harness::pace::Slow;
 use crate::harness::{Bench, Lab, Outcome, ROW, pattern, read};
 
 const SIZE: Bytes = Bytes::mib(16);
@@ -140,7 +142,9 @@ fn what_lost_disks_alone_had_is_an_error_and_nothing_else_is() {
             let spaces = lab.create().await?;
             leave_traces(&lab, &spaces, 300).await?;
             let space = spaces.create(spec_of("data", (resiliency, columns))).await?;
-            let safe = spaces.create(spec_of("safe", (Resiliency::Mirror { copies: u8::try_from(count)? + 1 }, Some(1)))).await?;
+            let safe = spaces
+                .create(spec_of("safe", (Resiliency::Mirror { copies: u8::try_from(count)? + 1 }, Some(1))))
+                .await?;
             fill(&lab, &spaces, &space, 1).await?;
             fill(&lab, &spaces, &safe, 2).await?;
             lose(&spaces, names).await?;
@@ -192,8 +196,7 @@ fn what_may_come_back_is_not_given_up() {
     let other = bench.disks[1].attach(&bench.world);
     let judged = bench.run(async move |lab| {
         let spaces = lab.create().await?;
-        let mirror =
-            spaces.create(spec_of("mirror", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
+        let mirror = spaces.create(spec_of("mirror", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
         let parity = spaces.create(spec_of("parity", (Resiliency::Parity { parity: 1 }, Some(2)))).await?;
         fill(&lab, &spaces, &mirror, 1).await?;
         fill(&lab, &spaces, &parity, 2).await?;
@@ -371,34 +374,51 @@ fn room_taken(spaces: &Spaces, disk: &dolmen_pool::Disk) -> Bytes {
     room.map_or(Bytes::ZERO, |room| Bytes(room.data.0 - room.free.0))
 }
 
-/// Scenario: power fails somewhere while two of a mirror's disks are written off. The next opening goes on by itself; what can be
-/// had is there all the time, and what is lost is an error.
+/// Power fails so often, spread evenly over all that it takes to write disks off.
+const CUTS: u64 = 48;
+
+/// A mirror has lost both disks of some of its rows, and they are written off from some moment on, for so long; how long it took, and
+/// what cannot be read.
+fn write_mirror_off(bench: &Bench, within: Option<Duration>) -> (Duration, BTreeSet<u64>) {
+    let seen = Rc::new(Cell::new((Duration::ZERO, BTreeSet::new())));
+    let noted = Rc::clone(&seen);
+    let begun = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = spaces.create(spec_of("data", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
+        fill(&lab, &spaces, &space, 1).await?;
+        lose(&spaces, &["disk0", "disk1"]).await?;
+        let lost = unreadable(&space, 1).await?;
+        let began = lab.seams.clock.now();
+        match within {
+            None => drop(write_off(&spaces, &["disk0", "disk1"]).await?),
+            Some(within) => {
+                let working = Rc::clone(&spaces);
+                let work = async move {
+                    write_off(&working, &["disk0", "disk1"]).await.unwrap();
+                };
+                lab.seams.spawner.spawn("write off", Box::pin(work));
+                sleep(lab.seams.clock.as_ref(), within).await;
+            }
+        }
+        noted.set((lab.seams.clock.now().since(began), lost));
+        lab.hold((spaces, space));
+        Ok(())
+    });
+    begun.unwrap();
+    bench.world.power_cut();
+    seen.take()
+}
+
+/// Scenario: power fails anywhere while two of a mirror's disks are written off. What can be had is there all the time, and what is lost
+/// is an error; the next opening goes on by itself.
 #[test]
 fn writing_off_that_power_cuts_short_goes_on() {
+    let bench = |seed| Bench::with_profile(7950 + seed, 6, || Slow::BRIEFLY.profile());
+    let (all, _) = write_mirror_off(&bench(0), None);
     let mut seen = [0, 0];
-    for offset in 0..24 {
-        let bench = Bench::with_profile(7950 + offset, 6, || Slow::BRIEFLY.profile());
-        let expected = Rc::new(Cell::new(BTreeSet::new()));
-        let noted = Rc::clone(&expected);
-        let begun = bench.run(async move |lab| {
-            let spaces = lab.create().await?;
-            let space =
-                spaces.create(spec_of("data", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
-            fill(&lab, &spaces, &space, 1).await?;
-            lose(&spaces, &["disk0", "disk1"]).await?;
-            noted.set(unreadable(&space, 1).await?);
-            let working = Rc::clone(&spaces);
-            let work = async move {
-                write_off(&working, &["disk0", "disk1"]).await.unwrap();
-            };
-            lab.seams.spawner.spawn("write off", Box::pin(work));
-            pause(&lab, 2 * offset * offset / 3).await;
-            lab.hold((spaces, space));
-            Ok(())
-        });
-        begun.unwrap();
-        bench.world.power_cut();
-        let expected = expected.take();
+    for cut in 0..CUTS {
+        let bench = bench(cut);
+        let (_, expected) = write_mirror_off(&bench, Some(all * u32::try_from(cut).unwrap() / CUTS as u32));
         assert!(!expected.is_empty());
         let goes_on = Rc::new(Cell::new(false));
         let told = Rc::clone(&goes_on);
@@ -421,8 +441,66 @@ fn writing_off_that_power_cuts_short_goes_on() {
             drop(space);
             close(&spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("cut {offset}: {error}"));
+        judged.unwrap_or_else(|error| panic!("cut {cut}: {error}"));
         seen[usize::from(goes_on.get())] += 1;
     }
-    assert!(seen[0] > 3 && seen[1] > 3, "before or behind it all, and within: {seen:?}");
+    assert!(seen[0] > 3 && seen[1] > CUTS / 2, "before it is on record, and within: {seen:?}");
+}
+
+/// Scenario: a replacement of a lost disk waits for what that alone had, and has claimed room for it. That is given up: the new disk
+/// takes its place, and nothing takes more room than before.
+#[test]
+fn a_replacement_of_a_disk_that_is_written_off_ends() {
+    let bench = Bench::new(7960, 4, Bytes::mib(96));
+    let device = bench.world.add_disk("new", crate::harness::file(Bytes::mib(96))).attach(&bench.world);
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(2)))).await?;
+        fill(&lab, &spaces, &space, 1).await?;
+        let pool = spaces.pool();
+        let held = pool.used();
+        let old = pool.find_disk("disk0")?;
+        lose(&spaces, &["disk0"]).await?;
+        let lost = unreadable(&space, 1).await?;
+        let new = pool.add_instead_of(&old, device, &[]).await?;
+        assert!(!spaces.finish_replacing(&old, &new, &Progress::default()).await?, "nobody has it");
+        assert!(!pool.is_written_off(&old));
+        pool.write_off(&old).await?;
+        assert!(pool.is_written_off(&old));
+        let given_up = spaces.give_up_written_off(&Progress::default()).await?;
+        assert_eq!(told(&given_up), lost);
+        assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
+        assert_eq!(unreadable(&space, 1).await?, lost);
+        assert_eq!((pool.used(), pool.disks().len()), (held, 4));
+        drop(space);
+        close(&spaces).await
+    });
+    judged.unwrap();
+}
+
+/// Scenario: the replacement is called off behind that. The old disk is a member like any other, and nothing is given up of it, also
+/// when it is replaced after all.
+#[test]
+fn a_replacement_that_is_called_off_is_not_written_off() {
+    let bench = Bench::new(7970, 4, Bytes::mib(96));
+    let device = bench.world.add_disk("new", crate::harness::file(Bytes::mib(96))).attach(&bench.world);
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(2)))).await?;
+        fill(&lab, &spaces, &space, 1).await?;
+        let pool = spaces.pool();
+        let old = pool.find_disk("disk0")?;
+        lose(&spaces, &["disk0"]).await?;
+        let new = pool.add_instead_of(&old, device, &[]).await?;
+        pool.write_off(&old).await?;
+        spaces.call_off(&old, &new).await?;
+        assert!(!pool.is_written_off(&old));
+        // That is called off as well.
+        spaces.call_off(&new, &old).await?;
+        assert!(!pool.is_written_off(&old));
+        assert_eq!(spaces.give_up_written_off(&Progress::default()).await?, GivenUp::default());
+        drop(space);
+        close(&spaces).await
+    });
+    judged.unwrap();
 }
