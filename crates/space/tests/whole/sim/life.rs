@@ -44,6 +44,8 @@ pub struct Course {
     pub one_suffers: bool,
     /// Whether spaces of one copy may lose what the disk that suffers has of them: no read may bring anything else.
     pub frail: bool,
+    /// Whether a lost disk was written off, with what spaces of one copy had on it alone.
+    pub given_up: Cell<bool>,
     /// How often the disk that suffers failed so that the pool does without it, as far as the oracle knows.
     pub failed: Cell<u64>,
     pub oracle: RefCell<Oracle>,
@@ -282,6 +284,8 @@ pub enum Rare {
     RemovalReplaced,
     /// A removal was not begun, because what it would move had nowhere to go.
     RemovalRefused,
+    /// A lost disk was written off, and what it alone had was given up.
+    WrittenOff,
     /// Rows that a disk could not leave as they were became narrower.
     Narrowed,
     /// A removal left something for later.
@@ -347,7 +351,7 @@ pub enum Rare {
 }
 
 impl Rare {
-    pub const ALL: [Self; 78] = [
+    pub const ALL: [Self; 79] = [
         Self::RecoveryCut,
         Self::RecoveryCutAgain,
         Self::CrashWithoutADisk,
@@ -395,6 +399,7 @@ impl Rare {
         Self::RemovalCalledOff,
         Self::RemovalReplaced,
         Self::RemovalRefused,
+        Self::WrittenOff,
         Self::Narrowed,
         Self::RemovalWaited,
         Self::RemovedWhileAway,
@@ -762,7 +767,8 @@ impl Life {
             SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
             SpaceError::Unflushed { .. } => single,
             SpaceError::Unreadable { .. } | SpaceError::Unwritable { .. } => {
-                single && (self.lost.get() || self.is_damaged() || oracle.may_be_unreadable(uid, at, length))
+                let may_be_lost = self.lost.get() || self.given_up.get() || self.is_damaged();
+                single && (may_be_lost || oracle.may_be_unreadable(uid, at, length))
             }
             _ => false,
         };

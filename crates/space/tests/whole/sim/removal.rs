@@ -13,8 +13,8 @@ use dolmen_block_io::sleep;
 use dolmen_causes::in_one_line;
 use dolmen_pool::{Disk, PoolError};
 use dolmen_sim::{Random, SimDisk};
-use dolmen_space::{Progress, RemovalForecast};
-use dolmen_units::Epoch;
+use dolmen_space::{Progress, RemovalForecast, Space};
+use dolmen_units::{Epoch, SpaceId};
 
 use super::life::{Course, Life, Rare, Work};
 use super::operator::{learn_members, member, want_replaced};
@@ -119,7 +119,9 @@ fn want_removed(life: &Life, random: &mut Random) {
         let members = life.members.borrow();
         (life.victim.get(), members[random.index(members.len())])
     };
-    let index = if random.below(3) == 0 { victim } else { any };
+    // Where spaces of one copy may lose something, whoever is away may never come back.
+    let is_lost = !life.redundant && life.disks.borrow()[victim].is_absent();
+    let index = if random.below(3) == 0 || is_lost { victim } else { any };
     let mut removals = life.removals.borrow_mut();
     if removals.wanted.is_none() && removals.begun.is_empty() {
         removals.wanted = Some(index);
@@ -220,7 +222,11 @@ async fn begin(life: &Rc<Life>, index: usize) -> Result<(), String> {
     let Some(disk) = member(life, index).filter(|_| !life.is_leaving(index)) else { return Ok(()) };
     let has_single = life.oracle.borrow().models.values().any(|model| model.copies == 1);
     let is_few = life.spaces.pool().disks().len() <= MEMBERS_MIN;
-    if is_few || (has_single && !disk.is_present()) || !life.spaces.drains().is_empty() {
+    if is_few || !life.spaces.drains().is_empty() {
+        return Ok(());
+    }
+    let is_written_off = has_single && !disk.is_present();
+    if is_written_off && !may_be_written_off(life, &disk).await? {
         return Ok(());
     }
     let forecast = life.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
@@ -235,6 +241,45 @@ async fn begin(life: &Rc<Life>, index: usize) -> Result<(), String> {
     life.removals.borrow_mut().begun.push(begun);
     if let Err(error) = life.spaces.pool().retire(&disk).await {
         life.trouble(format!("retiring disk {index}: {}", in_one_line(&error)));
+        return Ok(());
+    }
+    if is_written_off {
+        life.say(format!("disk {} is written off", disk.slot()));
+        // It may be in force although nobody is told.
+        life.given_up.set(true);
+        if let Err(error) = life.spaces.pool().write_off(&disk).await {
+            life.trouble(format!("writing disk {index} off: {}", in_one_line(&error)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether only spaces of one copy lose something with a disk that is away, where nobody expects anything else of them.
+async fn may_be_written_off(life: &Life, disk: &Disk) -> Result<bool, String> {
+    if life.redundant {
+        return Ok(false);
+    }
+    let lost = life.spaces.lost_without(disk).await.map_err(|error| in_one_line(&error))?;
+    let kept = life.spaces.kept();
+    let has_one_copy = |space: &Rc<Space>| {
+        let before = space.layout_before().map(|before| before.resiliency);
+        let mut layouts = [Some(space.spec().resiliency), before].into_iter().flatten();
+        layouts.all(|resiliency| resiliency.redundancy() == 0)
+    };
+    let of_one_copy: Vec<SpaceId> =
+        kept.iter().filter(|space| has_one_copy(space)).map(|one| one.id()).collect();
+    Ok(!lost.on_its_way && lost.ranges.keys().all(|id| of_one_copy.contains(id)))
+}
+
+/// Gives up what a disk that is written off has alone.
+async fn give_up(life: &Rc<Life>, disk: &Disk) -> Result<(), String> {
+    if disk.is_present() || !life.spaces.pool().is_written_off(disk) {
+        return Ok(());
+    }
+    let given_up = life.spaces.give_up_written_off(&Progress::default()).await;
+    let given_up = given_up.map_err(|error| in_one_line(&error))?;
+    if given_up.rows > 0 {
+        life.note(|tally| tally.saw(Rare::WrittenOff));
     }
     Ok(())
 }
@@ -284,6 +329,7 @@ async fn go_on(life: &Rc<Life>, disk: &Rc<Disk>) -> Result<(), String> {
     life.say(format!("{} goes on leaving", disk.slot()));
     narrow(life, disk).await?;
     let work = async {
+        give_up(life, disk).await?;
         if !life.spaces.drain_disk(disk, &progress).await.map_err(|error| in_one_line(&error))? {
             return Ok(false);
         }

@@ -106,6 +106,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         pairs: setup.pairs,
         one_suffers: if setup.redundant { !setup.pairs } else { !setup.unrest },
         frail: setup.frail,
+        given_up: Cell::default(),
         failed: Cell::default(),
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
