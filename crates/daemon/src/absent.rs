@@ -214,6 +214,12 @@ impl Engine {
         if let Ok(limit) = pool.spaces.pool().repair_after().await {
             pool.absences.limit.set(limit);
         }
+        // Who has a disk again wants what is on it, and is asked once more should it leave.
+        if pool.spaces.pool().state() == PoolState::Writable
+            && let Err(error) = pool.spaces.pool().take_back_returned().await
+        {
+            tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as written off");
+        }
         if pool.forget_settled() {
             self.keep_history(pool).await;
         }

@@ -47,11 +47,10 @@ impl Engine {
                 .map_err(|error| error.on(what));
         }
         check_that_it_stands_alone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
-        let alone = pool.spaces.only_on_absent().await.map_err(|error| fault::space(&error))?;
+        let alone = Alone::of(&pool, &disk).await?;
         if !alone.is_nothing() && !request.give_up {
-            return Err(would_be_lost(&pool, &disk, &alone).on(what));
+            return Err(would_be_lost(&pool, &disk, &alone.all).on(what));
         }
-        let lost = pool.spaces.lost_without(&disk).await.map_err(|error| fault::space(&error))?;
         let more = pool.offer_of_spare_for(&disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
@@ -60,27 +59,24 @@ impl Engine {
             Undo::By(format!("dolmen pool remove {name} {} --cancel, until it has ended", disk.slot().0));
         let mut steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
         let mut on_it = "nothing is on it alone".to_owned();
-        if !lost.is_nothing() {
+        if !alone.is_nothing() {
             undo = Undo::ByNothing;
-            let parts = parts_of(&pool, &lost).join(", ");
-            steps.insert(
-                0,
-                format!("give up parts {parts}: they cannot be read before they are written again"),
-            );
-            on_it = format!("parts {parts} are given up");
+            let parts = alone.in_words(&pool, &disk);
+            steps.insert(0, format!("give up {parts}"));
+            on_it = format!("it gives up {parts}");
         }
         let plan = figures_of_removing(&pool, &forecast, &narrower).plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be forgotten; {on_it}", disk.name())));
         }
-        if !lost.is_nothing() {
+        if !alone.is_nothing() {
             check_consent(&pool, &request)?;
         }
         let _coming = pool.job_turn.announce();
         if !pool.spaces.pool().is_drained(&disk) {
             self.retire_disk(&pool, &disk, pool.spaces.pool().role_of(&disk).is_none()).await?;
         }
-        if !lost.is_nothing() {
+        if !alone.is_nothing() {
             pool.spaces.pool().write_off(&disk).await.map_err(|error| fault::pool(&error))?;
         }
         pool.absences.take_back(disk.id());
@@ -99,30 +95,61 @@ impl Engine {
         (disk, new): (&Rc<Disk>, &Rc<Disk>),
         request: &ForgetDisk,
     ) -> Answer<Change> {
-        let lost = pool.spaces.lost_without(disk).await.map_err(|error| fault::space(&error))?;
-        if lost.is_nothing() {
-            let message = format!(
-                "nothing is on {} alone that {} could not be given; nothing was changed",
-                disk.name(),
-                new.name()
-            );
+        let alone = Alone::of(pool, disk).await?;
+        if alone.is_nothing() {
+            let message =
+                format!("{} can be given all that {} had; nothing was changed", new.name(), disk.name());
             return Err(ErrorBody::new(ErrorCode::Busy, message).hint("`dolmen jobs` shows how far that is"));
         }
-        let parts = parts_of(pool, &lost).join(", ");
-        let takes = format!("let {} take the place of {} without them", new.name(), disk.name());
-        let plan = pool.plan(Undo::ByNothing, vec![step_of_giving_up(&parts), takes]);
+        let parts = alone.in_words(pool, disk);
+        let takes = format!("let {} take the place of {} without that", new.name(), disk.name());
+        let plan = pool.plan(Undo::ByNothing, vec![format!("give up {parts}"), takes]);
         if request.dry_run {
-            return Ok(planned(plan, format!("parts {parts} would be given up")));
+            return Ok(planned(
+                plan,
+                format!("{} would be waited for no longer, and give up {parts}", disk.name()),
+            ));
         }
         check_consent(pool, request)?;
         pool.spaces.pool().write_off(disk).await.map_err(|error| fault::pool(&error))?;
         self.go_on_replacing(pool).await;
-        Ok(made(plan, format!("parts {parts} are given up")))
+        Ok(made(plan, format!("{} is waited for no longer, and gives up {parts}", disk.name())))
     }
 }
 
-fn step_of_giving_up(parts: &str) -> String {
-    format!("give up parts {parts}: they cannot be read before they are written again")
+/// What nobody has without an absent disk and the others that are away.
+struct Alone {
+    all: Lost,
+    /// Of it, what no other disk may bring back.
+    at_once: Lost,
+}
+
+impl Alone {
+    async fn of(pool: &OpenPool, disk: &Disk) -> Answer<Self> {
+        let all = pool.spaces.only_on_absent_with(disk).await.map_err(|error| fault::space(&error))?;
+        let at_once = pool.spaces.lost_without(disk).await.map_err(|error| fault::space(&error))?;
+        Ok(Self { all, at_once })
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.all.is_nothing()
+    }
+
+    /// What becomes of it when the disk is written off.
+    fn in_words(&self, pool: &OpenPool, disk: &Disk) -> String {
+        let parts = parts_of(pool, &self.all).join(", ");
+        let text = format!("parts {parts}, which cannot be read before they are written again");
+        if self.all == self.at_once {
+            return text;
+        }
+        let mut others = pool.spaces.pool().disks();
+        others.retain(|other| !is_here(other) && other.id() != disk.id());
+        let others: Vec<String> = others.iter().map(|other| other.name()).collect();
+        format!(
+            "{text}; but what {} may have of them is waited for, unless it is given up as well",
+            others.join(", ")
+        )
+    }
 }
 
 fn check_consent(pool: &OpenPool, request: &ForgetDisk) -> Answer<()> {

@@ -169,7 +169,8 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
     let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());
     if let Some((old, new, spaces)) = waiting {
         return format!(
-            "attach {} and `dolmen disk online {name} {slot}`, or delete {spaces} for good; its replacement by {} then goes on by itself",
+            "attach {} and `dolmen disk online {name} {slot}`; or, if it is lost, give up what it alone had, `dolmen disk forget {name} {slot} \
+             --give-up`, or delete {spaces} for good; its replacement by {} then goes on by itself",
             old.name(),
             new.name()
         );
@@ -222,8 +223,27 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
             true => ("leave", format!("dolmen pool remove {name} {} --cancel", disk.slot().0)),
             false => ("be emptied", format!("dolmen disk set {name} {} --member", disk.slot().0)),
         };
+        let give_up = |disk: &Disk| format!("`dolmen disk forget {name} {} --give-up`", disk.slot().0);
+        let disks = open.spaces.pool().disks();
+        let may_come_back =
+            |other: &&Rc<Disk>| !other.is_present() && !open.spaces.pool().is_written_off(other);
+        let others: Vec<String> = disks
+            .iter()
+            .filter(may_come_back)
+            .filter(|other| other.id() != disk.id())
+            .map(|other| format!("attach {}, or {} if it is lost", other.name(), give_up(other)))
+            .collect();
+        let is_ghost = may_come_back(&&disk);
+        let mut ways = vec![match is_ghost {
+            true => format!("add a disk to pool {name}, {} if it is lost", give_up(&disk)),
+            false => format!("add a disk to pool {name}"),
+        }];
+        if !disk.is_present() {
+            ways.extend(others);
+        }
         let text = format!(
-            "add a disk to pool {name}, or delete {spaces} for good, so that {} can {does}; or keep it: `{back}`",
+            "{}, or delete {spaces} for good, so that {} can {does}; or keep it: `{back}`",
+            ways.join(", "),
             disk.name()
         );
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));

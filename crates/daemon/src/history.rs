@@ -253,7 +253,8 @@ impl History {
         let before = self.of_engine.replace(found.clone());
         if before != found {
             let mut ranges = self.ranges.borrow_mut();
-            found.into_iter().filter(|one| !before.contains(one)).for_each(|one| add(&mut ranges, one));
+            let new = found.into_iter().filter(|one| !before.contains(one));
+            new.for_each(|one| add(&mut ranges, beyond(&before, one)));
         }
     }
 
@@ -274,6 +275,16 @@ impl History {
             }
         }
     }
+}
+
+/// What is new of a range that may have been known to its part: that may have been taken off the list since.
+fn beyond(known: &[Incident], one: Incident) -> Incident {
+    let is_start = |other: &&Incident| (other.space, other.kind, other.at) == (one.space, one.kind, one.at);
+    let length = known.iter().filter(is_start).map(|other| other.length.0).max().unwrap_or(0);
+    if length >= one.length.0 {
+        return one;
+    }
+    Incident { at: one.at + length, length: Bytes(one.length.0 - length), ..one }
 }
 
 /// Adds a range, joined to those of its kind that it touches.

@@ -287,6 +287,10 @@ impl Pool {
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
     ) -> Result<Rc<Disk>, PoolError> {
+        if old.member().state == MemberState::Active {
+            // Whoever wrote it off did so for another time.
+            self.forget_written_off(old).await?;
+        }
         self.join(device, overwrite, old.member().fault_domain, Some(old.id())).await
     }
 
@@ -361,6 +365,7 @@ impl Pool {
         let disk = self.admit(device, label.extent, (known.member(), Joining::Back), None).await?;
         // It may have left before its room was on record.
         self.give_room(&disk).await?;
+        self.take_back_returned().await?;
         self.tend_voters().await?;
         Ok(disk)
     }

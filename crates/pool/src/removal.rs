@@ -92,6 +92,20 @@ impl Pool {
         Ok(())
     }
 
+    /// Takes that back of members that are here: who has a disk again wants what is on it.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written.
+    pub async fn take_back_returned(self: &Rc<Self>) -> Result<(), PoolError> {
+        if self.written_off.borrow().is_empty() {
+            return Ok(());
+        }
+        for disk in self.disks().into_iter().filter(|disk| disk.is_present()) {
+            self.forget_written_off(&disk).await?;
+        }
+        Ok(())
+    }
+
     /// Takes that back. Called without the turn of epochs: a disk that fails meanwhile needs it.
     pub(crate) async fn forget_written_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         if !self.written_off.borrow().contains(&disk.id()) {

@@ -186,7 +186,8 @@ impl Space {
         let Drafted { row, draft, watch, is_left } = one;
         let known = self.rows.borrow().get(&row.index).cloned().flatten();
         let is_there = known.is_some_and(|known| Rc::ptr_eq(&known, row)) && !row.gone.get();
-        if is_left.get() || !is_there || self.gone.get() || self.shared.is_unresolved(row) {
+        if is_left.get() || !is_there || draft.gone.get() || self.gone.get() || self.shared.is_unresolved(row)
+        {
             return false;
         }
         if row.layout() == draft.layout() || draft.layout() != self.layouts.get().now {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::cache::is_hidden;
+use crate::cache::{is_hidden, is_of_drafts};
 use crate::error::SpaceError;
 use crate::row::{RowRecord, Slab};
 use crate::spaces::Spaces;
@@ -48,6 +48,10 @@ pub(crate) fn missing(pool: &Pool, record: &RowRecord, is_off: impl Fn(&Disk) ->
     columns.filter(|(_, slabs)| !slabs.iter().any(may_be_had)).map(|(column, _)| column).collect()
 }
 
+fn is_on(record: &RowRecord, disk: &Disk) -> bool {
+    record.columns.iter().flatten().any(|slab| slab.disk == disk.slot())
+}
+
 impl Spaces {
     /// What the absent disks alone have, of all rows with a part on one of them.
     ///
@@ -57,24 +61,31 @@ impl Spaces {
         self.lost_where(|record| is_lost(self.pool(), record)).await
     }
 
-    /// What is given up when an absent disk is written off beside those that are: what they alone have, while others that are
-    /// away may come back.
+    /// The same of rows with a part on one absent disk: without it and the others that are away, nobody has them.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read.
+    pub async fn only_on_absent_with(&self, disk: &Disk) -> Result<Lost, SpaceError> {
+        self.lost_where(|record| is_on(record, disk) && is_lost(self.pool(), record)).await
+    }
+
+    /// Of these, what is given up at once when the disk is written off beside those that are; the rest waits for others that are away.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     pub async fn lost_without(&self, disk: &Disk) -> Result<Lost, SpaceError> {
         let pool = self.pool();
         let is_off = |other: &Disk| other.id() == disk.id() || pool.is_written_off(other);
-        let is_on = |record: &RowRecord| record.columns.iter().flatten().any(|slab| slab.disk == disk.slot());
         self.lost_where(|record| {
-            is_on(record) && missing(pool, record, is_off).len() > record.shape.parity_columns()
+            is_on(record, disk) && missing(pool, record, is_off).len() > record.shape.parity_columns()
         })
         .await
     }
 
     async fn lost_where(&self, is_lost: impl Fn(&RowRecord) -> bool) -> Result<Lost, SpaceError> {
         let mut lost = Lost::default();
-        for space in self.all() {
+        // Drafts are made anew.
+        for space in self.all().into_iter().filter(|space| !is_of_drafts(space.id())) {
             let row_bytes = space.row_bytes();
             let mut ranges: Vec<Range<Bytes>> = Vec::new();
             space

@@ -647,6 +647,7 @@ impl Shared {
         for cache in &caches {
             turns.push(cache.turn.take().await);
         }
+        let _write_back = self.write_back_turn.take().await;
         // What somebody is just saying of blocks out of reach may stand below the cut, and is noted before its turn ends. What is
         // decided from now on stays undecided for this write-back.
         drop(self.leave_turn.take().await);

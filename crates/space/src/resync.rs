@@ -334,8 +334,8 @@ impl Space {
     /// Slabs of a column that hold everything and are here, but for the one on a disk. A copy that has left since it was trusted may
     /// never come back. Those that go to one disk in the end are one.
     ///
-    /// What is itself away gives nothing that others that are away do not give: beside one that is here these count as well. Else
-    /// two lost disks with copies of one column would each wait for the other.
+    /// What is itself away gives nothing that others that are away do not give: beside one that is here, these count as well if they
+    /// are about to leave too. Else two lost disks with copies of one column would each wait for the other.
     fn copies_beside(&self, slabs: &[Slab], from: DiskSlot) -> usize {
         let pool = &self.shared.pool;
         let counts = |slab: &Slab| match is_planted(Bug::GivenUpUntrusted) {
@@ -345,7 +345,10 @@ impl Space {
         let is_away = |slab: &Slab| slab.present(pool).is_none();
         let others = || slabs.iter().filter(|slab| slab.disk != from);
         let is_lost = others().any(&counts) && slabs.iter().any(|slab| slab.disk == from && is_away(slab));
-        let of_lost = |slab: &Slab| is_lost && is_away(slab) && !slab.has_nothing();
+        let leaves = |slab: &Slab| {
+            pool.disk(slab.disk).is_some_and(|disk| disk.member().state == MemberState::Retired)
+        };
+        let of_lost = |slab: &Slab| is_lost && is_away(slab) && leaves(slab) && !slab.has_nothing();
         let others = others().filter(|slab| counts(slab) || of_lost(slab));
         others.map(|slab| pool.destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
     }

@@ -87,10 +87,9 @@ impl Incident {
         self.is_like(other) && self.at <= other.at && other.end() <= self.end()
     }
 
-    /// Whether another one begins where this ends, or behind that. What was taken as found is told block by block.
-    fn is_gone_on_with(&self, other: &Self, may_be_behind: bool) -> bool {
-        let follows = self.end() == other.at || (may_be_behind && self.end() < other.at);
-        self.is_like(other) && follows && self.kind != IncidentKind::TakenAsFound
+    /// Whether another one begins where this ends. What was taken as found is told block by block.
+    fn is_gone_on_with(&self, other: &Self) -> bool {
+        self.is_like(other) && self.end() == other.at && self.kind != IncidentKind::TakenAsFound
     }
 }
 
@@ -233,6 +232,9 @@ pub(crate) struct Shared {
     pub(crate) recovering: Cell<bool>,
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
     pub(crate) table_turn: Turn,
+    /// Held by write-backs from the moment on that they look at what is undecided and at what pages say, and while slabs get the places
+    /// of lost ones: what a write-back says again and writes is of the slabs that a row had then.
+    pub(crate) write_back_turn: Turn,
     /// Held while slabs are filled until they are trusted: who fills one begins with zeros where its tables are.
     pub(crate) refill_turn: Turn,
     /// Small frames of metadata memory for tables that are being written.
@@ -322,6 +324,7 @@ impl Shared {
             leave_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
+            write_back_turn: Turn::default(),
             refill_turn: Turn::default(),
             frames: Share::of(frames / 2),
             looks: Share::of(frames / 4),
@@ -348,21 +351,23 @@ impl Shared {
         self.counters.set(counters);
     }
 
-    /// Notes what happened to a range, joined to what was noted before it where it goes on there; and also where the list is full, so
-    /// that what lies behind much that is lost at once is in it.
+    /// Notes what happened to a range, joined to what was noted before it where it goes on there.
     pub(crate) fn note_incident(&self, incident: Incident) {
         let mut incidents = self.incidents.borrow_mut();
         // What is lost is lost once, however often it is asked for.
         if incidents.iter().any(|known| known.covers(&incident)) {
             return;
         }
-        let is_full = incidents.len() == INCIDENTS_MAX;
-        if let Some(last) = incidents.back_mut().filter(|last| last.is_gone_on_with(&incident, is_full)) {
-            last.length = Bytes(incident.end() - last.at);
+        if let Some(last) = incidents.back_mut().filter(|last| last.is_gone_on_with(&incident)) {
+            last.length = last.length + incident.length;
+            // That it grows is told as often as it has doubled.
+            if (last.length.0 / BLOCK_BYTES).is_power_of_two() {
+                self.tell(last);
+            }
             return;
         }
         self.tell(&incident);
-        if is_full {
+        if incidents.len() == INCIDENTS_MAX {
             incidents.pop_front();
         }
         incidents.push_back(incident);

@@ -43,14 +43,14 @@ pub struct GivenUp {
 
 /// What came of a row.
 enum Exchanged {
-    /// It is gone, or can be had.
+    /// It is gone, or can be had, or may be.
     Nothing,
     /// Slabs on other disks have the places of those that are lost.
     Lost,
     /// No disk takes them.
     NoRoom,
-    /// A disk that was to take them failed.
-    Again,
+    /// Something came between, or these disks, which were to take them, failed.
+    Again(SmallVec<[DiskSlot; 2]>),
 }
 
 /// The columns of a row that are to be given up; none where they can be had, or may be.
@@ -71,6 +71,7 @@ impl Spaces {
     /// [`SpaceError`]; called again, it goes on.
     pub async fn give_up_written_off(&self, progress: &Progress) -> Result<GivenUp, SpaceError> {
         let mut given_up = GivenUp::default();
+        self.pool().take_back_returned().await?;
         // What was acknowledged and is out of reach is left undecided by then, and nothing is on its way there.
         self.shared.force_flush().await?;
         self.end_what_has_begun().await?;
@@ -94,11 +95,17 @@ impl Spaces {
                     given_up.was_stopped = true;
                     return Ok(given_up);
                 }
-                if space.give_up_lost(index).await? {
-                    given_up.rows += 1;
-                    self.verify_given_up(&space, index, &mut given_up.lost).await?;
-                } else {
-                    given_up.left.insert(space.id());
+                match space.give_up_lost(index).await? {
+                    Exchanged::Nothing => {}
+                    Exchanged::Lost => {
+                        given_up.rows += 1;
+                        match self.verify_given_up(&space, index, &mut given_up.lost).await {
+                            // What others that are away have of it is told when they are back.
+                            Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    Exchanged::NoRoom | Exchanged::Again(_) => drop(given_up.left.insert(space.id())),
                 }
                 progress.done.set(progress.done.get() + 1);
             }
@@ -111,58 +118,57 @@ impl Spaces {
 }
 
 impl Space {
-    /// Puts slabs on other disks in the places of those of a row that are lost with disks that are written off; whether none is
-    /// left of which nobody can give what it had.
-    async fn give_up_lost(&self, index: u64) -> Result<bool, SpaceError> {
+    /// Puts slabs on other disks in the places of those of a row that are lost with disks that are written off.
+    async fn give_up_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
         for _ in 0..TRIES_MAX {
-            match self.exchange_lost(index).await? {
-                Exchanged::Nothing | Exchanged::Lost => return Ok(true),
-                Exchanged::NoRoom => return Ok(false),
-                Exchanged::Again => {}
+            match self.exchange_lost(index).await {
+                Ok(Exchanged::Again(failed)) => {
+                    for slot in failed {
+                        self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+                    }
+                }
+                Err(SpaceError::NoSpaceBelow { .. }) => return Ok(Exchanged::NoRoom),
+                exchanged => return exchanged,
             }
         }
-        Ok(false)
+        Ok(Exchanged::NoRoom)
     }
 
     async fn exchange_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
         let (shared, pool) = (&self.shared, &self.shared.pool);
+        let again = || Ok(Exchanged::Again(SmallVec::new()));
         shared.gate().await?;
         // Who fills a slab begins with zeros where its tables are.
         let _filling = shared.refill_turn.take().await;
+        let _write_back = shared.write_back_turn.take().await;
         let Some(row) = self.undecided_row(index).await? else { return Ok(Exchanged::Nothing) };
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         if row.gone.get() {
-            return Ok(Exchanged::Again);
+            return again();
         }
         let columns = columns_to_give_up(pool, &row.record());
-        shared.withdraw_intents(&row, &columns).await?;
-        let tables = shared.table_turn.take().await;
-        let mut change = pool.change(Purpose::Move).await;
-        let mut record = row.record();
-        let columns = columns_to_give_up(pool, &record);
         if columns.is_empty() {
             return Ok(Exchanged::Nothing);
+        }
+        shared.withdraw_intents(&row, &columns).await?;
+        let _tables = shared.table_turn.take().await;
+        let mut change = pool.change(Purpose::Move).await;
+        let mut record = row.record();
+        if columns_to_give_up(pool, &record) != columns {
+            // What was said before is not of these.
+            return again();
         }
         let Some(new) = take_places(pool, &mut change, (&row, &mut record), &columns)? else {
             return Ok(Exchanged::NoRoom);
         };
-        let disks: Vec<(Rc<Disk>, u64)> = new
-            .iter()
-            .filter_map(|(_, slab)| slab.present(pool))
-            .map(|disk| {
-                let seating = disk.seating();
-                (disk, seating)
-            })
-            .collect();
+        let here = new.iter().filter_map(|(_, slab)| slab.present(pool));
+        let disks: Vec<(Rc<Disk>, u64)> = here.map(|disk| (Rc::clone(&disk), disk.seating())).collect();
         let failed = self.make_ready(&row, &new, &disks).await?;
         let stayed = disks.iter().all(|(disk, seating)| disk.is_present() && disk.seating() == *seating);
-        if !failed.is_empty() || !stayed || disks.len() < new.len() {
-            drop(change);
-            drop(tables);
-            for slot in failed {
-                pool.exclude(slot, ExcludeReason::MissedWrite).await?;
-            }
-            return Ok(Exchanged::Again);
+        // One that is back may have it all.
+        let is_lost_still = columns_to_give_up(pool, &row.record()) == columns;
+        if !failed.is_empty() || !stayed || disks.len() < new.len() || !is_lost_still {
+            return Ok(Exchanged::Again(failed));
         }
         change.put(keys::row(row.space, row.index), record.encode());
         change.commit().await?;
@@ -207,8 +213,8 @@ impl Space {
     }
 }
 
-/// Gives each of these columns of a row a slab in the place of a lost one: one that was claimed for that and holds nothing, or else
-/// another on a disk that has room. The new slabs, with their columns; none where there is no room.
+/// Gives each of these columns of a row a slab in the place of a lost one: one that was claimed for that and holds nothing, or that lacks
+/// what only the lost one had, or else another on a disk that has room. The new slabs, with their columns; none where there is no room.
 fn take_places(
     pool: &Rc<Pool>,
     change: &mut Change<'_>,
@@ -222,7 +228,9 @@ fn take_places(
         let whole = slabs.iter().position(|slab| slab.stale.is_none() && is_lost(slab));
         let Some(at) = whole.or_else(|| slabs.iter().position(is_lost)) else { return Ok(None) };
         let old = slabs.remove(at);
-        let claimed = slabs.iter().position(|slab| slab.has_nothing() && slab.present(pool).is_some());
+        let is_here = |slab: &Slab| slab.present(pool).is_some();
+        let claimed = slabs.iter().position(|slab| slab.has_nothing() && is_here(slab));
+        let claimed = claimed.or_else(|| slabs.iter().position(is_here));
         let slab = match claimed.map(|claimed| slabs.remove(claimed)) {
             Some(claimed) => Slab { stale: None, ..claimed },
             None => {

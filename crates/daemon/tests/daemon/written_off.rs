@@ -5,14 +5,14 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::client::{Nbd, World, eventually, pattern};
-use crate::jobs::{expect, full, idle};
+use crate::jobs::{change, expect, full, idle, keep_busy, paused};
 
 const SIZE: usize = 24 << 20;
 const MIB: usize = 1 << 20;
 
-/// A pool whose space `s` of one copy has something on each disk, beside the mirror `m`; the disk `d2` is gone for good.
-fn world_without_d2() -> World {
-    let mut world = full(&["d0", "d1", "d2"]);
+/// A pool whose space `s` of one copy has something on each disk, beside the mirror `m`.
+fn world_with_s() -> World {
+    let world = full(&["d0", "d1", "d2"]);
     let simple = json!({"name": "s", "size_bytes": SIZE, "resiliency": "simple", "row_bytes": 1 << 20, "provisioning": "fixed"});
     world.post("/v1/pools/tank/spaces", &simple);
     world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
@@ -21,6 +21,12 @@ fn world_without_d2() -> World {
     client.flush();
     drop(client);
     world.post("/v1/pools/tank/repair_after", &json!({"seconds": 0}));
+    world
+}
+
+/// The same; the disk `d2` is gone for good.
+fn world_without_d2() -> World {
+    let mut world = world_with_s();
     world.kill();
     fs::remove_file(world.disk("d2")).unwrap();
     world.start();
@@ -125,20 +131,58 @@ fn a_replacement_waits_no_longer_for_what_is_given_up() {
     mend(&world);
 }
 
-/// Scenario: the pool does without the disk already, and waits for what it alone had.
+/// Scenario: the disk was about to leave when it was lost, and its removal waits for what it alone had.
 #[test]
 fn a_removal_waits_no_longer_for_what_is_given_up() {
-    let world = world_without_d2();
-    world.post("/v1/pools/tank/spaces/s/unserve", &json!({}));
-    let role = world.refused("/v1/pools/tank/disks/2/remove", &json!({}));
-    assert_eq!(role["code"], "no_such_device", "{role}");
-    world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
+    let mut world = world_with_s();
+    let remove = |world: &mut World, attempt: u32| {
+        keep_busy(world, attempt);
+        world.post("/v1/pools/tank/disks/2/remove", &json!({}))
+    };
+    let id = paused(&mut world, remove);
+    world.kill();
+    fs::remove_file(world.disk("d2")).unwrap();
+    world.start();
+    change(&world, &id, "resume");
+    eventually("it waits", || {
+        world.get("/v1/status")["todo"].to_string().contains("--give-up` if it is lost").then_some(())
+    });
+    let lost = unreadable(&world);
+    assert!(!lost.is_empty());
     let forget = "/v1/pools/tank/disks/2/forget";
-    let typed = json!({"give_up": true, "destroy": "tank"});
-    world.post(forget, &typed);
-    // Asked for again, it is on its way or has gone.
-    let again = world.refused(forget, &typed);
-    assert!(again["code"] == "busy" || again["code"] == "no_such_device", "{again}");
+    assert_eq!(world.refused(forget, &json!({}))["code"], "busy", "it leaves already");
+    world.post(forget, &json!({"give_up": true, "destroy": "tank"}));
     eventually("it has left", || (disks(&world).len() == 2).then_some(()));
+    assert_eq!(unreadable(&world), lost);
     mend(&world);
+}
+
+/// Scenario: both disks of a mirror's rows are lost. Each of them is waited for as long as the other alone is given up; with both given
+/// up the rows are lost that nobody else has, and the pool goes on with the disks that are left.
+#[test]
+fn two_lost_disks_are_given_up_one_after_the_other() {
+    let mut world = full(&["d0", "d1", "d2", "d3"]);
+    world.post("/v1/pools/tank/repair_after", &json!({"seconds": 0}));
+    world.kill();
+    fs::remove_file(world.disk("d2")).unwrap();
+    fs::remove_file(world.disk("d3")).unwrap();
+    world.start();
+    let lost = || (0..96).filter(|at| world.nbd().try_read(at << 20, MIB).is_err()).count();
+    let before = lost();
+    assert!(before > 0 && before < 96, "{before}");
+    let forget = |slot: u32| format!("/v1/pools/tank/disks/{slot}/forget");
+    let hint = world.refused(&forget(2), &json!({}))["hint"].as_str().unwrap().to_owned();
+    assert!(hint.contains("forget tank 2 --give-up` and `dolmen disk forget tank 3 --give-up`"), "{hint}");
+    let typed = json!({"give_up": true, "destroy": "tank"});
+    assert!(refused(&world, &forget(2), &json!({"give_up": true})).contains("of pool tank"));
+    let first = world.post(&forget(2), &typed)["message"].as_str().unwrap().to_owned();
+    assert!(first.contains("may have of them is waited for"), "{first}");
+    let advice = "d3, or `dolmen disk forget tank 3 --give-up` if it is lost";
+    eventually("it waits", || world.get("/v1/status")["todo"].to_string().contains(advice).then_some(()));
+    assert_eq!(disks(&world).len(), 4, "the other one may come back");
+    let second = world.post(&forget(3), &typed)["message"].as_str().unwrap().to_owned();
+    assert!(!second.contains("waited for"), "{second}");
+    eventually("both have left", || (disks(&world).len() == 2).then_some(()));
+    idle(&world);
+    assert_eq!(lost(), before);
 }

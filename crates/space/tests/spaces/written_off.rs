@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sleep;
-use dolmen_pool::{ExcludeReason, PoolError, Role};
+use dolmen_pool::{Disk, ExcludeReason, PoolError, Role};
 use dolmen_space::{GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
@@ -226,6 +226,37 @@ fn what_may_come_back_is_not_given_up() {
     judged.unwrap();
 }
 
+/// Scenario: a disk that is written off is back before it has left, and goes again. What is on it is wanted by then: it is waited for, and
+/// when it is back all of it comes to the others.
+#[test]
+fn a_disk_that_is_back_is_not_written_off() {
+    let bench = Bench::new(7915, 4, Bytes::mib(96));
+    let attach = |bench: &Bench| bench.disks[0].attach(&bench.world);
+    let [again, at_last] = [attach(&bench), attach(&bench)];
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
+        fill(&lab, &spaces, &space, 1).await?;
+        let pool = spaces.pool();
+        let disk = pool.find_disk("disk0")?;
+        lose(&spaces, &["disk0"]).await?;
+        pool.retire(&disk).await?;
+        pool.write_off(&disk).await?;
+        assert!(pool.is_written_off(&disk));
+        spaces.rejoin(again).await?;
+        assert!(!pool.is_written_off(&disk));
+        lose(&spaces, &["disk0"]).await?;
+        assert_eq!(leave(&spaces).await.unwrap_err().to_string(), "[\"disk0\"] keep something");
+        spaces.rejoin(at_last).await?;
+        assert_eq!(leave(&spaces).await?, GivenUp::default());
+        assert!(unreadable(&space, 1).await?.is_empty());
+        assert_eq!(pool.disks().len(), 3);
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    judged.unwrap();
+}
+
 /// Scenario: a removal that gives up is called off, and the disk is removed again one day by somebody who gives nothing up.
 #[test]
 fn to_write_a_disk_off_counts_for_one_removal() {
@@ -373,7 +404,7 @@ fn tables_of_before_are_not_believed() {
     judged.unwrap();
 }
 
-fn room_taken(spaces: &Spaces, disk: &dolmen_pool::Disk) -> Bytes {
+fn room_taken(spaces: &Spaces, disk: &Disk) -> Bytes {
     let room = spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
     room.map_or(Bytes::ZERO, |room| Bytes(room.data.0 - room.free.0))
 }
@@ -435,7 +466,8 @@ fn writing_off_that_power_cuts_short_goes_on() {
             let are_off: Vec<bool> = spaces.drains().iter().map(|disk| pool.is_written_off(disk)).collect();
             told.set(!are_off.is_empty() && are_off.iter().all(|is_off| *is_off));
             // Whoever was not heard is told again.
-            for disk in pool.disks().into_iter().filter(|disk| !disk.is_present()) {
+            let is_told = |disk: &Rc<Disk>| disk.is_present() || pool.is_written_off(disk);
+            for disk in pool.disks().into_iter().filter(|disk| !is_told(disk)) {
                 pool.retire(&disk).await?;
                 pool.write_off(&disk).await?;
             }
