@@ -410,7 +410,7 @@ fn room_taken(spaces: &Spaces, disk: &Disk) -> Bytes {
 }
 
 /// Power fails so often, spread evenly over all that it takes to write disks off.
-const CUTS: u64 = 48;
+const CUTS: u32 = 48;
 
 /// A mirror has lost both disks of some of its rows, and they are written off from some moment on, for so long; how long it took, and
 /// what cannot be read.
@@ -452,8 +452,8 @@ fn writing_off_that_power_cuts_short_goes_on() {
     let (all, _) = write_mirror_off(&bench(0), None);
     let mut seen = [0, 0];
     for cut in 0..CUTS {
-        let bench = bench(cut);
-        let (_, expected) = write_mirror_off(&bench, Some(all * u32::try_from(cut).unwrap() / CUTS as u32));
+        let bench = bench(u64::from(cut));
+        let (_, expected) = write_mirror_off(&bench, Some(all * cut / CUTS));
         assert!(!expected.is_empty());
         let goes_on = Rc::new(Cell::new(false));
         let told = Rc::clone(&goes_on);
