@@ -233,10 +233,14 @@ async fn flush(life: &Rc<Life>) -> Result<(), String> {
     for space in life.spaces.list() {
         match space.flush().await {
             Ok(()) => life.oracle.borrow_mut().flushed(began, Some(space.name().as_str()), &[]),
-            Err(SpaceError::Unflushed { .. }) if !life.redundant || life.hard.get() => life.note(|tally| {
-                tally.refused += 1;
-                tally.saw(Rare::ClaimsSaidAgain);
-            }),
+            Err(SpaceError::Unflushed { .. }) if !life.redundant || life.hard.get() => {
+                let copies_max = if life.hard.get() { u8::MAX } else { 1 };
+                life.oracle.borrow_mut().unflushed(space.name().as_str(), copies_max);
+                life.note(|tally| {
+                    tally.refused += 1;
+                    tally.saw(Rare::ClaimsSaidAgain);
+                });
+            }
             Err(error) => return Err(format!("flushing: {}", in_one_line(&error))),
         }
     }

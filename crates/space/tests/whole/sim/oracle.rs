@@ -413,6 +413,19 @@ impl Oracle {
         }
     }
 
+    /// A flush of a space failed because what was written is on disks that left, or is not there any more: whoever is told so expects
+    /// nothing of what no flush had covered, where the space has no more copies than this.
+    pub fn unflushed(&mut self, name: &str, copies_max: u8) {
+        let now = self.tick();
+        for (uid, index) in &self.dirty {
+            let Some(model) = self.models.get_mut(uid) else { continue };
+            if model.name == name && model.copies <= copies_max {
+                model.blocks[*index].doubt = true;
+                model.blocks[*index].doubted_at = now;
+            }
+        }
+    }
+
     /// The process ended.
     pub fn crashed(&mut self, crash: Crash, recovering: bool) {
         let now = self.tick();
