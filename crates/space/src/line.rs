@@ -205,6 +205,12 @@ impl Space {
         (found, is_late)
     }
 
+    /// Whether a line of a row may be half in place.
+    fn is_half_in_place(&self, row: &Row, line: u32) -> bool {
+        let cache = self.cache_of(row);
+        cache.is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.is_of(row, line)))
+    }
+
     /// Computes a block of a line from the others, into `into`. The caller holds the line's lock, and what was read of the
     /// block's own slabs, none of which has it.
     ///
@@ -237,6 +243,8 @@ impl Space {
         row.for_each_slab(|_, slab| {
             is_away |= slab.stale.is_none() && slab.present(&self.shared.pool).is_none();
         });
+        // What is half in place is no content of anybody's before it is in place.
+        is_away |= self.is_half_in_place(row, line);
         let why = match (is_late, is_away) {
             (true, _) => LATE,
             (false, true) => UnreadableReason::Absent,

@@ -136,11 +136,12 @@ async fn write_range(
     }
     let op = life.oracle.borrow_mut().begin(uid, at, length, false);
     oracle::fill(uid, at, op.stamp(), &mut buffer);
+    let since = life.clock.now();
     match space.write(at, &buffer.freeze(), durability).await {
         Ok(()) => life.oracle.borrow_mut().done(&op, durability == Durability::Durable),
         Err(error) => {
             life.oracle.borrow_mut().failed(&op);
-            life.accept(&error, uid, at, length)
+            life.accept(&error, since, (uid, at, length))
                 .map_err(|cause| format!("writing {length} bytes at {at}: {cause}"))?;
         }
     }
@@ -168,6 +169,7 @@ async fn zero(
         return Ok(());
     }
     let op = life.oracle.borrow_mut().begin(uid, from, to - from, true);
+    let since = life.clock.now();
     let done = match zeroing {
         Zeroing::Discard => space.discard(at, length).await,
         // Half of them say what they want, half just write zeros.
@@ -178,7 +180,7 @@ async fn zero(
         Ok(()) => life.oracle.borrow_mut().done(&op, false),
         Err(error) => {
             life.oracle.borrow_mut().failed(&op);
-            life.accept(&error, uid, at, length)
+            life.accept(&error, since, (uid, at, length))
                 .map_err(|cause| format!("zeroing {length} bytes at {at}: {cause}"))?;
         }
     }
@@ -205,10 +207,11 @@ pub async fn read_range(
     length: u64,
 ) -> Result<(), String> {
     let Some(reading) = life.oracle.borrow().read_begins(uid, at, length) else { return Ok(()) };
+    let since = life.clock.now();
     let found = match space.read(at, usize::try_from(length).unwrap()).await {
         Ok(segments) => segments,
         Err(error) => {
-            let accepted = life.accept(&error, uid, at, length);
+            let accepted = life.accept(&error, since, (uid, at, length));
             return accepted
                 .map_err(|cause| format!("reading {length} bytes at {at} of {}: {cause}", space.name()));
         }
@@ -269,15 +272,16 @@ async fn resize(life: &Rc<Life>, uid: u64, space: &Rc<Space>, random: &mut Rando
         }
         model.resizing = Some(size);
     }
+    let since = life.clock.now();
     let done = life.spaces.resize(space, Bytes(size)).await;
     let size_now = space.size().0;
     life.oracle.borrow_mut().resized(uid, size_now);
     match done {
         Ok(()) => Ok(()),
         Err(SpaceError::Size { .. } | SpaceError::TooLarge { .. } | SpaceError::NotEmpty { .. }) => Ok(()),
-        Err(error) => {
-            life.accept(&error, uid, 0, 0).map_err(|cause| format!("resizing {}: {cause}", space.name()))
-        }
+        Err(error) => life
+            .accept(&error, since, (uid, 0, 0))
+            .map_err(|cause| format!("resizing {}: {cause}", space.name())),
     }
 }
 
@@ -298,6 +302,7 @@ pub async fn shrink(
         sleep(life.clock.as_ref(), Duration::from_micros(100)).await;
     }
     let mut done = Ok(());
+    let since = life.clock.now();
     if life.size_of(uid).is_some() {
         let op = life.oracle.borrow_mut().begin(uid, size, before - size, true);
         done = space.discard(size, before - size).await;
@@ -316,7 +321,7 @@ pub async fn shrink(
         Ok(()) => Ok(true),
         Err(SpaceError::Size { .. } | SpaceError::TooLarge { .. } | SpaceError::NotEmpty { .. }) => Ok(false),
         Err(error) => {
-            let accepted = life.accept(&error, uid, 0, 0);
+            let accepted = life.accept(&error, since, (uid, 0, 0));
             accepted.map_err(|cause| format!("shrinking {}: {cause}", space.name()))?;
             Ok(false)
         }
@@ -345,11 +350,12 @@ async fn discard(life: &Rc<Life>, uid: u64, space: &Rc<Space>, at: u64, length: 
         return Ok(());
     }
     let op = life.oracle.borrow_mut().begin(uid, at, length, true);
+    let since = life.clock.now();
     match space.discard(at, length).await {
         Ok(()) => life.oracle.borrow_mut().done(&op, false),
         Err(error) => {
             life.oracle.borrow_mut().failed(&op);
-            let accepted = life.accept(&error, uid, at, length);
+            let accepted = life.accept(&error, since, (uid, at, length));
             accepted.map_err(|cause| format!("discarding {length} bytes at {at}: {cause}"))?;
         }
     }

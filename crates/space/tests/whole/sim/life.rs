@@ -125,9 +125,6 @@ pub struct Course {
     pub made: RefCell<Vec<String>>,
 }
 
-/// Longer than any request hangs.
-const HANGS_MAX: Duration = Duration::from_secs(2);
-
 /// What takes its time, so that something may happen within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
@@ -737,14 +734,18 @@ impl Life {
         self.joined.get() || self.course.at_work.borrow().values().any(is_catching_up)
     }
 
-    /// Whether an error of a request is one that may be.
-    pub fn accept(&self, error: &SpaceError, uid: u64, at: u64, length: u64) -> Result<(), String> {
+    /// Whether an error of a request that began at some time is one that may be.
+    pub fn accept(
+        &self,
+        error: &SpaceError,
+        since: Moment,
+        (uid, at, length): (u64, u64, u64),
+    ) -> Result<(), String> {
         self.notice();
         let oracle = self.oracle.borrow();
         let model = oracle.models.get(&uid);
         let leaving = model.is_none_or(|model| model.leaving);
-        let was_trashed =
-            model.and_then(|model| model.restored).is_some_and(|at| self.clock.now().since(at) < HANGS_MAX);
+        let was_trashed = model.and_then(|model| model.restored).is_some_and(|restored| restored >= since);
         let single = self.hard.get() || model.is_some_and(|model| model.copies == 1);
         let fine = match error {
             SpaceError::Pool(PoolError::NoSpace { .. } | PoolError::Fragmented { .. }) => {
@@ -761,7 +762,7 @@ impl Life {
                     || self.are_disks_behind()
             }
             SpaceError::Gone { .. } => leaving,
-            // It may have been there when this was asked, and hang until it was not.
+            // It may have been there when this was asked, and have hung until it was not.
             SpaceError::Trashed { .. } => leaving || was_trashed,
             // It was made smaller in between.
             SpaceError::Range { .. } => model.is_none_or(|model| at + length > model.size),
