@@ -69,7 +69,7 @@ pub(crate) fn disk_forget(session: &mut Session<'_, '_>, arguments: &DiskForget)
         let change = session.change(&path, &ForgetDisk::default(), intent)?;
         return session.wait_for(&change, &arguments.waiting);
     }
-    let object = format!("the data that disk {} of pool {} alone had", arguments.disk, arguments.pool);
+    let object = format!("pool {} that disk {} alone had", arguments.pool, arguments.disk);
     let danger = Danger { object: &object, name: arguments.pool.as_str(), alias: None };
     let request = |destroy| ForgetDisk { give_up: true, destroy, dry_run: false };
     let given = arguments.consent.destroy.as_deref();

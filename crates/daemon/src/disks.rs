@@ -152,7 +152,7 @@ impl Engine {
             )
         } else if inner.is_former_member(&label) {
             format!(
-                "{device} was a disk of pool {name} and has left it; the pool has all that it needs of it, and what it holds is \
+                "{device} was a disk of pool {name} and has left it; the pool goes on without it, and what it holds is \
                  out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
             )
         } else {
@@ -625,7 +625,7 @@ fn has_left(pool: &OpenPool, path: &std::path::Path) -> ErrorBody {
     let (name, path) = (pool.name(), path.display());
     let message = format!(
         "{path} was a disk of pool {name} and has left it, so it cannot take part again; what it holds is out of date, and the \
-         pool has all that it needs of it; nothing was changed"
+         pool goes on without it; nothing was changed"
     );
     let hint = format!(
         "`dolmen pool add {name} {path} --destroy={path}` takes it in as a new disk, and loses what it holds"

@@ -146,7 +146,8 @@ fn reduced(open: &OpenPool, space: &Space, object: &Object) -> Option<Finding> {
 /// Ranges of a space that were damaged.
 fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let incidents = open.incidents();
+    let mut incidents = open.incidents();
+    incidents.sort_by_key(|one| one.at);
     let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
     let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
     let of_space = incidents.iter().filter(|one| one.space == space.id());

@@ -145,8 +145,8 @@ fn for_damage(open: &OpenPool) -> Vec<Advice> {
         let object = Object::space(name.as_str(), space.name().to_string());
         if has(&space, IncidentKind::Lost) || has(&space, IncidentKind::TableLost) {
             let text = format!(
-                "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen pool acknowledge {name}` or a \
-                 scrub then sees that they can be read",
+                "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen scrub {name}` lists all of them, and \
+                 it or `dolmen pool acknowledge {name}` then sees that they can be read",
                 space.name()
             );
             todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
@@ -193,7 +193,8 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
         );
     }
     format!(
-        "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`{outlook}",
+        "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`, or, if it is gone for good, \
+         `dolmen disk forget {name} {slot}`{outlook}",
         open.called(disk)
     )
 }
@@ -215,7 +216,9 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
         }
     }
     let is_replacing = jobs.iter().any(|job| matches!(job.kind, JobKind::Replace | JobKind::Drain));
-    for disk in open.spaces.pool().disks().iter().filter(|disk| !disk.is_present() && !is_replacing) {
+    let is_missed =
+        |disk: &&Rc<Disk>| !disk.is_present() && !is_replacing && !open.spaces.pool().is_written_off(disk);
+    for disk in open.spaces.pool().disks().iter().filter(is_missed) {
         todo.push(Advice::for_disk(open, FindingCode::DiskAbsent, disk, for_absent(open, disk, now)));
     }
     for (disk, spaces) in waiting_removals(open) {

@@ -253,8 +253,10 @@ impl History {
         let before = self.of_engine.replace(found.clone());
         if before != found {
             let mut ranges = self.ranges.borrow_mut();
+            // What has grown is in the list no more as it was.
+            let grown: Vec<Incident> = before.iter().filter(|one| !found.contains(one)).cloned().collect();
             let new = found.into_iter().filter(|one| !before.contains(one));
-            new.for_each(|one| add(&mut ranges, beyond(&before, one)));
+            new.for_each(|one| add(&mut ranges, beyond(&grown, one)));
         }
     }
 
@@ -502,9 +504,16 @@ mod tests {
             (seed >> 33) % below
         };
         for _ in 0..4000 {
-            let (at, length) = (draw(60), 1 + draw(4));
+            let (mut at, mut length) = (draw(60), 1 + draw(4));
             let is_noted = draw(2) == 0;
-            if is_noted {
+            let grows = is_noted && draw(3) == 0;
+            if let Some(last) = engine.last_mut().filter(|_: &&mut Incident| grows) {
+                // What goes on where another ended is one with it; what was known of it, and was taken off, is not new.
+                at = (last.at + last.length.0) / BLOCK_BYTES;
+                length = length.min(64 - at);
+                last.length = last.length + Bytes(length * BLOCK_BYTES);
+                history.see(engine.clone());
+            } else if is_noted {
                 let one = lost(at * BLOCK_BYTES, length * BLOCK_BYTES);
                 // The engine notes nothing twice; what it has noted before is not new.
                 engine.retain(|other| *other != one);

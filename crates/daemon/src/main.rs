@@ -1,5 +1,6 @@
 //! The daemon as a program of its own; `dolmen daemon` runs the same.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -43,7 +44,28 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Config, String> {
     Ok(config)
 }
 
+/// What `--help` prints.
+const HELP: &str = "The daemon of Dolmen, which `dolmen daemon` and the system's unit start.
+
+Settings, each with a value:
+  --state FOLDER         where it keeps what it has to remember
+  --run FOLDER           where its sockets are, --socket's too unless that is named
+  --socket PATH          where the command line talks to it
+  --look-in FOLDER       where disks are that are files; may be given several times
+  --links FOLDER         where attached spaces get their links
+  --sys FOLDER           where the kernel shows its devices
+  --smartctl PATH        what asks disks how they are
+  --trash-after-s N      seconds that deleted spaces are kept; 0 is for ever
+Without a value:
+  --named-only           look at no disks but those that somebody names
+";
+
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|argument| ["-h", "--help"].contains(&argument.as_str())) {
+        // Whoever asked and does not listen is told nothing.
+        let _ = std::io::stdout().write_all(HELP.as_bytes());
+        return ExitCode::SUCCESS;
+    }
     let mut arguments = std::env::args().skip(1).peekable();
     if arguments.peek().is_some_and(|first| first == KEEPER_COMMAND) {
         return ExitCode::from(dolmen_daemon::keep());

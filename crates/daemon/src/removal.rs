@@ -92,7 +92,11 @@ impl Engine {
             None => format!("let {} take data again", disk.name()),
             role => format!("keep {} in the pool, where it {}", disk.name(), role_in_words(role)),
         };
-        let steps = vec![format!("{stays}; what was moved stays where it is")];
+        let given_up = match pool.spaces.pool().is_written_off(&disk) {
+            true => ", and what was given up by then stays lost",
+            false => "",
+        };
+        let steps = vec![format!("{stays}; what was moved stays where it is{given_up}")];
         let undo = Undo::By(format!("dolmen pool remove {name} {}", disk.slot().0));
         let plan = pool.plan(undo, steps);
         if request.dry_run {
@@ -179,7 +183,7 @@ impl Engine {
             return stays();
         }
         if !moved.map_err(|error| fault::space(&error))? {
-            return Ok(put_off(owner, disk));
+            return Ok(put_off(owner, disk, &given_up));
         }
         if !pool.is_drained(disk) {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
@@ -319,7 +323,7 @@ fn narrowing_step(pool: &OpenPool, space: &Space, of: &ConversionForecast) -> St
 }
 
 /// That a removal waits.
-fn put_off(owner: &OpenPool, disk: &Disk) -> Outcome {
+fn put_off(owner: &OpenPool, disk: &Disk, given_up: &str) -> Outcome {
     let left = owner.spaces.left_on(disk.id()).unwrap_or_default();
     let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
     let disks = owner.spaces.pool().disks();
@@ -331,7 +335,7 @@ fn put_off(owner: &OpenPool, disk: &Disk) -> Outcome {
         false => absent.join(" or "),
     };
     let off = format!(
-        "what could be moved off {} was; the rest, of {}, waits for {waits_for}, and goes on by itself",
+        "what could be moved off {} was; the rest, of {}, waits for {waits_for}, and goes on by itself{given_up}",
         disk.name(),
         left.join(", ")
     );

@@ -304,11 +304,10 @@ impl Shared {
             ));
         }
         let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
-        let block = u32::try_from(crate::format::PAGE_ENTRIES * index).unwrap_or(0);
-        let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-        let length = Bytes(crate::format::PAGE_ENTRIES as u64 * BLOCK_BYTES);
         self.count(|counters| counters.lost_pages += 1);
-        self.note_incident(Incident { space: row.owner(), at, length, kind: IncidentKind::TableLost });
+        for (at, length) in bytes_of_page(row, column, index) {
+            self.note_incident(Incident { space: row.owner(), at, length, kind: IncidentKind::TableLost });
+        }
         self.note_dirty(row);
         Ok(self.keep(row, column, index, Page::lost(generation)))
     }
@@ -745,6 +744,25 @@ impl Shared {
             why,
         }
     }
+}
+
+/// Bytes of the space that a page of a table is about, in runs: none of one of parity.
+fn bytes_of_page(row: &Row, column: usize, index: usize) -> Vec<(u64, Bytes)> {
+    let mut runs: Vec<(u64, Bytes)> = Vec::new();
+    if column >= row.shape.data_columns() {
+        return runs;
+    }
+    let first = u32::try_from(crate::format::PAGE_ENTRIES * index).unwrap_or(u32::MAX);
+    let entries = u32::try_from(crate::format::PAGE_ENTRIES).unwrap_or(u32::MAX);
+    let end = first.saturating_add(entries).min(row.shape.column_blocks(column));
+    for block in first..end {
+        let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
+        match runs.last_mut().filter(|(start, length)| start + length.0 == at) {
+            Some((_, length)) => *length = *length + Bytes(BLOCK_BYTES),
+            None => runs.push((at, Bytes(BLOCK_BYTES))),
+        }
+    }
+    runs
 }
 
 /// Frames that the tables of a row hold at once while they are written, at most.

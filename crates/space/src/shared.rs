@@ -84,7 +84,10 @@ impl Incident {
     }
 
     fn covers(&self, other: &Self) -> bool {
-        self.is_like(other) && self.at <= other.at && other.end() <= self.end()
+        // Of what its table does not know, each block is lost.
+        let is_of_table = self.space == other.space
+            && (self.kind, other.kind) == (IncidentKind::TableLost, IncidentKind::Lost);
+        (is_of_table || self.is_like(other)) && self.at <= other.at && other.end() <= self.end()
     }
 
     /// Whether another one begins where this ends. What was taken as found is told block by block.
