@@ -506,12 +506,17 @@ mod tests {
         for _ in 0..4000 {
             let (mut at, mut length) = (draw(60), 1 + draw(4));
             let is_noted = draw(2) == 0;
-            let grows = is_noted && draw(3) == 0;
-            if let Some(last) = engine.last_mut().filter(|_: &&mut Incident| grows) {
+            let last: Option<Incident> = if is_noted && draw(3) == 0 { engine.pop() } else { None };
+            if let Some(last) = last {
                 // What goes on where another ended is one with it; what was known of it, and was taken off, is not new.
                 at = (last.at + last.length.0) / BLOCK_BYTES;
                 length = length.min(64 - at);
-                last.length = last.length + Bytes(length * BLOCK_BYTES);
+                let grown = Incident { length: last.length + Bytes(length * BLOCK_BYTES), ..last.clone() };
+                engine.retain(|other| *other != grown);
+                engine.push(last);
+                history.see(engine.clone());
+                engine.pop();
+                engine.push(grown);
                 history.see(engine.clone());
             } else if is_noted {
                 let one = lost(at * BLOCK_BYTES, length * BLOCK_BYTES);
