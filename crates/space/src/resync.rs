@@ -96,8 +96,8 @@ impl Space {
         Ok(has_all)
     }
 
-    /// Gives the slab the tables that it has a copy of, as they are on the others. The next generation goes to the other slot, so that both
-    /// slots are sound when the slab is trusted; else, alone, it would not be believed.
+    /// Gives the slab the tables that it has a copy of, as they are on the others, in both slots: with one alone, it would not be believed
+    /// once it is trusted and the others are gone.
     pub(crate) async fn pair_slots(
         &self,
         row: &Rc<Row>,
@@ -118,9 +118,14 @@ impl Space {
             if !page.was_sealed() {
                 continue;
             }
-            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let generation = page.copy_sealed(self.shared.page_name(row, column, index), 0, &mut buffer);
-            self.write_to_slab(slab, row.page_at(place, index, generation), buffer.freeze()).await?;
+            // The next generation need not go to the other one: a write-back that is under way, and comes to nothing because another
+            // disk leaves, is done again under the same number.
+            for back in [1, 0] {
+                let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+                let generation =
+                    page.copy_sealed(self.shared.page_name(row, column, index), back, &mut buffer);
+                self.write_to_slab(slab, row.page_at(place, index, generation), buffer.freeze()).await?;
+            }
         }
         Ok(())
     }
