@@ -542,7 +542,8 @@ impl Shared {
                 let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                 let (bytes, result) = disk.read(piece.at, buffer).await;
                 let found = result.ok().and_then(|()| Page::parse(&bytes, name)).map(|(_, found)| found);
-                if found == Some(generation) {
+                // What stood there before may have the same number, of a write-back that came to nothing.
+                if found == Some(generation) && page.is_as_sealed(&bytes, generation) {
                     continue;
                 }
                 // Of a row that was freed meanwhile, whoever has its place now has written there.

@@ -48,6 +48,8 @@ pub(crate) struct Page {
     generation: Cell<u64>,
     /// The generation that a flush has covered.
     durable: Cell<u64>,
+    /// Checksums of the bytes that were given to the two slots last: a generation that came to nothing is given again.
+    sealed: Cell<[u64; 2]>,
     /// Whether both slots have to be written, because nobody knows what the other one holds.
     unpaired: Cell<bool>,
     dirty: Cell<bool>,
@@ -78,6 +80,7 @@ impl Page {
             snapshot: RefCell::new(None),
             generation: Cell::new(generation),
             durable: Cell::new(generation),
+            sealed: Cell::default(),
             unpaired: Cell::new(generation == 0),
             dirty: Cell::new(false),
             awaiting_seal: Cell::new(false),
@@ -125,7 +128,17 @@ impl Page {
         let snapshot = self.snapshot.borrow();
         let live = self.entries.borrow();
         encode(snapshot.as_ref().unwrap_or(&live), generation, name, into);
+        let mut sealed = self.sealed.get();
+        if let Some(slot) = sealed.get_mut(slot_index(generation)) {
+            *slot = checksum_in(into);
+        }
+        self.sealed.set(sealed);
         generation
+    }
+
+    /// Whether the bytes of a slot are those that were given to it last, as this generation.
+    pub(crate) fn is_as_sealed(&self, bytes: &[u8], generation: u64) -> bool {
+        self.sealed.get().get(slot_index(generation)) == Some(&checksum_in(bytes))
     }
 
     /// The bytes for a slot of a copy that lost them, `back` generations ago. Only for a page that was just read.
@@ -298,6 +311,16 @@ impl Page {
         set_bit(&mut unflushed.written, index, nothing_below && !never && in_time);
         set_bit(&mut unflushed.discarded, index, !nothing_below && never);
     }
+}
+
+/// Which of the two slots a generation goes to.
+fn slot_index(generation: u64) -> usize {
+    usize::from(!generation.is_multiple_of(2))
+}
+
+/// What stands for the checksum in the bytes of a slot.
+fn checksum_in(bytes: &[u8]) -> u64 {
+    RawPage::ref_from_bytes(bytes).map_or(0, |raw| raw.checksum.get())
 }
 
 fn encode(entries: &Entries, generation: u64, name: PageName, into: &mut [u8]) {
