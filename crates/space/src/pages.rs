@@ -94,7 +94,7 @@ pub(crate) enum PageOnDisk {
     Blank,
     /// No copy can be believed.
     Lost,
-    Found(Page),
+    Found(Box<Page>),
 }
 
 impl PageOnDisk {
@@ -239,7 +239,7 @@ impl Shared {
             .filter(|copy| copy.is_believed(knowledge))
             .filter_map(|copy| copy.newest)
             .max_by_key(|(_, generation)| *generation);
-        newest.map_or(PageOnDisk::Lost, |(page, _)| PageOnDisk::Found(page))
+        newest.map_or(PageOnDisk::Lost, |(page, _)| PageOnDisk::Found(Box::new(page)))
     }
 
     /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk
