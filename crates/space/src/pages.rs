@@ -18,6 +18,7 @@ use crate::haste::{Patience, patience};
 use crate::read::is_silence;
 use crate::record::BlockState;
 use crate::row::{Row, Slab, TablePlace};
+use crate::salvage::ranges_of_page;
 use crate::shared::{Incident, IncidentKind, Shared};
 use crate::table::{Page, PageName};
 
@@ -305,7 +306,9 @@ impl Shared {
         }
         let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
         self.count(|counters| counters.lost_pages += 1);
-        for (at, length) in bytes_of_page(row, column, index) {
+        for blocks in ranges_of_page(&row.shape, column, index) {
+            let at = row.index * row.bytes() + blocks.start * BLOCK_BYTES;
+            let length = Bytes((blocks.end - blocks.start) * BLOCK_BYTES);
             self.note_incident(Incident { space: row.owner(), at, length, kind: IncidentKind::TableLost });
         }
         self.note_dirty(row);
@@ -745,25 +748,6 @@ impl Shared {
             why,
         }
     }
-}
-
-/// Bytes of the space that a page of a table is about, in runs: none of one of parity.
-fn bytes_of_page(row: &Row, column: usize, index: usize) -> Vec<(u64, Bytes)> {
-    let mut runs: Vec<(u64, Bytes)> = Vec::new();
-    if column >= row.shape.data_columns() {
-        return runs;
-    }
-    let first = u32::try_from(crate::format::PAGE_ENTRIES * index).unwrap_or(u32::MAX);
-    let entries = u32::try_from(crate::format::PAGE_ENTRIES).unwrap_or(u32::MAX);
-    let end = first.saturating_add(entries).min(row.shape.column_blocks(column));
-    for block in first..end {
-        let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-        match runs.last_mut().filter(|(start, length)| start + length.0 == at) {
-            Some((_, length)) => *length = *length + Bytes(BLOCK_BYTES),
-            None => runs.push((at, Bytes(BLOCK_BYTES))),
-        }
-    }
-    runs
 }
 
 /// Frames that the tables of a row hold at once while they are written, at most.

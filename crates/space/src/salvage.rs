@@ -94,21 +94,26 @@ impl RowShape {
     /// The blocks of the row that a page of a column is about, as ranges.
     #[must_use]
     pub fn blocks_of(self, column: usize, index: usize) -> Vec<Range<u64>> {
-        let Some(shape) = self.shape().filter(|shape| column < shape.data_columns()) else {
-            return Vec::new();
-        };
-        let first = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(TABLE_PAGE_BLOCKS);
-        let end = first.saturating_add(TABLE_PAGE_BLOCKS).min(shape.column_blocks(column));
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for block in first..end {
-            let at = u64::from(shape.row_block(column, block));
-            match ranges.last_mut().filter(|range| range.end == at) {
-                Some(range) => range.end += 1,
-                None => ranges.push(at..at + 1),
-            }
-        }
-        ranges
+        self.shape().map_or_else(Vec::new, |shape| ranges_of_page(&shape, column, index))
     }
+}
+
+/// The blocks of a row that a page of the table of a column is about, as ranges: none of one of parity.
+pub(crate) fn ranges_of_page(shape: &Shape, column: usize, index: usize) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    if column >= shape.data_columns() {
+        return ranges;
+    }
+    let first = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(TABLE_PAGE_BLOCKS);
+    let end = first.saturating_add(TABLE_PAGE_BLOCKS).min(shape.column_blocks(column));
+    for block in first..end {
+        let at = u64::from(shape.row_block(column, block));
+        match ranges.last_mut().filter(|range| range.end == at) {
+            Some(range) => range.end += 1,
+            None => ranges.push(at..at + 1),
+        }
+    }
+    ranges
 }
 
 /// What the header of a slab says.
