@@ -248,7 +248,10 @@ impl<'a> Judge<'a> {
         }
         let own = record.owner() == Owner::Host(self.host);
         let arbiter_differs = own && self.arbiter.is_some_and(|id| id != record.id());
+        let is_named = own && self.arbiter == Some(record.id());
         let refusal = match self.reach(record) {
+            // The arbiter names it when every voter has it: one that lacks it lost what it had written.
+            Reach::Short { missing, .. } if is_named && missing.len() < record.voters().len() => None,
             Reach::Short { .. } => return Verdict::NeverInForce,
             // The arbiter is written before an epoch is in force, so what it does not name never was.
             Reach::Unseen | Reach::Part { .. } | Reach::Full if arbiter_differs => {
@@ -256,7 +259,7 @@ impl<'a> Judge<'a> {
             }
             Reach::Unseen => Some(unseen(record)),
             Reach::Part { absent } => self.part(record, absent),
-            Reach::Full if own && self.arbiter == Some(record.id()) => None,
+            Reach::Full if is_named => None,
             Reach::Full => self.is_rivalled(record, in_force).then(|| ReadOnlyReason::Unsettled {
                 epoch: record.id(),
                 base: in_force.id(),
@@ -497,6 +500,20 @@ mod tests {
         assert!(writes_on(HOME, Some(&newer), &present, &newer));
         let expected = ReadOnlyReason::VoterBehind { epoch: newer.id(), disk: disk(3) };
         assert_eq!(reason(AWAY, None, &present), expected);
+    }
+
+    /// An epoch that the arbiter names had reached all its voters: where one lost that again, before any of them knew that it was in force,
+    /// the owner goes on with the others.
+    #[test]
+    fn a_voter_that_lost_an_epoch_that_is_named_does_not_undo_it() {
+        let small = after(&first(), &[1, 2], Owner::Host(HOME), Kind::Change);
+        let newer = after(&small, &[1, 2, 3], Owner::Host(HOME), Kind::Change);
+        let holds = |index| DiskView { disk: disk(index), base: small.clone(), pending: Some(newer.clone()) };
+        let present = [vec![holds(1), holds(2)], settled(&[3], &first())].concat();
+        assert!(writes_on(HOME, Some(&newer), &present, &newer));
+        // Where nobody says that it was complete, it was not.
+        assert!(writes_on(HOME, Some(&small), &present, &small));
+        assert!(writes_on(AWAY, None, &present, &small));
     }
 
     /// A smaller successor that reached all its voters and no further may have been given up at home.

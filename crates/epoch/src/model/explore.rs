@@ -172,6 +172,28 @@ impl Search {
                     self.fail(what, at, Event::Look { host, disks });
                 }
             }
+            self.check_lost_labels(state, at, host);
+        }
+    }
+
+    /// What the arbiter names had reached all its voters: that one of them loses it again does not keep its owner from it.
+    fn check_lost_labels(&mut self, state: &State, at: usize, host: usize) {
+        let (named, disks) = (state.arbiter[host], state.here(host));
+        if !self.are_own(state, host, disks) || named == 0 {
+            return;
+        }
+        let voters = disks & self.table.voters(named);
+        let holds = |disk: usize| state.disks[disk].base == named || state.disks[disk].pending == named;
+        for lost in members(voters).filter(|lost| state.disks[*lost].pending == named) {
+            if !members(voters).any(|other| other != lost && holds(other)) {
+                continue;
+            }
+            let mut without = *state;
+            without.disks[lost].pending = 0;
+            let ruling = self.table.rule(&without, host, disks);
+            if !matches!(ruling, Ruling::Write { build_on, .. } if build_on == named) {
+                self.fail("a label that is lost undoes what is named", at, Event::Look { host, disks });
+            }
         }
     }
 
@@ -179,10 +201,15 @@ impl Search {
     /// the pool went on elsewhere.
     fn is_owner_with_a_voter(&self, state: &State, host: usize, disks: Mask) -> bool {
         let named = state.arbiter[host];
-        let own = |index: Index| index == 0 || self.table.get(index).owner() == Owner::Host(host_id(host));
         named != 0
-            && members(disks).all(|disk| own(state.disks[disk].base) && own(state.disks[disk].pending))
+            && self.are_own(state, host, disks)
             && members(disks & self.table.voters(named)).any(|disk| state.disks[disk].base == named)
+    }
+
+    /// Whether no disk knows of an epoch of another owner than this host.
+    fn are_own(&self, state: &State, host: usize, disks: Mask) -> bool {
+        let own = |index: Index| index == 0 || self.table.get(index).owner() == Owner::Host(host_id(host));
+        members(disks).all(|disk| own(state.disks[disk].base) && own(state.disks[disk].pending))
     }
 
     fn expand(&mut self, state: &State, at: usize) {

@@ -8,7 +8,7 @@
 //! - **one writer** a line;
 //! - **nothing silent**: no opening ignores, unconfirmed, what a disk in front of it holds and once served;
 //! - **liveness**: while nothing was ever confirmed, all disks together open anywhere, and the owner opens
-//!   with any voter of the epoch that its arbiter names.
+//!   with any voter of the epoch that its arbiter names, also where another one has lost its label of it.
 //!
 //! `DOLMEN_DEPTH` sets how many events the orders have (4); `./test` goes to 6.
 
