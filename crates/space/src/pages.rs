@@ -73,6 +73,12 @@ impl FoundPage {
         self.newest.as_ref().map(|(_, generation)| *generation)
     }
 
+    /// Whether it says something else than another copy of the same number.
+    fn contradicts(&self, other: &Self) -> bool {
+        matches!((&self.newest, &other.newest), (Some((one, generation)), Some((another, of_other)))
+            if generation == of_other && !one.is_same(another))
+    }
+
     /// Whether its newest slot can be believed to be the newest that was ever flushed.
     fn is_believed(&self, knowledge: Knowledge) -> bool {
         match (knowledge, self.generation()) {
@@ -586,7 +592,9 @@ impl Shared {
                 let trusted = || found.iter().filter(|copy| copy.slab.stale.is_none());
                 let newest = trusted().filter_map(FoundPage::generation).max();
                 let last = trusted().find(|copy| copy.slab.disk != from)?;
-                if !last.whole || last.generation() != newest {
+                // A write-back that came to nothing may have given the same number to what is older.
+                let differs = found.iter().any(|copy| copy.slab.disk == from && copy.contradicts(last));
+                if !last.whole || last.generation() != newest || differs {
                     lacking.push((column, index));
                 }
             }

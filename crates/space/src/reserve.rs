@@ -340,10 +340,13 @@ impl Space {
         while self.is_thin() && self.row_count.get() > self.reserve_rows() {
             let Some(blank) = self.reserve.last_before(end) else { break };
             end = blank;
-            match self.row(blank).await? {
+            match self.row(blank).await {
                 // One that is kept after all stays known.
-                Some(row) => self.free_if_known_unused(&row).await?,
-                None => self.reserve.forget(blank),
+                Ok(Some(row)) => self.free_if_known_unused(&row).await?,
+                Ok(None) => self.reserve.forget(blank),
+                // As long as nobody can tell what it holds, it stays.
+                Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -11,19 +11,23 @@ use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
 use crate::error::SpaceError;
-use crate::layout::BLOCK;
+use crate::format::PAGE_BYTES;
 use crate::locks::Range;
 use crate::record::BlockState;
 use crate::recovery::Covered;
-use crate::row::{Row, RowRecord, SLABS_MAX, Slab};
+use crate::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
 use crate::shared::{ROWS_BYTES_MAX, Shared, place_in_page};
 use crate::space::Space;
+use crate::table::Page;
 
 /// Blocks that are copied or verified at once: a frame of 64 KiB.
 pub(crate) const RUN_BLOCKS: u32 = 16;
 
 /// How often tables that a disk has not got are written again before a slab stays where it is.
 const TABLE_ROUNDS_MAX: u32 = 4;
+
+/// Pages of a table whose slots are written at once: a frame of 64 KiB.
+const PAGES_AT_ONCE: usize = 8;
 
 /// What a resync did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,37 +101,54 @@ impl Space {
     }
 
     /// Gives the slab the tables that it has a copy of, as they are on the others, in both slots: with one alone, it would not be believed
-    /// once it is trusted and the others are gone.
+    /// once it is trusted and the others are gone. The next generation need not go to the other one: a write-back that is under way, and
+    /// comes to nothing because another disk leaves, is done again under the same number.
     pub(crate) async fn pair_slots(
         &self,
         row: &Rc<Row>,
         column: usize,
         slab: &Slab,
     ) -> Result<(), SpaceError> {
-        let places = row.tables_on(column).flat_map(|(column, place)| {
-            (0..row.map(column).pages()).map(move |index| (column, place, index))
-        });
-        for (column, place, index) in places {
-            let page = self.shared.page(row, column, index).await?;
-            let _turn = self.shared.table_turn.take().await;
-            if row.gone.get() {
-                return Ok(());
-            }
-            // A page that no write-back has taken yet goes to every slab, this one too, with both slots. Whether the row's
-            // tables count already does not matter: those that were written before this slab was there may count later.
-            if !page.was_sealed() {
-                continue;
-            }
-            // The next generation need not go to the other one: a write-back that is under way, and comes to nothing because another
-            // disk leaves, is done again under the same number.
-            for back in [1, 0] {
-                let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-                let generation =
-                    page.copy_sealed(self.shared.page_name(row, column, index), back, &mut buffer);
-                self.write_to_slab(slab, row.page_at(place, index, generation), buffer.freeze()).await?;
+        for (column, place) in row.tables_on(column) {
+            let mut indexes = 0..row.map(column).pages();
+            while !indexes.is_empty() {
+                let first = indexes.start;
+                let mut pages = Vec::with_capacity(PAGES_AT_ONCE);
+                for index in indexes.by_ref().take(PAGES_AT_ONCE) {
+                    pages.push(self.shared.page(row, column, index).await?);
+                }
+                let _turn = self.shared.table_turn.take().await;
+                if row.gone.get() {
+                    return Ok(());
+                }
+                let mut index = first;
+                for run in pages.chunk_by(|one, next| one.was_sealed() == next.was_sealed()) {
+                    self.write_both_slots(row, slab, (column, place, index), run).await?;
+                    index += run.len();
+                }
             }
         }
         Ok(())
+    }
+
+    /// Writes pages of a table that follow each other, as they are, to both of their slots of a slab. Pages that no write-back has taken
+    /// yet go to every slab, this one too, with both slots. Whether the row's tables count already does not matter: those that were
+    /// written before this slab was there may count later.
+    async fn write_both_slots(
+        &self,
+        row: &Row,
+        slab: &Slab,
+        (column, place, first): (usize, TablePlace, usize),
+        pages: &[Rc<Page>],
+    ) -> Result<(), SpaceError> {
+        if !pages.iter().all(|page| page.was_sealed()) {
+            return Ok(());
+        }
+        let mut buffer = self.shared.pool.seams().metadata.take(pages.len() * 2 * PAGE_BYTES).await;
+        for ((index, page), slots) in (first..).zip(pages).zip(buffer.chunks_exact_mut(2 * PAGE_BYTES)) {
+            page.copy_slots(self.shared.page_name(row, column, index), slots);
+        }
+        self.write_to_slab(slab, row.page_at(place, first, 0), buffer.freeze()).await
     }
 
     /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one

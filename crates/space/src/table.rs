@@ -11,7 +11,7 @@ use dolmen_checksum::crc64;
 use dolmen_units::{PoolId, RowId};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::format::{PAGE_ENTRIES, PAGE_MAGIC, RawEntry, RawPage, VERSION};
+use crate::format::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawEntry, RawPage, VERSION};
 use crate::record::{BlockState, Stamp};
 use crate::tickets::Ticket;
 
@@ -146,6 +146,20 @@ impl Page {
         let generation = self.generation.get().saturating_sub(back);
         encode(&self.entries.borrow(), generation, name, into);
         generation
+    }
+
+    /// The bytes for both slots of a copy that has nothing, as they lie beside each other on disk.
+    pub(crate) fn copy_slots(&self, name: PageName, into: &mut [u8]) {
+        let newest = self.generation.get();
+        for (slot, bytes) in into.chunks_exact_mut(PAGE_BYTES).enumerate() {
+            let back = u64::from(slot != slot_index(newest));
+            encode(&self.entries.borrow(), newest.saturating_sub(back), name, bytes);
+        }
+    }
+
+    /// Whether it says the same of every block.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.entries.borrow().as_bytes() == other.entries.borrow().as_bytes()
     }
 
     /// Whether any slot was ever written from it, or it was read from one.

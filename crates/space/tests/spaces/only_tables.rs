@@ -6,15 +6,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_pool::ExcludeReason;
 use dolmen_sim::{
     CommandKind, DiskIndex, DiskProfile, FaultKind, FaultRates, LatencyModel, Random, Rate, Request, SimDisk,
     SimpleLatency,
 };
-use dolmen_space::{Progress, Resiliency, Spaces};
+use dolmen_space::{Progress, Resiliency, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
 use crate::harness::pace::{CAPACITY, Slow, beside, pause, text};
-use crate::harness::{Bench, Lab, Outcome, file};
+use crate::harness::{Bench, Lab, Outcome, ROW, file};
 
 /// Where the data of a disk begins.
 const DATA_AT: u64 = 9 << 20;
@@ -79,6 +80,44 @@ fn an_only_table_that_its_disk_lost_is_written_again() {
         let found = bench.stands_alone(0, &[(0, 256 << 10, 2), (256 << 10, 512 << 10, 3)]);
         found.unwrap_or_else(|error| panic!("with another checkpoint: {goes_on}; {error}"));
     }
+}
+
+/// Scenario: a table is written back while the other column of its row is away, which comes to nothing. The next write-back gives it the
+/// same number, and its disk writes nothing of that: what it has instead is told by what it says.
+#[test]
+fn a_table_of_a_write_back_that_came_to_nothing_is_not_taken_for_the_next() {
+    let bench = bench(2);
+    let inside = Rc::clone(&bench);
+    let served = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(2), Resiliency::Simple);
+        (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes::kib(512));
+        let space = spaces.create(spec).await?;
+        lab.write(&space, 0, 1 << 20, 1).await?;
+        spaces.flush().await?;
+        let other = spaces.pool().find_disk("disk1")?;
+        spaces.pool().exclude(other.slot(), ExcludeReason::Asked).await?;
+        let pages = || spaces.counters().page_writes;
+        let before = pages();
+        spaces.pool().checkpoint().await?;
+        assert!(pages() > before, "no table was written");
+        spaces.rejoin(inside.disks[1].attach(&inside.world)).await?;
+        spaces.resync(&Progress::default()).await?;
+        lab.write(&space, 0, 1 << 20, 2).await?;
+        lose_tables(&spaces, &inside.disks[0]).await?;
+        lab.hold((spaces, space));
+        Ok(())
+    });
+    served.unwrap();
+    bench.world.kill();
+    let found = bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        lab.expect(&space, 0, 1 << 20, 2).await?;
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    found.unwrap();
 }
 
 /// The copy that is left of a mirror loses one while the other is away. Who comes back gets what was written meanwhile.

@@ -264,6 +264,48 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
     }
 }
 
+/// Scenario: power fails while what is reserved is written, and the next opening is without two disks, so that nobody can tell what some
+/// rows hold. Nothing is reserved any more when that is asked for; those rows stay until the disks are back.
+#[test]
+fn rows_that_nobody_can_look_at_do_not_keep_a_reserve_from_being_given_up() {
+    let bench = Bench::new(9360, 4, Bytes::mib(96));
+    let written = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = thin(&spaces, "kept", MIRROR).await?;
+        spaces.set_reserve(&space, Bytes::mib(24)).await?;
+        for row in 0..16 {
+            assert!(put(&lab, &space, row).await?);
+        }
+        lab.hold((spaces, space));
+        Ok(())
+    });
+    written.unwrap();
+    bench.world.power_cut();
+    let kept = Rc::new(Cell::new(Bytes::ZERO));
+    let into = Rc::clone(&kept);
+    let without = bench.run_in(bench.lab_with(|disk| disk >= 2), async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("kept")?;
+        spaces.set_reserve(&space, Bytes::ZERO).await?;
+        assert_eq!(space.reserve(), Bytes::ZERO);
+        into.set(space.claimed());
+        drop(space);
+        Ok(spaces.close().await?)
+    });
+    without.unwrap();
+    let whole = bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("kept")?;
+        assert_eq!(space.reserve(), Bytes::ZERO);
+        spaces.resync(&Progress::default()).await?;
+        spaces.set_reserve(&space, Bytes::ZERO).await?;
+        println!("{} stayed, {} are left", kept.get(), space.claimed());
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    whole.unwrap();
+}
+
 /// Scenario: a space of which a part is reserved becomes fixed, and is made larger by another daemon. All of its rows are claimed
 /// each time: none of those that hold nothing is moved to where one is missing, which would leave another one missing.
 #[test]

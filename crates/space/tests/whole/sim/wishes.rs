@@ -76,7 +76,11 @@ async fn reserve(life: &Rc<Life>, draws: &mut Random) -> Result<(), String> {
     };
     let id = space.id().0;
     let known = life.reserves.borrow().get(&id).copied();
-    let before = known.map_or(0, |known| known.bytes);
+    let before = space.reserve().0;
+    let is_known = known.is_some_and(|known| known.bytes == before || known.wanted == Some(before));
+    if before > 0 && !is_known {
+        return Err(format!("{before} bytes are reserved for {} by nobody: {known:?}", space.name()));
+    }
     let set = |bytes, wanted, may_lack| {
         life.reserves.borrow_mut().insert(id, Reserved { bytes, wanted, may_lack });
     };
