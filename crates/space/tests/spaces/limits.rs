@@ -1,5 +1,5 @@
 //! What spaces get that have limits, and what others leave to them: exact, in virtual time (docs/design/0017).
-//! `cargo test -p dolmen-space --test limits -- --nocapture` prints what each got.
+//! `cargo test -p dolmen-space --test spaces -- --nocapture limits::` prints what each got.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::cell::{Cell, RefCell};

@@ -47,6 +47,7 @@ mod roles;
 mod slow;
 mod strict;
 mod stripes;
+mod torn_tables;
 mod trash;
 mod undecided;
 mod written_off;

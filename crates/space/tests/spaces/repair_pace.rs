@@ -1,5 +1,5 @@
 //! What clients get while redundancy is restored, and how much longer that takes when they are not to wait: exact, in virtual
-//! time. `cargo test -p dolmen-space --test repair_pace -- --nocapture` prints the table.
+//! time. `cargo test -p dolmen-space --test spaces -- --nocapture repair_pace::` prints the table.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use std::cell::{Cell, RefCell};

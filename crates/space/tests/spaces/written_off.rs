@@ -226,6 +226,18 @@ fn what_may_come_back_is_not_given_up() {
     judged.unwrap();
 }
 
+/// A pool whose space has one copy, of which a disk is lost for good, has begun to leave and is written off.
+async fn lost_with_what_it_alone_has(lab: &Lab) -> Result<(Rc<Spaces>, Rc<Space>, Rc<Disk>), Box<dyn Error>> {
+    let spaces = lab.create().await?;
+    let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
+    fill(lab, &spaces, &space, 1).await?;
+    let disk = spaces.pool().find_disk("disk0")?;
+    lose(&spaces, &["disk0"]).await?;
+    spaces.pool().retire(&disk).await?;
+    spaces.pool().write_off(&disk).await?;
+    Ok((spaces, space, disk))
+}
+
 /// Scenario: a disk that is written off is back before it has left, and goes again. What is on it is wanted by then: it is waited for, and
 /// when it is back all of it comes to the others.
 #[test]
@@ -234,14 +246,8 @@ fn a_disk_that_is_back_is_not_written_off() {
     let attach = |bench: &Bench| bench.disks[0].attach(&bench.world);
     let [again, at_last] = [attach(&bench), attach(&bench)];
     let judged = bench.run(async move |lab| {
-        let spaces = lab.create().await?;
-        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
-        fill(&lab, &spaces, &space, 1).await?;
+        let (spaces, space, disk) = lost_with_what_it_alone_has(&lab).await?;
         let pool = spaces.pool();
-        let disk = pool.find_disk("disk0")?;
-        lose(&spaces, &["disk0"]).await?;
-        pool.retire(&disk).await?;
-        pool.write_off(&disk).await?;
         assert!(pool.is_written_off(&disk));
         spaces.rejoin(again).await?;
         assert!(!pool.is_written_off(&disk));
@@ -262,14 +268,8 @@ fn a_disk_that_is_back_is_not_written_off() {
 fn to_write_a_disk_off_counts_for_one_removal() {
     let bench = Bench::new(7920, 4, Bytes::mib(96));
     let judged = bench.run(async move |lab| {
-        let spaces = lab.create().await?;
-        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
-        fill(&lab, &spaces, &space, 1).await?;
+        let (spaces, space, disk) = lost_with_what_it_alone_has(&lab).await?;
         let pool = spaces.pool();
-        let disk = pool.find_disk("disk0")?;
-        lose(&spaces, &["disk0"]).await?;
-        pool.retire(&disk).await?;
-        pool.write_off(&disk).await?;
         pool.reinstate(&disk).await?;
         pool.retire(&disk).await?;
         assert!(!pool.is_written_off(&disk));

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sim::by_layout::{FaultsByLayout, LayoutKind};
-use crate::sim::life::{Rare, Tally};
 use crate::sim::run::{Report, run_seed_caught as run_seed};
+use crate::sim::tally::{Rare, Tally};
 use dolmen_sim::{FaultCounters, FaultKind};
 
 /// Seeds that run unless told otherwise.

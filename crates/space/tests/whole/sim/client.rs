@@ -12,8 +12,9 @@ use dolmen_sim::Random;
 use dolmen_space::{Progress, Provisioning, Segment, Space, SpaceError};
 use dolmen_units::Bytes;
 
-use super::life::{Life, Rare, Work};
+use super::life::Life;
 use super::oracle::{self, BLOCK};
+use super::tally::{Rare, Work};
 use super::wishes::Shrinking;
 
 /// Spaces that exist at once, at most.

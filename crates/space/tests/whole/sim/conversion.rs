@@ -8,7 +8,8 @@ use dolmen_sim::Random;
 use dolmen_space::{Integrity, Layout, Progress, Resiliency, Space, SpaceError};
 use dolmen_units::Bytes;
 
-use super::life::{Life, Rare, Work};
+use super::life::Life;
+use super::tally::{Rare, Work};
 
 /// Converts spaces on the way to another layout, and now and then begins with one.
 pub async fn tend_conversions(life: &Rc<Life>) -> Result<(), String> {

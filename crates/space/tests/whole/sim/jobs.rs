@@ -12,7 +12,8 @@ use dolmen_causes::in_one_line;
 use dolmen_sim::Random;
 use dolmen_space::{Emptied, Progress, SpaceError};
 
-use super::life::{Life, Rare, Work};
+use super::life::Life;
+use super::tally::{Rare, Work};
 
 /// Now and then evens out what is where, or verifies everything.
 pub async fn tend_jobs(life: &Rc<Life>) {

@@ -18,5 +18,6 @@ pub mod oracle;
 pub mod removal;
 pub mod run;
 pub mod setup;
+pub mod tally;
 pub mod unrest;
 pub mod wishes;

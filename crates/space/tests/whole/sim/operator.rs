@@ -13,8 +13,9 @@ use dolmen_units::Bytes;
 
 use super::conversion::{end_conversions, tend_conversions};
 use super::jobs::{end_evening, tend_jobs};
-use super::life::{Life, OPERATOR, Rare, USHER, Work};
+use super::life::{Life, OPERATOR, USHER};
 use super::removal::tend_removals;
+use super::tally::{Rare, Work};
 use super::wishes::{end_wishes, tend_wishes};
 
 /// Looks after disks once.

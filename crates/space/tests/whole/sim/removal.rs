@@ -16,8 +16,9 @@ use dolmen_sim::{Random, SimDisk};
 use dolmen_space::{Progress, RemovalForecast, Space};
 use dolmen_units::{Epoch, SpaceId};
 
-use super::life::{Course, Life, Rare, Work};
+use super::life::{Course, Life};
 use super::operator::{learn_members, member, want_replaced};
+use super::tally::{Rare, Work};
 
 /// Members below which nobody lets a disk go: log and map are on three.
 const MEMBERS_MIN: usize = 3;

@@ -10,10 +10,11 @@ use dolmen_sim::{FaultCounters, FaultKind, FaultRates, Random, World};
 use dolmen_units::HostId;
 
 use super::by_layout::FaultsByLayout;
-use super::life::{Course, Goal, Rare, Tally, Work, live};
+use super::life::{Course, Goal, live};
 use super::operator::want_replaced;
 use super::oracle::{Crash, Oracle};
 use super::setup::{Setup, policy, stream};
+use super::tally::{Rare, Tally, Work};
 
 /// What a seed showed.
 #[derive(Debug, Clone)]

@@ -18,8 +18,9 @@ use dolmen_sim::{FaultKind, Random};
 use dolmen_space::Progress;
 
 use super::client::{delete, discard_rows, shrink};
-use super::life::{Life, Rare, Work};
+use super::life::Life;
 use super::operator::{member, missing_disks, want_replaced};
+use super::tally::{Rare, Work};
 
 /// Something that goes on beside other things.
 type Task<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;

@@ -9,7 +9,8 @@ use dolmen_sim::Random;
 use dolmen_space::{Emptied, Progress, Provisioning, Space, SpaceError};
 use dolmen_units::Bytes;
 
-use super::life::{Life, Rare, Work};
+use super::life::Life;
+use super::tally::{Rare, Work};
 
 /// Disks that take rows below which none is told to take none.
 const TAKING_MIN: usize = 3;
