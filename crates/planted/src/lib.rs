@@ -178,11 +178,13 @@ pub enum Bug {
     WrittenOffAsFound,
     /// Tables that stood where a slab takes a lost one's place are believed.
     WrittenOffTablesKept,
+    /// A row is written while what the log says of it is being read, because it cannot be decided.
+    LeftWhileWritten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 85] = [
+    pub const ALL: [Self; 86] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -268,6 +270,7 @@ impl Bug {
         Self::RenewedPassedOver,
         Self::WrittenOffAsFound,
         Self::WrittenOffTablesKept,
+        Self::LeftWhileWritten,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -360,6 +363,7 @@ impl Bug {
             Self::RenewedPassedOver => "renewed-passed-over",
             Self::WrittenOffAsFound => "written-off-as-found",
             Self::WrittenOffTablesKept => "written-off-tables-kept",
+            Self::LeftWhileWritten => "left-while-written",
         }
     }
 }

@@ -207,7 +207,7 @@ impl Space {
             self.shared.note_unsettled(held.ticket(), row, *column, *run);
         }
         self.shared.note_dirty(row);
-        if self.shared.stamp() != stamp {
+        if self.shared.stamp() != stamp || self.shared.is_unresolved(row) {
             // The only copy may have left since, and a flush have left undecided what it knew of these blocks, in which this
             // was not: said behind that, it is the newest.
             self.record_discard(row, &found, self.shared.stamp()).await?;

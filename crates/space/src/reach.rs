@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_journal::Wait;
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
 use smallvec::smallvec;
@@ -53,6 +54,14 @@ impl Shared {
             // Done by the one before, unless that failed, which stops the pool.
             return Ok(self.pool.check_writable()?);
         }
+        self.left_now.replace(blocks.keys().copied().collect());
+        let left = self.leave_all(&blocks).await;
+        self.left_now.borrow_mut().clear();
+        left
+    }
+
+    /// The caller has the turn.
+    async fn leave_all(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
         let mut known: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
         let visit =
             |record: RecordedBlocks<'_>| collect(self, record, |key| blocks.contains_key(key), &mut known);
@@ -74,6 +83,9 @@ impl Shared {
             for body in encode_claims(row.space, row.index, &claims, said) {
                 self.record(&body, Wait::Written).await?;
             }
+            if row.gone.get() {
+                continue;
+            }
             if let Some((deciding, _)) = self.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
             {
                 self.deciding.set(Some((deciding, true)));
@@ -90,17 +102,30 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`leave_undecided`](Self::leave_undecided), for what is out of reach of some ranges. The caller holds their lock, and
-    /// the ticket under which they were recorded last.
+    /// Whether blocks of a row are about to be left undecided. What the log says of them is being read: nobody may write to the row
+    /// before that is known, although its slabs may be in reach again, because it has got another one meanwhile.
+    pub(crate) fn is_being_left(&self, row: &Row) -> bool {
+        if is_planted(Bug::LeftWhileWritten) {
+            return false;
+        }
+        let key = (row.space, row.index, row.id);
+        self.leaving.borrow().contains_key(&key) || self.left_now.borrow().contains(&key)
+    }
+
+    /// As [`leave_undecided`](Self::leave_undecided), for what is out of reach of some ranges, or was left while it was written. The
+    /// caller holds their lock, and the ticket under which they were recorded last.
     pub(crate) async fn leave_what_is_away(
         &self,
         row: &Rc<Row>,
         ranges: impl Iterator<Item = (usize, Range)>,
     ) -> Result<(), SpaceError> {
-        let away = ranges.filter(|(column, _)| !self.can_be_told(row, *column));
-        let blocks: BTreeSet<(usize, u32)> = away
+        let is_left = self.is_being_left(row);
+        let blocks: BTreeSet<(usize, u32)> = ranges
             .flat_map(|(column, range)| {
                 (range.first..range.first + range.count).map(move |block| (column, block))
+            })
+            .filter(|(column, block)| {
+                is_left || !self.can_be_told(row, *column) || self.is_undecided(row, *column, *block)
             })
             .collect();
         if blocks.is_empty() {

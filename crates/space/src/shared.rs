@@ -229,6 +229,8 @@ pub(crate) struct Shared {
     settle_turn: Turn,
     /// Blocks that are about to be left undecided, and the turn of whoever does it for all of them.
     pub(crate) leaving: RefCell<BlocksOfRows>,
+    /// Rows of those that it is being done for.
+    pub(crate) left_now: RefCell<BTreeSet<RowKey>>,
     pub(crate) leave_turn: Turn,
     /// Recovery is under way: what it decided is in memory, and the log still holds the records that it decided about. A
     /// settled mark now would call them covered by a flush, and a second crash would then believe the last of them.
@@ -324,6 +326,7 @@ impl Shared {
             deciding: Cell::default(),
             settle_turn: Turn::default(),
             leaving: RefCell::default(),
+            left_now: RefCell::default(),
             leave_turn: Turn::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
@@ -433,7 +436,8 @@ impl Shared {
 
     /// Whether nothing waits to be decided.
     pub(crate) fn has_decided_all(&self) -> bool {
-        self.unresolved.borrow().is_empty() && self.settling.borrow().is_empty()
+        let are_left = || !self.leaving.borrow().is_empty() || !self.left_now.borrow().is_empty();
+        self.unresolved.borrow().is_empty() && self.settling.borrow().is_empty() && !are_left()
     }
 
     /// Whether something that the log says of a row is not decided.
@@ -444,7 +448,7 @@ impl Shared {
         let (unresolved, settling) = (self.unresolved.borrow(), self.settling.borrow());
         let is_open = |row: &Row| {
             let key = (row.space, row.index);
-            unresolved.contains_key(&key) || settling.contains_key(&key)
+            unresolved.contains_key(&key) || settling.contains_key(&key) || self.is_being_left(row)
         };
         is_open(row) || row.heir().is_some_and(|heir| is_open(&heir))
     }
@@ -485,6 +489,9 @@ impl Shared {
     /// Decides what the log says of a row and of its heir, now that their disks may be here.
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let both: SmallVec<[Rc<Row>; 2]> = row.heir().into_iter().chain([Rc::clone(row)]).collect();
+        if both.iter().any(|row| self.is_being_left(row)) {
+            drop(self.leave_turn.take().await);
+        }
         {
             let _turn = self.resolve_turn.take().await;
             for row in &both {

@@ -416,7 +416,7 @@ impl Space {
         };
         // A disk that was done with it may have left since, and a flush have recorded again, under the new epoch, what it knew
         // of; of this it did not know yet.
-        if written.failed.is_empty() && self.shared.stamp() == begun_in {
+        if written.failed.is_empty() && self.shared.stamp() == begun_in && !self.shared.is_unresolved(row) {
             return Ok(wrote(parts));
         }
         self.shared.settle_absences(row).await?;
@@ -424,7 +424,7 @@ impl Space {
         let blocks = parts.iter().flat_map(|part| blocks_of(part).map(|block| (part.column, block)));
         self.shared.record_again(row, blocks, held.ticket()).await?;
         // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
-        // count as flushed with the next one.
+        // count as flushed with the next one, and what was left undecided has to be told of it.
         self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
         Ok(wrote(parts))
     }

@@ -4,18 +4,21 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, Purpose};
-use dolmen_sim::{Ran, StopAt};
-use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, StopAt};
+use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Dial, PowerCut, beside, pause, text};
+use crate::harness::pace::{Dial, PowerCut, Slow, beside, pause, text};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
+/// Where the data of a disk begins.
+const DATA_AT: u64 = 9 << 20;
 /// How often blocks are written over without a flush: what is known of them takes more than one record.
 const ROUNDS: u8 = 30;
 /// Milliseconds that a write takes while blocks are left undecided.
@@ -311,4 +314,95 @@ fn what_was_flushed_is_known_however_often_its_block_is_left_undecided() {
         judged.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
     }
     assert!(torn.get() > 5, "blocks were to tear: {}", torn.get());
+}
+
+/// A disk whose writes take a moment, and whose log and labels take as long as is said beside that.
+struct SlowLog(Rc<Cell<Duration>>);
+
+impl LatencyModel for SlowLog {
+    fn latency(&self, request: Request, random: &mut Random) -> Duration {
+        let is_log = request.at < DATA_AT;
+        let more = match request.kind {
+            CommandKind::Read if is_log && request.length > 64 << 10 => 8 * self.0.get(),
+            CommandKind::Write if is_log => self.0.get(),
+            _ => Duration::ZERO,
+        };
+        Slow::BRIEFLY.latency(request, random) + more
+    }
+}
+
+/// Scenario: a disk gives its only copy to another, and leaves in the moment in which the other one has everything. A flush begins to
+/// leave undecided what it had not covered, and while it reads the log, a client discards that: the row is in reach again. Nothing of
+/// what was there before comes back.
+#[test]
+fn what_is_discarded_while_it_is_being_left_undecided_stays_discarded() {
+    // From where the mover has flushed to where it has done.
+    for offset in 10..30 {
+        let takes = Rc::new(Cell::new(Duration::ZERO));
+        let profile =
+            || DiskProfile { latency: Rc::new(SlowLog(Rc::clone(&takes))), ..Slow::BRIEFLY.profile() };
+        let bench = Rc::new(Bench::with_profile(500, 3, profile));
+        let spare = bench.disks[2].attach(&bench.world);
+        let inside = Rc::clone(&bench);
+        let done = bench.run_in(bench.lab_with(|disk| disk < 2), async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", ROW, Resiliency::Simple).await?;
+            lab.write(&space, 0, ROW.0 as usize, 1).await?;
+            spaces.flush().await?;
+            lab.write(&space, 0, ROW.0 as usize, 2).await?;
+            let has_it = |disk: &usize| !crate::harness::places_of(&inside.disks[*disk], 0..1, 2).is_empty();
+            let name = format!("disk{}", (0..2).find(has_it).ok_or("it is nowhere")?);
+            let pool = spaces.pool();
+            let old = pool.find_disk(&name)?;
+            let new = pool.add_instead_of(&old, spare, &[]).await?;
+            // It carries metadata by then.
+            pause(&lab, 1000).await;
+            let has_left = Cell::new(false);
+            let replace = async {
+                // Whether it came to its end does not matter here.
+                drop(spaces.finish_replacing(&old, &new, &Progress::default()).await);
+                Ok(())
+            };
+            let leave = async {
+                pause(&lab, offset).await;
+                // All that was written before may have been flushed by whoever moves it.
+                lab.write(&space, 0, ROW.0 as usize, 3).await.map_err(text)?;
+                takes.set(Duration::from_millis(15));
+                pool.exclude(old.slot(), ExcludeReason::Asked).await.map_err(text)?;
+                has_left.set(true);
+                // It may be called undecided by the time that it ends.
+                drop(space.flush().await);
+                Ok(())
+            };
+            let discard_one = async |block: u64| {
+                pause(&lab, 3 * block).await;
+                // Until the row is in reach again, if it ever is.
+                for _ in 0..2000 {
+                    if space.discard(block * 4096, 4096).await.is_ok() {
+                        return true;
+                    }
+                    pause(&lab, 2).await;
+                }
+                false
+            };
+            let discard = async {
+                while !has_left.get() {
+                    pause(&lab, 1).await;
+                }
+                let discarded = join_all((1..ROW.0 / 4096).map(discard_one)).await;
+                if !discarded.iter().all(|is_done| *is_done) {
+                    return Ok(());
+                }
+                pause(&lab, 1000).await;
+                let found = crate::harness::read(&space, 4096, ROW.0 as usize - 4096).await.map_err(text)?;
+                let back =
+                    found.chunks_exact(4096).filter(|block| block.iter().any(|byte| *byte != 0)).count();
+                if back == 0 { Ok(()) } else { Err(format!("{back} blocks that were discarded are back")) }
+            };
+            beside(vec![Box::pin(replace), Box::pin(leave), Box::pin(discard)]).await?;
+            lab.hold((spaces, space));
+            Ok(())
+        });
+        done.unwrap_or_else(|error| panic!("after {offset} ms: {error}"));
+    }
 }
