@@ -9,6 +9,7 @@
 )]
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
@@ -19,10 +20,13 @@ use std::rc::Rc;
 use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
-use dolmen_pool::{Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, create, discover, open};
-use dolmen_sim::{DiskProfile, SimDisk, World};
+use dolmen_pool::{
+    Arbiter, ArbiterError, CreateOptions, LocalFuture, MemoryArbiter, OpenMode, OpenOptions, create,
+    discover, open,
+};
+use dolmen_sim::{CrashState, Cut, DiskProfile, Recorder, SimDisk, World};
 use dolmen_space::{Integrity, Resiliency, Segment, Space, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, HostId};
+use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
 pub mod pace;
 
@@ -80,6 +84,15 @@ pub struct Lab {
     pub seams: Seams,
     pub devices: Vec<Rc<dyn BlockDevice>>,
     pub arbiter: Rc<MemoryArbiter>,
+    /// Stands before the host's record, and keeps its history.
+    pub noted: Option<Rc<NotedHost>>,
+}
+
+/// A host whose record is kept with its history: what it said at each point of what is recorded of the disks.
+pub struct NotedHost {
+    inner: Rc<MemoryArbiter>,
+    recorder: Recorder,
+    said: RefCell<Vec<(Cut, Rc<MemoryArbiter>)>>,
 }
 
 /// A disk that is a file, as the daemon makes one: what is not data has its room from the beginning.
@@ -111,7 +124,7 @@ impl Bench {
     pub fn lab_with(&self, here: impl Fn(usize) -> bool) -> Lab {
         let devices = self.disks.iter().enumerate().filter(|(number, _)| here(*number));
         let devices = devices.map(|(_, disk)| disk.attach(&self.world)).collect();
-        Lab { seams: self.world.seams(), devices, arbiter: Rc::clone(&self.arbiter) }
+        Lab { seams: self.world.seams(), devices, arbiter: Rc::clone(&self.arbiter), noted: None }
     }
 
     /// Runs a body in a lab with every disk.
@@ -155,9 +168,59 @@ impl Bench {
     }
 }
 
+impl NotedHost {
+    /// The host of a bench, from now on.
+    pub fn new(bench: &Bench) -> Rc<Self> {
+        let said = RefCell::new(vec![(Cut(0), bench.arbiter.snapshot())]);
+        Rc::new(Self { inner: Rc::clone(&bench.arbiter), recorder: bench.world.record(), said })
+    }
+
+    /// What is recorded of the disks.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// What a crash leaves, with what the host's record said then.
+    pub fn left(&self, state: &CrashState, cut: Cut, bench: &Bench) -> Bench {
+        let said = self.said.borrow();
+        let then = said.iter().rev().find(|(since, _)| *since <= cut).map(|(_, arbiter)| arbiter.snapshot());
+        let left = pace::opened(state, bench);
+        Bench { arbiter: then.unwrap_or_else(|| Rc::clone(&left.arbiter)), ..left }
+    }
+
+    fn note(&self) {
+        self.said.borrow_mut().push((self.recorder.now(), self.inner.snapshot()));
+    }
+}
+
+impl Arbiter for NotedHost {
+    fn host(&self) -> HostId {
+        self.inner.host()
+    }
+
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+        self.inner.named(pool)
+    }
+
+    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        let recorded = self.inner.record(pool, epoch);
+        self.note();
+        recorded
+    }
+
+    fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        let withdrawn = self.inner.withdraw(pool);
+        self.note();
+        withdrawn
+    }
+}
+
 impl Lab {
     pub fn arbiter(&self) -> Rc<dyn Arbiter> {
-        Rc::clone(&self.arbiter) as Rc<dyn Arbiter>
+        match &self.noted {
+            Some(noted) => Rc::clone(noted) as Rc<dyn Arbiter>,
+            None => Rc::clone(&self.arbiter) as Rc<dyn Arbiter>,
+        }
     }
 
     /// Makes a pool of all devices.

@@ -11,8 +11,8 @@ use dolmen_sim::{DiskProfile, Fate, Ran, StateOptions, StopAt};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Dial, opened, pause};
-use crate::harness::{Bench, Lab, Outcome, ROW};
+use crate::harness::pace::{Dial, pause};
+use crate::harness::{Bench, Lab, NotedHost, Outcome, ROW};
 
 /// The second block of the first line: an interleave behind the first.
 const NEIGHBOUR: u64 = 64 * 1024;
@@ -126,10 +126,11 @@ fn a_line_half_in_place_is_not_finished_with_fewer_copies_than_there_can_be() {
         let (bench, _) = killed_in_destage(Some(millis));
         // What is on its way to its place does not get there.
         bench.world.power_cut_choosing(&mut |_| Fate::Lost);
-        let recorder = bench.world.record();
+        let host = NotedHost::new(&bench);
         let is_brought: Rc<Cell<bool>> = Rc::default();
         let tell = Rc::clone(&is_brought);
-        let finished = bench.run_in(bench.lab_with(|disk| disk != 0), async move |lab| {
+        let without = Lab { noted: Some(Rc::clone(&host)), ..bench.lab_with(|disk| disk != 0) };
+        let finished = bench.run_in(without, async move |lab| {
             let spaces = lab.open().await?;
             // Nobody asked for it, and no time has passed: a line waited.
             tell.set(!cache_disks(&spaces).await?.contains(&0));
@@ -145,13 +146,12 @@ fn a_line_half_in_place_is_not_finished_with_fewer_copies_than_there_can_be() {
             continue;
         }
         let lasting: Rc<RefCell<Option<BTreeSet<u64>>>> = Rc::default();
-        for cut in recorder.cuts().into_iter().rev().step_by(2) {
-            for state in recorder.states(cut, &StateOptions::default()).take(40).step_by(8) {
-                let left = opened(&state, &bench);
+        for cut in host.recorder().cuts().into_iter().rev().step_by(2) {
+            for state in host.recorder().states(cut, &StateOptions::default()).take(40).step_by(8) {
+                let left = host.left(&state, cut, &bench);
                 let known = Rc::clone(&lasting);
                 let outcome = left.run_in(left.lab_with(|disk| disk != 1), async move |lab| {
-                    // The host's record may name an epoch that the disks know nothing of yet.
-                    let Ok(spaces) = lab.open().await else { return Ok(()) };
+                    let spaces = lab.open().await?;
                     let there = rows_there(&lab, &spaces).await?;
                     let needed = known.borrow_mut().get_or_insert_with(|| there.clone()).clone();
                     assert!(!needed.is_empty(), "no row lies apart from the disk that was away");
