@@ -137,7 +137,6 @@ try() {
         return 0
     fi
     log=$logs/bug-$1$(printf '%s' "${3:+-$3}" | tr -c 'A-Za-z0-9_' -).log
-    begun=$(now)
     run_test "$1" "$2" "$3"
     if [ "$status" -eq 124 ]; then
         verdict="MISSED: no end after $seconds s"

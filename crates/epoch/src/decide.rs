@@ -132,8 +132,8 @@ pub enum ReadOnlyReason {
 enum Reach {
     /// No voter is here to tell.
     Unseen,
-    /// A present voter lacks it and has not gone past it: it did not reach all voters. `missing` adds those
-    /// that are absent.
+    /// A present voter lacks it and has not gone past it: it did not reach all voters, or was lost again there. `missing`
+    /// adds those that are absent.
     Short { lacking: DiskId, missing: Vec<DiskId> },
     /// Every voter is here and holds it or went past it.
     Full,

@@ -209,7 +209,7 @@ impl Space {
         self.shared.note_dirty(row);
         if self.shared.stamp() != stamp || self.shared.is_unresolved(row) {
             // The only copy may have left since, and a flush have left undecided what it knew of these blocks, in which this
-            // was not: said behind that, it is the newest.
+            // was not: said behind that, it is the newest. So it is where the row has another copy by now.
             self.record_discard(row, &found, self.shared.stamp()).await?;
             self.shared.leave_what_is_away(row, found.iter().copied()).await?;
         }

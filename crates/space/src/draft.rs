@@ -152,7 +152,7 @@ impl Space {
         let spot = row.shape.locate(block);
         let line = Range { first: spot.block, count: 1 };
         let _guard = row.locks.lock(if row.has_parity() { hull(row, 0, line) } else { range }).await;
-        if row.mappings.newest(block).is_some() {
+        if row.mappings.newest(block).is_some() || self.shared.is_unresolved(row) {
             // It was there when it was read first: another draft begins without it.
             return Err(self.shared.unreadable(
                 row,
@@ -178,6 +178,10 @@ impl Space {
             self.shared.note_unsettled(held.ticket(), row, column, line);
         }
         self.shared.note_dirty(row);
+        if self.shared.stamp() != stamp || self.shared.is_unresolved(row) {
+            let lost = [spot.column].into_iter().chain(row.shape.data_columns()..row.shape.columns());
+            self.shared.leave_what_is_away(row, lost.map(|column| (column, line))).await?;
+        }
         Ok(())
     }
 

@@ -272,6 +272,14 @@ impl Shared {
         let is_good = |copy: &FoundPage| copy.whole && copy.generation() == Some(page.sealed_generation());
         let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
         if found.iter().filter(trusted).all(is_good) {
+            let first = found.iter().find(trusted);
+            if self.may_write()
+                && found.iter().filter(trusted).zip(first).any(|(copy, first)| copy.contradicts(first))
+            {
+                // One of them has the number of a write-back that came to nothing.
+                page.write_again(true);
+                self.note_dirty(row);
+            }
             return Ok(());
         }
         let (mut good, lacking): (Vec<FoundPage>, Vec<FoundPage>) =
@@ -593,7 +601,7 @@ impl Shared {
                 let newest = trusted().filter_map(FoundPage::generation).max();
                 let last = trusted().find(|copy| copy.slab.disk != from)?;
                 // A write-back that came to nothing may have given the same number to what is older.
-                let differs = found.iter().any(|copy| copy.slab.disk == from && copy.contradicts(last));
+                let differs = trusted().any(|copy| copy.slab.disk == from && copy.contradicts(last));
                 if !last.whole || last.generation() != newest || differs {
                     lacking.push((column, index));
                 }

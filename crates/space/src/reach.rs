@@ -112,6 +112,11 @@ impl Shared {
         self.leaving.borrow().contains_key(&key) || self.left_now.borrow().contains(&key)
     }
 
+    /// Whether what was just done to a block is to be left undecided: it is out of reach, or what was known of it before was left.
+    fn is_to_be_left(&self, row: &Row, column: usize, block: u32) -> bool {
+        self.is_being_left(row) || !self.can_be_told(row, column) || self.is_undecided(row, column, block)
+    }
+
     /// As [`leave_undecided`](Self::leave_undecided), for what is out of reach of some ranges, or was left while it was written. The
     /// caller holds their lock, and the ticket under which they were recorded last.
     pub(crate) async fn leave_what_is_away(
@@ -119,14 +124,11 @@ impl Shared {
         row: &Rc<Row>,
         ranges: impl Iterator<Item = (usize, Range)>,
     ) -> Result<(), SpaceError> {
-        let is_left = self.is_being_left(row);
         let blocks: BTreeSet<(usize, u32)> = ranges
             .flat_map(|(column, range)| {
                 (range.first..range.first + range.count).map(move |block| (column, block))
             })
-            .filter(|(column, block)| {
-                is_left || !self.can_be_told(row, *column) || self.is_undecided(row, *column, *block)
-            })
+            .filter(|(column, block)| self.is_to_be_left(row, *column, *block))
             .collect();
         if blocks.is_empty() {
             return Ok(());
@@ -280,9 +282,9 @@ impl Space {
             decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
         self.shared.record_again(row, again, held.ticket()).await?;
         // The copies that they were given to may have left by now.
-        for (column, blocks) in decided.iter().filter(|(column, _)| !self.shared.can_be_told(row, **column)) {
-            undecided.extend(blocks.iter().map(|block| (*column, *block)));
-        }
+        let places =
+            decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
+        undecided.extend(places.filter(|(column, block)| self.shared.is_to_be_left(row, *column, *block)));
         if undecided.is_empty() {
             return Ok(());
         }

@@ -101,8 +101,7 @@ impl Space {
     }
 
     /// Gives the slab the tables that it has a copy of, as they are on the others, in both slots: with one alone, it would not be believed
-    /// once it is trusted and the others are gone. The next generation need not go to the other one: a write-back that is under way, and
-    /// comes to nothing because another disk leaves, is done again under the same number.
+    /// once it is trusted and the others are gone.
     pub(crate) async fn pair_slots(
         &self,
         row: &Rc<Row>,
@@ -131,7 +130,9 @@ impl Space {
         Ok(())
     }
 
-    /// Writes pages of a table that follow each other, as they are, to both of their slots of a slab. Pages that no write-back has taken
+    /// Writes pages of a table that follow each other, as they are, to both of their slots of a slab: the next generation need not go to
+    /// the other one, because a write-back that is under way, and comes to nothing when another disk leaves, is done again under the same
+    /// number. Pages that no write-back has taken
     /// yet go to every slab, this one too, with both slots. Whether the row's tables count already does not matter: those that were
     /// written before this slab was there may count later.
     async fn write_both_slots(

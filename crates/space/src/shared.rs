@@ -686,9 +686,11 @@ impl Shared {
         }
         self.leave_undecided(away.clone()).await?;
         // Only now, because whoever finds them neither here nor there would take them for flushed.
+        // Of one that came meanwhile, some blocks may have been left and others not.
         let is_away = |entry: &Unsettled| {
-            away.get(&entry.key())
-                .is_some_and(|(_, blocks)| blocks.contains(&(entry.column, entry.range.first)))
+            away.get(&entry.key()).is_some_and(|(_, blocks)| {
+                entry.blocks().all(|block| blocks.contains(&(entry.column, block)))
+            })
         };
         self.unsettled.borrow_mut().retain(|entry| !is_away(entry));
         for entry in &*self.unsettled.borrow() {

@@ -19,6 +19,8 @@ const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
 /// Where the data of a disk begins.
 const DATA_AT: u64 = 9 << 20;
+/// The length of a row.
+const WHOLE: usize = 1 << 20;
 /// How often blocks are written over without a flush: what is known of them takes more than one record.
 const ROUNDS: u8 = 30;
 /// Milliseconds that a write takes while blocks are left undecided.
@@ -347,9 +349,9 @@ fn what_is_discarded_while_it_is_being_left_undecided_stays_discarded() {
         let done = bench.run_in(bench.lab_with(|disk| disk < 2), async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", ROW, Resiliency::Simple).await?;
-            lab.write(&space, 0, ROW.0 as usize, 1).await?;
+            lab.write(&space, 0, WHOLE, 1).await?;
             spaces.flush().await?;
-            lab.write(&space, 0, ROW.0 as usize, 2).await?;
+            lab.write(&space, 0, WHOLE, 2).await?;
             let has_it = |disk: &usize| !crate::harness::places_of(&inside.disks[*disk], 0..1, 2).is_empty();
             let name = format!("disk{}", (0..2).find(has_it).ok_or("it is nowhere")?);
             let pool = spaces.pool();
@@ -366,7 +368,7 @@ fn what_is_discarded_while_it_is_being_left_undecided_stays_discarded() {
             let leave = async {
                 pause(&lab, offset).await;
                 // All that was written before may have been flushed by whoever moves it.
-                lab.write(&space, 0, ROW.0 as usize, 3).await.map_err(text)?;
+                lab.write(&space, 0, WHOLE, 3).await.map_err(text)?;
                 takes.set(Duration::from_millis(15));
                 pool.exclude(old.slot(), ExcludeReason::Asked).await.map_err(text)?;
                 has_left.set(true);
@@ -394,7 +396,7 @@ fn what_is_discarded_while_it_is_being_left_undecided_stays_discarded() {
                     return Ok(());
                 }
                 pause(&lab, 1000).await;
-                let found = crate::harness::read(&space, 4096, ROW.0 as usize - 4096).await.map_err(text)?;
+                let found = crate::harness::read(&space, 4096, WHOLE - 4096).await.map_err(text)?;
                 let back =
                     found.chunks_exact(4096).filter(|block| block.iter().any(|byte| *byte != 0)).count();
                 if back == 0 { Ok(()) } else { Err(format!("{back} blocks that were discarded are back")) }
