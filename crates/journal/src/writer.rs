@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use dolmen_block_io::{Action, Command, Durability};
 use dolmen_planted::{Bug, is_planted};
 
+use crate::LogCopy;
 use crate::log::Core;
 use crate::state::{Flight, FlightState, Hold, Phase, UnderWay};
 
@@ -96,8 +97,11 @@ fn poll_flights(core: &Core, cx: &mut Context<'_>) -> Poll<()> {
             FlightState::Done => {}
         }
     }
-    // While an epoch is being changed, a new copy may be about to save what the old ones lost.
-    if failed > 0 && failed == state.flights.len() && state.hold == Hold::Free {
+    // A copy that came since was given the batch with the others. While an epoch is being changed, a new one may be about to save
+    // what the old ones lost.
+    let has_it_already = |copy: &LogCopy| !state.flights.iter().any(|flight| flight.copy.is(copy));
+    let is_saved = state.copies.iter().any(has_it_already);
+    if failed > 0 && failed == state.flights.len() && state.hold == Hold::Free && !is_saved {
         state.phase = Phase::Lost;
     }
     let one_has_it = state.flights.iter().any(|flight| matches!(flight.state, FlightState::Done));

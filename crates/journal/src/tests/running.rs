@@ -251,6 +251,38 @@ fn a_new_voter_gets_the_live_log() {
     assert_eq!(found, [0, 1, 2, 3, 4, 5, 6]);
 }
 
+// A new voter was given the batch that is under way, and then all that had it before fail: it is not lost.
+#[test]
+fn a_batch_that_a_new_voter_was_given_outlives_the_old_ones() {
+    let world = World::new(2);
+    let log = world.start(1, world.copies(&[0]), Start::Fresh(Place::FIRST));
+    let outcomes = Outcomes::default();
+    world.disks[0].holding.set(true);
+    spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Durable, &outcomes);
+    world.settle_down();
+    let (changing, copies, new) = (Rc::clone(&log), world.all(), world.copy(1));
+    let joined: Result<(), CopyError> = world.block_on(async move {
+        changing
+            .change_epoch(async |_| {
+                changing.copy_to(&new).await?;
+                Ok((epoch(2), Epoch(2), copies))
+            })
+            .await
+    });
+    assert_eq!(joined, Ok(()));
+    world.disks[0].failing.set(Some(DeviceError::Gone));
+    world.disks[0].release_all();
+    world.settle_down();
+    let asked = Rc::clone(&log);
+    assert_eq!(world.block_on(async move { asked.trouble().await }), world.copy(0).disk);
+    assert_eq!(*outcomes.borrow(), []);
+    change(&world, &log, 3, world.copies(&[1]));
+    world.settle_down();
+    assert_eq!(*outcomes.borrow(), [Ok(Lsn(1))]);
+    let recovered = world.recover(&[1], Place::FIRST, &[owner(1, 1), owner(3, 2)]);
+    assert_eq!(contents(&recovered).len(), 1);
+}
+
 #[test]
 fn a_batch_that_no_copy_gives_is_not_copied() {
     let world = World::new(2);
