@@ -180,11 +180,13 @@ pub enum Bug {
     WrittenOffTablesKept,
     /// A row is written while what the log says of it is being read, because it cannot be decided.
     LeftWhileWritten,
+    /// Nobody says of blocks that were lost with a disk that they are.
+    WrittenOffUnsaid,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 86] = [
+    pub const ALL: [Self; 87] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -271,6 +273,7 @@ impl Bug {
         Self::WrittenOffAsFound,
         Self::WrittenOffTablesKept,
         Self::LeftWhileWritten,
+        Self::WrittenOffUnsaid,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -364,6 +367,7 @@ impl Bug {
             Self::WrittenOffAsFound => "written-off-as-found",
             Self::WrittenOffTablesKept => "written-off-tables-kept",
             Self::LeftWhileWritten => "left-while-written",
+            Self::WrittenOffUnsaid => "written-off-unsaid",
         }
     }
 }

@@ -666,7 +666,9 @@ async fn decide(
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.integrity_of(row.layout()) == Integrity::Relaxed;
     // What is found may be older than anything that was flushed if nobody knows what that was.
-    match found.filter(|_| relaxed && settled != BlockState::Damaged) {
+    let is_known =
+        settled != BlockState::Damaged && !open.iter().any(|claim| claim.state == BlockState::Damaged);
+    match found.filter(|_| relaxed && is_known) {
         Some(found) => {
             recovery.taken_as_found += 1;
             shared.count(|counters| counters.taken_as_found += 1);

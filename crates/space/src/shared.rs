@@ -889,7 +889,7 @@ impl Shared {
 type UnsettledBlocks = BTreeMap<(usize, u32), Ticket>;
 
 /// Numbers in ascending order as ranges without gaps.
-fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
+pub(crate) fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for number in numbers {
         match ranges.last_mut().filter(|last| last.first + last.count == number) {

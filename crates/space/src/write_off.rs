@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
@@ -16,14 +17,21 @@ use smallvec::SmallVec;
 
 use crate::cache::is_of_drafts;
 use crate::error::SpaceError;
+use crate::format::PAGE_ENTRIES;
 use crate::homes::Homes;
 use crate::locks::Range;
 use crate::only::missing;
 use crate::progress::Progress;
+use crate::record::BlockState;
 use crate::row::{Row, RowRecord, Slab};
+use crate::shared::{joined, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::spaces::Spaces;
+use crate::table::Page;
 use crate::verify::SpaceRange;
+
+/// Stretches of blocks in a record: a record has room for some thousand.
+const STRETCHES_AT_ONCE: usize = 1000;
 
 /// How often a row is tried again whose new disk fails on the way.
 const TRIES_MAX: u32 = 4;
@@ -151,6 +159,8 @@ impl Space {
             return Ok(Exchanged::Nothing);
         }
         shared.withdraw_intents(&row, &columns).await?;
+        // Held, so that they stay in memory: whoever reads one may want the turn below.
+        let pages = self.pages_that_are_here(&row, &columns).await?;
         let _tables = shared.table_turn.take().await;
         let mut change = pool.change(Purpose::Move).await;
         let mut record = row.record();
@@ -170,11 +180,94 @@ impl Space {
         if !failed.is_empty() || !stayed || disks.len() < new.len() || !is_lost_still {
             return Ok(Exchanged::Again(failed));
         }
+        if !is_planted(Bug::WrittenOffUnsaid) {
+            self.say_lost(&row, &record, &new, &pages).await?;
+        }
         change.put(keys::row(row.space, row.index), record.encode());
         change.commit().await?;
         row.adopt(record);
         self.have_tables_written(&row, &new);
         Ok(Exchanged::Lost)
+    }
+
+    /// The pages of some columns of a row that can be had; none of a row that has a write cache, or parity: what is written over there is
+    /// never taken as it is found.
+    async fn pages_that_are_here(
+        &self,
+        row: &Rc<Row>,
+        columns: &[usize],
+    ) -> Result<Vec<(usize, usize, Rc<Page>)>, SpaceError> {
+        let mut pages = Vec::new();
+        if row.has_parity() || self.cache_of(row).is_some() {
+            return Ok(pages);
+        }
+        for column in columns {
+            for index in 0..row.map(*column).pages() {
+                match self.shared.page(row, *column, index).await {
+                    Ok(page) => pages.push((*column, index, page)),
+                    Err(SpaceError::Unreadable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Says of every block of which the lost slabs had the only content that it is lost. Were it believed to be there, and power failed
+    /// when it is written over, what lies in its place would be taken for a part of what was there, and is somebody else's.
+    async fn say_lost(
+        &self,
+        row: &Rc<Row>,
+        record: &RowRecord,
+        new: &[(usize, Slab)],
+        pages: &[(usize, usize, Rc<Page>)],
+    ) -> Result<(), SpaceError> {
+        let (shared, before) = (&self.shared, row.record());
+        let is_lost = |slab: &Slab| is_lost_with_its_disk(&shared.pool, slab);
+        // An older slab that is here may have some of it.
+        let was_there = |column: usize, slab: &Slab| {
+            let slabs = before.columns.get(column).into_iter().flatten();
+            slabs.filter(|other| other.disk == slab.disk && !other.has_nothing()).count() > 0
+        };
+        let has_nothing_else = |column: usize| {
+            let slab = new.iter().find(|(of, _)| *of == column).map(|(_, slab)| slab);
+            let slabs = record.columns.get(column).into_iter().flatten();
+            slab.is_some_and(|slab| {
+                !was_there(column, slab)
+                    && slabs.into_iter().all(|other| other.disk == slab.disk || is_lost(other))
+            })
+        };
+        let held = shared.tickets.begin();
+        let stamp = shared.stamp();
+        let mut lost = Vec::new();
+        for (column, index, page) in pages.iter().filter(|(column, ..)| has_nothing_else(*column)) {
+            let block_of = |entry: usize| u32::try_from(entry).unwrap_or(u32::MAX);
+            let first = block_of(index * PAGE_ENTRIES);
+            let end = row.shape.column_blocks(*column).min(block_of((index + 1) * PAGE_ENTRIES));
+            let is_valid = |block: &u32| {
+                let is_open = shared.is_undecided(row, *column, *block);
+                !is_open && matches!(page.state(place_in_page(*block).1), BlockState::Valid(_))
+            };
+            let blocks: Vec<u32> = (first..end).filter(is_valid).collect();
+            lost.extend(joined(blocks.into_iter()).into_iter().map(|run| (*column, run, page)));
+        }
+        for some in lost.chunks(STRETCHES_AT_ONCE) {
+            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+            for (column, run, page) in some {
+                let stretch = shared.stretch(row, *column, *run, stamp);
+                push_stretch(&mut body, stretch, &[BlockState::Damaged], page.durable_generation());
+            }
+            shared.record(&body, Wait::Written).await?;
+        }
+        let now = shared.now(&held);
+        for (column, run, page) in lost {
+            for block in run.first..run.first + run.count {
+                page.set(place_in_page(block).1, BlockState::Damaged, stamp, now);
+            }
+            shared.note_unsettled(held.ticket(), row, column, run);
+        }
+        shared.note_dirty(row);
+        Ok(())
     }
 
     /// Gives slabs that are about to be a row's tables that say nothing, and headers, durably; the disks that failed.

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use dolmen_block_io::sleep;
 use dolmen_pool::{Disk, ExcludeReason, PoolError, Role};
+use dolmen_sim::Fate;
 use dolmen_space::{GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
 use crate::harness::pace::Slow;
 use crate::harness::{Bench, Lab, Outcome, ROW, pattern, read};
 
+/// Where the data of a disk begins.
+const DATA_AT: u64 = 9 << 20;
 const SIZE: Bytes = Bytes::mib(16);
 const BLOCK: u64 = 4096;
 /// Rows that are written, and how much of each.
@@ -344,6 +347,38 @@ async fn unreadable_of_either(space: &Space) -> Result<BTreeSet<u64>, Box<dyn Er
         }
     }
     Ok(lost)
+}
+
+/// Scenario: what was lost is written over, and power fails when that has begun, so that it is neither here nor there. What lies in its
+/// place is somebody else's: it is an error.
+#[test]
+fn what_is_written_over_what_was_lost_is_not_what_somebody_else_left_there() {
+    let bench = Bench::new(7950, 4, Bytes::mib(96));
+    let begun = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        leave_traces(&lab, &spaces, 150).await?;
+        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
+        fill(&lab, &spaces, &space, 1).await?;
+        lose(&spaces, &["disk0"]).await?;
+        assert!(!unreadable(&space, 1).await?.is_empty());
+        write_off(&spaces, &["disk0"]).await?;
+        spaces.flush().await?;
+        for row in 0..ROWS {
+            lab.write(&space, row << 20, 16 << 10, 2).await?;
+        }
+        lab.hold((spaces, space));
+        Ok(())
+    });
+    begun.unwrap();
+    bench.world.power_cut_choosing(&mut |write| if write.at < DATA_AT { Fate::Landed } else { Fate::Lost });
+    let reopened = bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        assert!(!unreadable_of_either(&space).await?.is_empty());
+        drop(space);
+        close(&spaces).await
+    });
+    reopened.unwrap();
 }
 
 /// Scenario: a row lay on a disk, went to another one, was written over there, and comes back to the very place because that one
