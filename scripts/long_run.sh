@@ -104,7 +104,7 @@ write_page() {
     cat <<END
 # The long run
 
-Made by \`scripts/long_run.sh\`, part by part. Each seed is a whole life of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one. A part in which a life failed is run again with the mended code, and stands here as it was then; what had failed is told where the engine is described (docs/design).
+Made by \`scripts/long_run.sh\`, part by part. Each seed is a whole life of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one. A part in which a life failed is run again with the mended code, and stands here as it was then; what had failed is told where the engine is described (docs/design). So this is no sample of one engine: each part is of the commit that it names, and lives that failed on the way are not counted below.
 
 **$lives lives, $operations operations of clients, $lost lives that lost something acknowledged or ended with a pool that was not sound.** With none in n, fewer than one in n/3 is lost, with a confidence of 95 % (the rule of three): here one in $((operations / 3)) operations. Faults and states that no life met: ${unmet:-none}. Faults that no space of a layout met: ${unmet_by_layout:-none} (\`can_meet\` in \`crates/space/tests/whole/simulator.rs\` says which cannot).
 
