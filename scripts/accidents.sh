@@ -81,8 +81,9 @@ begin_test() {
     note below "$begin_folder"
     note dir "a/$4"
     mkdir -p "$begin_folder"
-    # Not every cut of the power comes at a moment that shows it: with a bug there are more, and the first that does is the last.
-    begin -- env -u DOLMEN_BUG ${2:+DOLMEN_BUG="$2" DOLMEN_ACCIDENT_CUTS=32} TMPDIR="$begin_folder" RUST_BACKTRACE=0 timeout "$seconds" \
+    # Not every cut of the power, and not every look, comes at a moment that shows it: with a bug there are more, and the first that
+    # does is the last.
+    begin -- env -u DOLMEN_BUG ${2:+DOLMEN_BUG="$2" DOLMEN_ACCIDENT_TURNS=32} TMPDIR="$begin_folder" RUST_BACKTRACE=0 timeout "$seconds" \
         "$program" --exact "$full" --nocapture >"$3" 2>&1
 }
 

@@ -30,6 +30,49 @@ fn expect_redundancy(world: &World, when: &str) {
     assert!(!why.contains("not on all"), "{when} there is less redundancy: {health} {why}");
 }
 
+/// How often the wrong disk comes and goes.
+fn turns() -> u32 {
+    std::env::var("DOLMEN_ACCIDENT_TURNS").map_or(1, |turns| turns.parse().unwrap())
+}
+
+/// What is written beside what is there while the wrong disk is used.
+const NEW_MIB: usize = 32;
+
+/// Adds a disk to a pool, writes meanwhile, and removes it.
+fn add_and_remove(world: &World, wrong: &str, content: &mut Content, filled: usize) {
+    world.post(DISKS, &json!({"disks": [wrong]}));
+    // What is written meanwhile: over what is there, and beside it.
+    for round in 2..6 {
+        let mut client = client(world, "p");
+        for nth in 0..8 {
+            let at = usize::from(round - 2) * 8 + nth;
+            content.write(&mut client, (nth * 7 + usize::from(round)) % filled * MIB, 64 << 10, round);
+            content.write(&mut client, (filled + at) * MIB, MIB, round);
+        }
+        client.flush();
+        expect_redundancy(world, "while it is used");
+    }
+    idle(world);
+    let remove = format!("{DISKS}/{}/remove", slot_of(world, wrong));
+    let (status, answer) = world.try_ask("POST", &remove, b"{}").unwrap();
+    println!("asked to remove it: {status} {answer}");
+    assert_eq!(status, 200, "{answer}");
+    let id = answer["job"]["id"].clone();
+    let mut looks = 0;
+    let done = patiently("the disk leaves", || {
+        for _ in 0..8 {
+            expect_redundancy(world, "while it leaves");
+            looks += 1;
+        }
+        let job = world.get(&format!("/v1/jobs/{id}"))["job"].clone();
+        (job["state"] != "running" && job["state"] != "waiting").then_some(job)
+    });
+    println!("{looks} looks while it left");
+    assert_eq!(done["state"], "done", "{done}");
+    idle(world);
+    assert_eq!(disks(world).len(), 4);
+}
+
 /// The accident: a disk of 8 GB is added to a pool of large ones by mistake, the pool is written to for an hour, and the disk is to go
 /// again. Here it has 96 MiB beside four of 256, with parity and 60 percent full. Expected: the disk goes, if it must be by what
 /// the refusal says; no row had less redundancy at any look meanwhile; room and content are what they were.
@@ -48,39 +91,12 @@ fn accident_03_wrong_disk() {
         filled += 8;
     }
     let wrong = world.make_disk("wrong", 96 << 20);
-    world.post(DISKS, &json!({"disks": [wrong]}));
-    // What is written meanwhile: over what is there, and beside it.
-    for round in 2..6 {
-        let mut client = client(&world, "p");
-        for nth in 0..8 {
-            content.write(&mut client, (nth * 7 + usize::from(round)) % filled * MIB, 64 << 10, round);
-            content.write(&mut client, (filled + nth) * MIB, MIB, round);
-        }
-        client.flush();
-        filled += 8;
-        expect_redundancy(&world, "while it is used");
+    for _ in 0..turns() {
+        add_and_remove(&world, &wrong, &mut content, filled);
+        content.expect(&world, "behind the removal");
+        expect_sound(&world);
     }
-    idle(&world);
-    let remove = format!("{DISKS}/{}/remove", slot_of(&world, &wrong));
-    let (status, answer) = world.try_ask("POST", &remove, b"{}").unwrap();
-    println!("asked to remove it: {status} {answer}");
-    assert_eq!(status, 200, "{answer}");
-    let id = answer["job"]["id"].clone();
-    let mut looks = 0;
-    let done = patiently("the disk leaves", || {
-        for _ in 0..8 {
-            expect_redundancy(&world, "while it leaves");
-            looks += 1;
-        }
-        let job = world.get(&format!("/v1/jobs/{id}"))["job"].clone();
-        (job["state"] != "running" && job["state"] != "waiting").then_some(job)
-    });
-    println!("{looks} looks while it left");
-    assert_eq!(done["state"], "done", "{done}");
-    idle(&world);
-    assert_eq!(disks(&world).len(), 4);
-    content.expect(&world, "behind the removal");
-    expect_sound(&world);
+    filled += NEW_MIB;
     restart(&mut world);
     world.kill();
     take_away(&world, "d1");
