@@ -21,11 +21,11 @@ use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
 use dolmen_pool::{
-    Arbiter, ArbiterError, CreateOptions, LocalFuture, MemoryArbiter, OpenMode, OpenOptions, create,
+    Arbiter, ArbiterError, CreateOptions, LocalFuture, MemoryArbiter, OpenMode, OpenOptions, Opened, create,
     discover, open,
 };
 use dolmen_sim::{CrashState, Cut, DiskProfile, Recorder, SimDisk, World};
-use dolmen_space::{Integrity, Resiliency, Segment, Space, SpaceSpec, Spaces};
+use dolmen_space::{Clients, Integrity, Resiliency, Segment, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
 pub mod pace;
@@ -237,10 +237,18 @@ impl Lab {
     }
 
     pub async fn open_as(&self, mode: OpenMode) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        Ok(Spaces::start(self.open_pool(mode).await?).await?)
+    }
+
+    /// As [`open`](Self::open), where clients of the daemon before may live.
+    pub async fn open_among(&self, clients: Clients) -> Result<Rc<Spaces>, Box<dyn Error>> {
+        Ok(Spaces::start_among(self.open_pool(OpenMode::Write).await?, clients).await?)
+    }
+
+    async fn open_pool(&self, mode: OpenMode) -> Result<Opened, Box<dyn Error>> {
         let found = discover(&self.seams, &self.devices).await;
         let candidates = found.pools.into_values().next().ok_or("no pool was found")?;
-        let opened = open(&self.seams, self.arbiter(), candidates, &OpenOptions { mode }).await?;
-        Ok(Spaces::start(opened).await?)
+        Ok(open(&self.seams, self.arbiter(), candidates, &OpenOptions { mode }).await?)
     }
 
     /// Makes a space with short rows.

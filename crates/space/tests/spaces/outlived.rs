@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{Durability, sleep};
-use dolmen_pool::{ExcludeReason, OpenMode, OpenOptions, discover, open};
+use dolmen_pool::ExcludeReason;
 use dolmen_space::{Clients, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
@@ -44,14 +44,6 @@ impl Case {
         space.flush().await?;
         Ok(space)
     }
-}
-
-async fn open_among(lab: &Lab, clients: Clients) -> Result<Rc<Spaces>, Box<dyn std::error::Error>> {
-    let found = discover(&lab.seams, &lab.devices).await;
-    let candidates = found.pools.into_values().next().ok_or("no pool was found")?;
-    let options = OpenOptions { mode: OpenMode::Write };
-    let opened = open(&lab.seams, lab.arbiter(), candidates, &options).await?;
-    Ok(Spaces::start_among(opened, clients).await?)
 }
 
 /// How the disks leave that have what was written.
@@ -108,7 +100,7 @@ fn what_an_opening_finds_gone_is_told_by_one_flush() {
         for clients in [Clients::MayLive, Clients::AreGone] {
             let bench = left_by(case, 4100 + number, Leaving::WithoutCache);
             let judged = bench.run(async move |lab| {
-                let spaces = open_among(&lab, clients).await?;
+                let spaces = lab.open_among(clients).await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, 0, case.length, 0).await?;
                 let is_told = clients == Clients::MayLive;
@@ -132,7 +124,7 @@ fn what_an_opening_finds_whole_fails_no_flush() {
     for (number, case) in (0..).zip(CASES) {
         let bench = left_by(case, 4200 + number, Leaving::WithAll);
         let judged = bench.run(async move |lab| {
-            let spaces = open_among(&lab, Clients::MayLive).await?;
+            let spaces = lab.open_among(Clients::MayLive).await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 0, case.length, 1).await?;
             assert!(!space.has_gone_back());
@@ -178,7 +170,7 @@ fn what_was_under_way_when_the_daemon_was_killed_fails_no_flush() {
             let found = Rc::new(Cell::new(0));
             let tell = Rc::clone(&found);
             let judged = bench.run(async move |lab| {
-                let spaces = open_among(&lab, Clients::MayLive).await?;
+                let spaces = lab.open_among(Clients::MayLive).await?;
                 tell.set(spaces.recovery().reverted);
                 let space = spaces.find("data")?;
                 space.flush().await?;
