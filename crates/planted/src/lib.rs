@@ -182,11 +182,15 @@ pub enum Bug {
     LeftWhileWritten,
     /// Nobody says of blocks that were lost with a disk that they are.
     WrittenOffUnsaid,
+    /// A recovery takes for what it was a block that is said to be lost.
+    LossForgotten,
+    /// What a slab has that was not filled to its end is lost with the only other one.
+    PartFilledGivenUp,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 87] = [
+    pub const ALL: [Self; 89] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -274,6 +278,8 @@ impl Bug {
         Self::WrittenOffTablesKept,
         Self::LeftWhileWritten,
         Self::WrittenOffUnsaid,
+        Self::LossForgotten,
+        Self::PartFilledGivenUp,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -368,6 +374,8 @@ impl Bug {
             Self::WrittenOffTablesKept => "written-off-tables-kept",
             Self::LeftWhileWritten => "left-while-written",
             Self::WrittenOffUnsaid => "written-off-unsaid",
+            Self::LossForgotten => "loss-forgotten",
+            Self::PartFilledGivenUp => "part-filled-given-up",
         }
     }
 }

@@ -119,16 +119,26 @@ impl Change<'_> {
         self.given.extend(runs.iter().map(|run| (slot, *run)));
     }
 
+    /// Whether there is room for the change in the map, as [`commit`](Self::commit) asks before anything else.
+    ///
+    /// # Errors
+    /// When the pool cannot be written, and [`PoolError::MetadataFull`].
+    pub fn check_room(&self) -> Result<(), PoolError> {
+        self.pool.check_writable()?;
+        let is_trapped = is_planted(Bug::ReleaseNeedsRoom) && !self.given.is_empty() && self.pool.is_short();
+        match self.pool.has_map_room(self.purpose) && !is_trapped {
+            true => Ok(()),
+            false => Err(PoolError::MetadataFull { name: self.pool.name.clone() }),
+        }
+    }
+
     /// Makes the change durable on every voter, then visible.
     ///
     /// # Errors
     /// When the pool cannot be written, or the change is too large; then nothing has changed.
     pub async fn commit(mut self) -> Result<(), PoolError> {
         let log = Rc::clone(self.pool.writable_log()?);
-        let is_trapped = is_planted(Bug::ReleaseNeedsRoom) && !self.given.is_empty() && self.pool.is_short();
-        if !self.pool.has_map_room(self.purpose) || is_trapped {
-            return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
-        }
+        self.check_room()?;
         // Edits of free grains come last, when it is certain that the record will be written.
         let own: usize = self.edits.values().map(edit_bytes).sum();
         let grains = (self.taken.len() + self.given.len()) * 3 * 48;

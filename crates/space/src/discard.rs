@@ -193,7 +193,7 @@ impl Space {
         }
         let held = self.shared.tickets.begin();
         let stamp = self.shared.stamp();
-        self.record_discard(row, &found, stamp).await?;
+        self.record_state(row, &found, (BlockState::Never, Wait::Written), stamp).await?;
         // Nobody waits from here on: a write-back that begins meanwhile would have to be known.
         let now = self.shared.now(&held);
         let mut count = 0;
@@ -210,7 +210,7 @@ impl Space {
         if self.shared.stamp() != stamp || self.shared.is_unresolved(row) {
             // The only copy may have left since, and a flush have left undecided what it knew of these blocks, in which this
             // was not: said behind that, it is the newest. So it is where the row has another copy by now.
-            self.record_discard(row, &found, self.shared.stamp()).await?;
+            self.record_state(row, &found, (BlockState::Never, Wait::Written), self.shared.stamp()).await?;
             self.shared.leave_what_is_away(row, found.iter().copied()).await?;
         }
         Ok(count)
@@ -242,11 +242,12 @@ impl Space {
         self.discard_blocks(row, range).await
     }
 
-    /// Records that blocks hold nothing. The caller holds their lock and a ticket.
-    async fn record_discard(
+    /// Records that blocks have a state without a checksum: that they hold nothing, or are lost. The caller holds their lock and a ticket.
+    pub(crate) async fn record_state(
         &self,
         row: &Rc<Row>,
         runs: &[(usize, Range)],
+        (state, wait): (BlockState, Wait),
         stamp: Stamp,
     ) -> Result<(), SpaceError> {
         // A record has room for some thousand stretches; a row that is in more pieces takes several.
@@ -255,9 +256,9 @@ impl Space {
             for (column, run) in pieces {
                 let page = self.shared.page(row, *column, place_in_page(run.first).0).await?;
                 let stretch = self.shared.stretch(row, *column, *run, stamp);
-                push_stretch(&mut body, stretch, &[BlockState::Never], page.durable_generation());
+                push_stretch(&mut body, stretch, &[state], page.durable_generation());
             }
-            self.shared.record(&body, Wait::Written).await?;
+            self.shared.record(&body, wait).await?;
         }
         Ok(())
     }

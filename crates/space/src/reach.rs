@@ -21,8 +21,8 @@ use crate::locks::Range;
 use crate::read::matches_state;
 use crate::record::BlockState;
 use crate::recovery::{
-    Claim, Covered, Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_out_of_reach,
-    keep_latest,
+    Claim, Covered, Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_only_lost,
+    is_out_of_reach, keep_latest,
 };
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
@@ -77,8 +77,13 @@ impl Shared {
                 claims.entry((*column, *block)).or_insert_with(newest);
             }
             claims.values_mut().for_each(keep_latest);
-            tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
-                "unflushed blocks are out of reach");
+            // That a block is lost was acknowledged to nobody.
+            let is_missed =
+                claims.len() < wanted.len() || !claims.values().all(|claims| is_only_lost(claims));
+            if is_missed {
+                tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
+                    "unflushed blocks are out of reach");
+            }
             let said = (Restating::Anew, Covered::Before);
             for body in encode_claims(row.space, row.index, &claims, said) {
                 self.record(&body, Wait::Written).await?;
@@ -94,7 +99,9 @@ impl Shared {
                 let mut unresolved = self.unresolved.borrow_mut();
                 Rc::make_mut(unresolved.entry((row.space, row.index)).or_default()).extend(claims);
             }
-            self.unflushed_away.borrow_mut().insert((row.space, row.index));
+            if is_missed {
+                self.unflushed_away.borrow_mut().insert((row.space, row.index));
+            }
             if let Some(cache) = self.caches().into_iter().find(|cache| cache.space().id() == row.space) {
                 cache.leave_undecided(row, wanted).await?;
             }
@@ -175,7 +182,7 @@ impl Spaces {
             let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
             let open = claims
                 .iter()
-                .filter(|(place, claims)| is_data(place) && claims.iter().any(Claim::is_undecided));
+                .filter(|(place, claims)| is_data(place) && claims.iter().any(Claim::is_of_an_open_write));
             let place_of = |(column, block): (usize, u32)| {
                 index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
             };
@@ -278,13 +285,11 @@ impl Space {
                 self.shared.note_unsettled(held.ticket(), row, *column, Range { first: *first, count: 1 });
             }
         }
-        let again =
-            decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
-        self.shared.record_again(row, again, held.ticket()).await?;
-        // The copies that they were given to may have left by now.
         let places =
-            decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
-        undecided.extend(places.filter(|(column, block)| self.shared.is_to_be_left(row, *column, *block)));
+            || decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
+        self.shared.record_again(row, places(), held.ticket()).await?;
+        // The copies that they were given to may have left by now.
+        undecided.extend(places().filter(|(column, block)| self.shared.is_to_be_left(row, *column, *block)));
         if undecided.is_empty() {
             return Ok(());
         }

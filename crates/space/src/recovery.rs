@@ -69,9 +69,9 @@ impl Claim {
         self.intent
     }
 
-    /// The same without that.
-    pub(crate) fn without_intent(self) -> Self {
-        Self { intent: false, ..self }
+    /// That the block is lost, of which this was the last that was known.
+    fn lost(self) -> Self {
+        Self { settled: false, state: BlockState::Damaged, intent: false, ..self }
     }
 
     /// What it says.
@@ -84,9 +84,19 @@ impl Claim {
         !self.settled
     }
 
-    /// Whether it was left undecided while the pool was open.
+    /// Whether it may be of a write that was acknowledged and that no flush has covered.
+    pub(crate) fn is_of_an_open_write(&self) -> bool {
+        self.is_undecided() && self.is_written()
+    }
+
+    /// Whether it is of a write that was left undecided while the pool was open.
     pub(crate) fn was_left(&self) -> bool {
-        self.left
+        self.left && self.is_written()
+    }
+
+    /// Whether a client may have written it, as nobody has who says that the block is lost.
+    fn is_written(&self) -> bool {
+        self.state != BlockState::Damaged
     }
 
     /// Whether another says the same, but for the checksum.
@@ -242,7 +252,7 @@ async fn decide_rows(
             if !left.is_empty() {
                 let mut left = left;
                 left.values_mut().for_each(keep_latest);
-                if left.values().flatten().any(Claim::is_undecided) {
+                if left.values().flatten().any(Claim::is_of_an_open_write) {
                     shared.unflushed_away.borrow_mut().insert((row.space, row.index));
                 }
                 shared.unresolved.borrow_mut().insert((row.space, row.index), Rc::new(left));
@@ -497,6 +507,24 @@ pub(crate) fn keep_latest(claims: &mut Claims) {
     claims.drain(covered..covered + surplus);
 }
 
+/// Whether nothing is claimed of a block since the last flush but that it is lost.
+pub(crate) fn is_only_lost(claims: &[Claim]) -> bool {
+    claims.iter().any(Claim::is_undecided) && !claims.iter().any(Claim::is_of_an_open_write)
+}
+
+/// Has nothing that is claimed of a block excuse that it is taken as it is found; and if it is lost, says so behind all of that, which holds
+/// unless a copy turns up. Whether something else is claimed than before.
+pub(crate) fn give_up(claims: &mut Claims, is_lost: bool) -> bool {
+    let mut is_changed = claims.iter().any(Claim::has_intent);
+    claims.iter_mut().for_each(|claim| claim.intent = false);
+    if let Some(last) = claims.last().copied().filter(|last| is_lost && last.is_written()) {
+        claims.push(last.lost());
+        keep_latest(claims);
+        is_changed = true;
+    }
+    is_changed
+}
+
 /// What records of claims are to the log before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restating {
@@ -625,9 +653,9 @@ async fn decide(
     if is_planted(Bug::OldestStateWins) {
         candidates.reverse();
     }
-    let newest = open.last().map(|claim| claim.state);
+    let known = newest_known(settled, open);
     for state in candidates {
-        let reverted = u64::from(newest != Some(state));
+        let reverted = u64::from(known != state);
         let went_back = u64::from(has_gone_back(open, state));
         if state == BlockState::Never {
             recovery.reverted += reverted;
@@ -648,7 +676,14 @@ async fn decide(
         let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
         let is_elsewhere = row.may_be_good_beside(column, was_read);
         let at = |kind| incident(space, row, (column, block), kind);
-        let state = newest_known(settled, open);
+        let is_lost_for_good = !is_elsewhere && space.cache_of(row).is_none();
+        let state = match open.last().map(Claim::state) {
+            // It was said to be lost, and no copy has what it was before.
+            Some(BlockState::Damaged) if is_lost_for_good && !is_planted(Bug::LossForgotten) => {
+                BlockState::Damaged
+            }
+            _ => known,
+        };
         let kind = match is_elsewhere && state != BlockState::Damaged {
             true => IncidentKind::RottenHere,
             false => IncidentKind::Lost,
@@ -659,7 +694,6 @@ async fn decide(
             shared.unfound.borrow_mut().push(unfound);
             return Ok(Some(state));
         }
-        recovery.reverted += u64::from(open.last().is_some_and(|newest| newest.state != state));
         note_unfound(shared, at(kind), recovery);
         return Ok(Some(state));
     }

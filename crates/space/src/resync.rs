@@ -132,9 +132,10 @@ impl Space {
 
     /// Writes pages of a table that follow each other, as they are, to both of their slots of a slab: the next generation need not go to
     /// the other one, because a write-back that is under way, and comes to nothing when another disk leaves, is done again under the same
-    /// number. Pages that no write-back has taken
-    /// yet go to every slab, this one too, with both slots. Whether the row's tables count already does not matter: those that were
-    /// written before this slab was there may count later.
+    /// number.
+    ///
+    /// Pages that no write-back has taken yet go to every slab, this one too, with both slots. Whether the row's tables count already does
+    /// not matter: those that were written before this slab was there may count later.
     async fn write_both_slots(
         &self,
         row: &Row,

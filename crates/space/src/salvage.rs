@@ -98,15 +98,19 @@ impl RowShape {
     }
 }
 
+/// The blocks of a column that a page of its table is about.
+pub(crate) fn blocks_of_page(shape: &Shape, column: usize, index: usize) -> Range<u32> {
+    let first = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(TABLE_PAGE_BLOCKS);
+    first..first.saturating_add(TABLE_PAGE_BLOCKS).min(shape.column_blocks(column))
+}
+
 /// The blocks of a row that a page of the table of a column is about, as ranges: none of one of parity.
 pub(crate) fn ranges_of_page(shape: &Shape, column: usize, index: usize) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     if column >= shape.data_columns() {
         return ranges;
     }
-    let first = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(TABLE_PAGE_BLOCKS);
-    let end = first.saturating_add(TABLE_PAGE_BLOCKS).min(shape.column_blocks(column));
-    for block in first..end {
+    for block in blocks_of_page(shape, column, index) {
         let at = u64::from(shape.row_block(column, block));
         match ranges.last_mut().filter(|range| range.end == at) {
             Some(range) => range.end += 1,

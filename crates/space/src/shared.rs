@@ -27,8 +27,8 @@ use crate::progress::Closing;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockState, Stamp, Stretch};
 use crate::recovery::{
-    Below, Claim, Covered, Recovery, Restating, RowClaims, RowKey, Unfound, encode_claims, note_all_unfound,
-    recover_row,
+    Below, Covered, Recovery, Restating, RowClaims, RowKey, Unfound, encode_claims, give_up,
+    note_all_unfound, recover_row,
 };
 use crate::row::Row;
 use crate::space::Space;
@@ -229,9 +229,9 @@ pub(crate) struct Shared {
     settle_turn: Turn,
     /// Blocks that are about to be left undecided, and the turn of whoever does it for all of them.
     pub(crate) leaving: RefCell<BlocksOfRows>,
-    /// Rows of those that it is being done for.
-    pub(crate) left_now: RefCell<BTreeSet<RowKey>>,
     pub(crate) leave_turn: Turn,
+    /// The rows of whose blocks that is being done.
+    pub(crate) left_now: RefCell<BTreeSet<RowKey>>,
     /// Recovery is under way: what it decided is in memory, and the log still holds the records that it decided about. A
     /// settled mark now would call them covered by a flush, and a second crash would then believe the last of them.
     pub(crate) recovering: Cell<bool>,
@@ -326,8 +326,8 @@ impl Shared {
             deciding: Cell::default(),
             settle_turn: Turn::default(),
             leaving: RefCell::default(),
-            left_now: RefCell::default(),
             leave_turn: Turn::default(),
+            left_now: RefCell::default(),
             recovering: Cell::new(false),
             table_turn: Turn::default(),
             write_back_turn: Turn::default(),
@@ -459,20 +459,25 @@ impl Shared {
         unresolved.get(&(row.space, row.index)).is_some_and(|claims| claims.contains_key(&(column, block)))
     }
 
-    /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, durably as
-    /// soon as whatever the log says behind it. The caller holds the lock of all of the row.
-    pub(crate) async fn withdraw_intents(&self, row: &Row, columns: &[usize]) -> Result<(), SpaceError> {
+    /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, and of those of
+    /// columns that are lost that they are lost, unless a copy turns up. Both are durable then: otherwise power could take them, and
+    /// leave what the log says behind them. The caller holds the lock of all of the row.
+    pub(crate) async fn give_up_undecided(
+        &self,
+        row: &Row,
+        columns: &[usize],
+        is_lost: impl Fn(usize) -> bool,
+    ) -> Result<(), SpaceError> {
         let _turn = self.leave_turn.take().await;
         let key = (row.space, row.index);
         let mut claims =
             self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
-        claims.retain(|(column, _), claims| columns.contains(column) && claims.iter().any(Claim::has_intent));
+        claims.retain(|(column, _), claims| columns.contains(column) && give_up(claims, is_lost(*column)));
         if claims.is_empty() || is_planted(Bug::WrittenOffAsFound) {
             return Ok(());
         }
-        claims.values_mut().flatten().for_each(|claim| *claim = claim.without_intent());
         for body in encode_claims(row.space, row.index, &claims, (Restating::Anew, Covered::Before)) {
-            self.record(&body, Wait::Written).await?;
+            self.record(&body, Wait::Durable).await?;
         }
         let mut unresolved = self.unresolved.borrow_mut();
         Rc::make_mut(unresolved.entry(key).or_default()).extend(claims);

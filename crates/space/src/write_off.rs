@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
@@ -17,24 +18,27 @@ use smallvec::SmallVec;
 
 use crate::cache::is_of_drafts;
 use crate::error::SpaceError;
-use crate::format::PAGE_ENTRIES;
+use crate::haste::Patience;
 use crate::homes::Homes;
 use crate::locks::Range;
 use crate::only::missing;
 use crate::progress::Progress;
+use crate::read::matches_state;
 use crate::record::BlockState;
 use crate::row::{Row, RowRecord, Slab};
-use crate::shared::{joined, place_in_page, push_stretch};
+use crate::salvage::blocks_of_page;
+use crate::shared::{joined, place_in_page};
 use crate::space::Space;
 use crate::spaces::Spaces;
 use crate::table::Page;
+use crate::tickets::Held;
 use crate::verify::SpaceRange;
-
-/// Stretches of blocks in a record: a record has room for some thousand.
-const STRETCHES_AT_ONCE: usize = 1000;
 
 /// How often a row is tried again whose new disk fails on the way.
 const TRIES_MAX: u32 = 4;
+
+/// Blocks of which copies are looked for beside each other.
+const READ_TOGETHER: usize = 16;
 
 /// What was given up with disks that are written off.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,6 +63,14 @@ enum Exchanged {
     NoRoom,
     /// Something came between, or these disks, which were to take them, failed.
     Again(SmallVec<[DiskSlot; 2]>),
+}
+
+/// Blocks of a column of a row that are lost.
+struct LostRun {
+    column: usize,
+    run: Range,
+    /// The page that knows them. It stays in memory: whoever reads one may want turns that are taken when it is used.
+    page: Rc<Page>,
 }
 
 /// The columns of a row that are to be given up; none where they can be had, or may be.
@@ -145,22 +157,30 @@ impl Space {
     async fn exchange_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
         let (shared, pool) = (&self.shared, &self.shared.pool);
         let again = || Ok(Exchanged::Again(SmallVec::new()));
+        let Some(row) = self.undecided_row(index).await? else { return Ok(Exchanged::Nothing) };
+        if columns_to_give_up(pool, &row.record()).is_empty() {
+            return Ok(Exchanged::Nothing);
+        }
+        if !shared.unsettled_of(&row).is_empty() {
+            // What was acknowledged there is left undecided, so that the next flush of a client tells of it.
+            shared.force_flush().await?;
+        }
         shared.gate().await?;
+        let _log_room = shared.room_for(row.shape.row_blocks()).await?;
         // Who fills a slab begins with zeros where its tables are.
         let _filling = shared.refill_turn.take().await;
         let _write_back = shared.write_back_turn.take().await;
-        let Some(row) = self.undecided_row(index).await? else { return Ok(Exchanged::Nothing) };
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        if row.gone.get() {
+        let columns = columns_to_give_up(pool, &row.record());
+        let is_given_up = |(column, _): &(usize, u32)| columns.contains(column);
+        if row.gone.get() || shared.unsettled_of(&row).iter().any(is_given_up) {
             return again();
         }
-        let columns = columns_to_give_up(pool, &row.record());
         if columns.is_empty() {
             return Ok(Exchanged::Nothing);
         }
-        shared.withdraw_intents(&row, &columns).await?;
-        // Held, so that they stay in memory: whoever reads one may want the turn below.
-        let pages = self.pages_that_are_here(&row, &columns).await?;
+        shared.give_up_undecided(&row, &columns, |column| self.is_said_to_be_lost(&row, column)).await?;
+        let lost = self.lost_blocks(&row, &columns).await?;
         let _tables = shared.table_turn.take().await;
         let mut change = pool.change(Purpose::Move).await;
         let mut record = row.record();
@@ -180,94 +200,96 @@ impl Space {
         if !failed.is_empty() || !stayed || disks.len() < new.len() || !is_lost_still {
             return Ok(Exchanged::Again(failed));
         }
-        if !is_planted(Bug::WrittenOffUnsaid) {
-            self.say_lost(&row, &record, &new, &pages).await?;
-        }
         change.put(keys::row(row.space, row.index), record.encode());
+        // Nothing is said to be lost for a change that is refused.
+        change.check_room()?;
+        let said = self.say_lost(&row, &lost).await?;
         change.commit().await?;
         row.adopt(record);
+        drop(said);
         self.have_tables_written(&row, &new);
         Ok(Exchanged::Lost)
     }
 
-    /// The pages of some columns of a row that can be had; none of a row that has a write cache, or parity: what is written over there is
-    /// never taken as it is found.
-    async fn pages_that_are_here(
-        &self,
-        row: &Rc<Row>,
-        columns: &[usize],
-    ) -> Result<Vec<(usize, usize, Rc<Page>)>, SpaceError> {
-        let mut pages = Vec::new();
-        if row.has_parity() || self.cache_of(row).is_some() {
-            return Ok(pages);
+    /// Whether of a column of a row that is given up it is said what is lost. Of a row that has a write cache, or parity, it is not: what is
+    /// written over there is never taken as it is found. Nor where a disk that is away, and not written off, may have some of it.
+    fn is_said_to_be_lost(&self, row: &Row, column: usize) -> bool {
+        if row.has_parity() || self.cache_of(row).is_some() || is_planted(Bug::WrittenOffUnsaid) {
+            return false;
         }
-        for column in columns {
-            for index in 0..row.map(*column).pages() {
-                match self.shared.page(row, *column, index).await {
-                    Ok(page) => pages.push((*column, index, page)),
-                    Err(SpaceError::Unreadable { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(pages)
+        let pool = &self.shared.pool;
+        let may_come_back = |slab: &Slab| slab.present(pool).is_none() && !is_lost_with_its_disk(pool, slab);
+        !row.with_slabs(column, |slabs| slabs.iter().any(may_come_back))
     }
 
-    /// Says of every block of which the lost slabs had the only content that it is lost. Were it believed to be there, and power failed
-    /// when it is written over, what lies in its place would be taken for a part of what was there, and is somebody else's.
-    async fn say_lost(
+    /// The blocks of some columns of a row of which it is said that they are lost, but for those that nobody could decide.
+    async fn lost_blocks(&self, row: &Rc<Row>, columns: &[usize]) -> Result<Vec<LostRun>, SpaceError> {
+        let mut lost = Vec::new();
+        for column in columns.iter().filter(|column| self.is_said_to_be_lost(row, **column)) {
+            for index in 0..row.map(*column).pages() {
+                let page = match self.shared.page(row, *column, index).await {
+                    Ok(page) => page,
+                    Err(SpaceError::Unreadable { .. }) => continue,
+                    Err(error) => return Err(error),
+                };
+                let is_valid = |block: &u32| {
+                    let state = page.state(place_in_page(*block).1);
+                    matches!(state, BlockState::Valid(_)) && !self.shared.is_undecided(row, *column, *block)
+                };
+                let blocks = blocks_of_page(&row.shape, *column, index).filter(is_valid);
+                let blocks = self.without_copies(row, (*column, &page), blocks.collect()).await;
+                let runs = joined(blocks.into_iter()).into_iter();
+                lost.extend(runs.map(|run| LostRun { column: *column, run, page: Rc::clone(&page) }));
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Those of some blocks of a page that no slab has which is here: one that was being filled when the only other one was lost has
+    /// some, and so has one that is out of date.
+    async fn without_copies(
         &self,
         row: &Rc<Row>,
-        record: &RowRecord,
-        new: &[(usize, Slab)],
-        pages: &[(usize, usize, Rc<Page>)],
-    ) -> Result<(), SpaceError> {
-        let (shared, before) = (&self.shared, row.record());
-        let is_lost = |slab: &Slab| is_lost_with_its_disk(&shared.pool, slab);
-        // An older slab that is here may have some of it.
-        let was_there = |column: usize, slab: &Slab| {
-            let slabs = before.columns.get(column).into_iter().flatten();
-            slabs.filter(|other| other.disk == slab.disk && !other.has_nothing()).count() > 0
-        };
-        let has_nothing_else = |column: usize| {
-            let slab = new.iter().find(|(of, _)| *of == column).map(|(_, slab)| slab);
-            let slabs = record.columns.get(column).into_iter().flatten();
-            slab.is_some_and(|slab| {
-                !was_there(column, slab)
-                    && slabs.into_iter().all(|other| other.disk == slab.disk || is_lost(other))
-            })
-        };
+        (column, page): (usize, &Page),
+        blocks: Vec<u32>,
+    ) -> Vec<u32> {
+        let pool = &self.shared.pool;
+        let is_here = row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.present(pool).is_some()));
+        if !is_here || is_planted(Bug::PartFilledGivenUp) {
+            return blocks;
+        }
+        let mut lost = Vec::new();
+        for some in blocks.chunks(READ_TOGETHER) {
+            let has_copy = join_all(some.iter().map(|block| async move {
+                let state = page.state(place_in_page(*block).1);
+                let copies = self.read_copies(row, column, *block, Patience::Long).await;
+                copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
+            }));
+            let found = has_copy.await;
+            lost.extend(some.iter().zip(found).filter(|(_, is_found)| !is_found).map(|(block, _)| *block));
+        }
+        lost
+    }
+
+    /// Says of blocks of which the lost slabs had the only content that they are lost. Were they believed to be there, and power failed
+    /// when they are written over, what lies in their place would be taken for a part of what was there, and is somebody else's. The
+    /// ticket is to be held until the row has its new slabs: a flush that came between would find the blocks out of reach.
+    async fn say_lost(&self, row: &Rc<Row>, lost: &[LostRun]) -> Result<Held, SpaceError> {
+        let shared = &self.shared;
         let held = shared.tickets.begin();
         let stamp = shared.stamp();
-        let mut lost = Vec::new();
-        for (column, index, page) in pages.iter().filter(|(column, ..)| has_nothing_else(*column)) {
-            let block_of = |entry: usize| u32::try_from(entry).unwrap_or(u32::MAX);
-            let first = block_of(index * PAGE_ENTRIES);
-            let end = row.shape.column_blocks(*column).min(block_of((index + 1) * PAGE_ENTRIES));
-            let is_valid = |block: &u32| {
-                let is_open = shared.is_undecided(row, *column, *block);
-                !is_open && matches!(page.state(place_in_page(*block).1), BlockState::Valid(_))
-            };
-            let blocks: Vec<u32> = (first..end).filter(is_valid).collect();
-            lost.extend(joined(blocks.into_iter()).into_iter().map(|run| (*column, run, page)));
-        }
-        for some in lost.chunks(STRETCHES_AT_ONCE) {
-            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
-            for (column, run, page) in some {
-                let stretch = shared.stretch(row, *column, *run, stamp);
-                push_stretch(&mut body, stretch, &[BlockState::Damaged], page.durable_generation());
-            }
-            shared.record(&body, Wait::Written).await?;
-        }
+        let runs: Vec<(usize, Range)> = lost.iter().map(|lost| (lost.column, lost.run)).collect();
+        // What the log says behind it may be there without it, unless it is durable.
+        self.record_state(row, &runs, (BlockState::Damaged, Wait::Durable), stamp).await?;
         let now = shared.now(&held);
-        for (column, run, page) in lost {
+        for LostRun { column, run, page } in lost {
             for block in run.first..run.first + run.count {
                 page.set(place_in_page(block).1, BlockState::Damaged, stamp, now);
             }
-            shared.note_unsettled(held.ticket(), row, column, run);
+            shared.note_unsettled(held.ticket(), row, *column, *run);
         }
         shared.note_dirty(row);
-        Ok(())
+        Ok(held)
     }
 
     /// Gives slabs that are about to be a row's tables that say nothing, and headers, durably; the disks that failed.
@@ -335,8 +357,8 @@ fn take_places(
         };
         change.release(old.disk, &old.runs);
         let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
-        for other in slabs.iter_mut().filter(|other| other.stale.is_none()) {
-            // It is lost as well, has nothing of what is written from now on, and is left to those who empty its disk.
+        for other in slabs.iter_mut().filter(|other| is_lost(other)) {
+            // It is lost as well, has nothing that anybody waits for, and is left to those who empty its disk.
             other.stale = Some(Epoch(0));
             change.put(keys::stale(other.disk, row.space, row.index), Vec::new());
         }

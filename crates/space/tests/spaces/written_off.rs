@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use dolmen_block_io::sleep;
 use dolmen_pool::{Disk, ExcludeReason, PoolError, Role};
-use dolmen_sim::Fate;
-use dolmen_space::{GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
+use dolmen_sim::{Fate, PendingWrite};
+use dolmen_space::{Clients, GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
 use crate::harness::pace::Slow;
-use crate::harness::{Bench, Lab, Outcome, ROW, pattern, read};
+use crate::harness::{Bench, Lab, Outcome, ROW, pattern, places_of, read};
 
 /// Where the data of a disk begins.
 const DATA_AT: u64 = 9 << 20;
@@ -64,6 +64,42 @@ async fn fill(lab: &Lab, spaces: &Spaces, space: &Space, fill: u8) -> Outcome {
         lab.write(space, row << 20, usize::try_from(WRITTEN)?, fill).await?;
     }
     Ok(spaces.flush().await?)
+}
+
+/// A space with content 1, where somebody else's was before.
+async fn filled_over_traces(
+    lab: &Lab,
+    spaces: &Rc<Spaces>,
+    of_space: (Resiliency, Option<u8>),
+) -> Result<Rc<Space>, Box<dyn Error>> {
+    leave_traces(lab, spaces, 150).await?;
+    let space = spaces.create(spec_of("data", of_space)).await?;
+    fill(lab, spaces, &space, 1).await?;
+    Ok(space)
+}
+
+/// Writes content 2 over the first blocks of each row, and flushes nothing.
+async fn write_over(lab: &Lab, space: &Space) -> Outcome {
+    for row in 0..ROWS {
+        lab.write(space, row << 20, 16 << 10, 2).await?;
+    }
+    Ok(())
+}
+
+/// Disks are lost one after another, and each but the last misses what is written and flushed behind that.
+async fn lose_one_by_one(lab: &Lab, spaces: &Rc<Spaces>, space: &Space, names: &[&str]) -> Outcome {
+    for name in names {
+        lose(spaces, &[name]).await?;
+        if Some(name) != names.last() {
+            fill(lab, spaces, space, 1).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Power takes what was on its way to data along, and nothing else.
+fn data_is_lost(write: &PendingWrite) -> Fate {
+    if write.at < DATA_AT { Fate::Landed } else { Fate::Lost }
 }
 
 /// The blocks of what was written that cannot be read; all others are what was written last.
@@ -292,12 +328,8 @@ fn what_was_being_written_is_not_what_somebody_else_left_there() {
         let bench = Bench::new(7930, 4, Bytes::mib(96));
         let judged = bench.run(async move |lab| {
             let spaces = lab.create().await?;
-            leave_traces(&lab, &spaces, 150).await?;
-            let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
-            fill(&lab, &spaces, &space, 1).await?;
-            for row in 0..ROWS {
-                lab.write(&space, row << 20, 16 << 10, 2).await?;
-            }
+            let space = filled_over_traces(&lab, &spaces, SIMPLE.0).await?;
+            write_over(&lab, &space).await?;
             lose(&spaces, &["disk0"]).await?;
             let lost = unreadable_of_either(&space).await?;
             assert!(!lost.is_empty());
@@ -350,35 +382,42 @@ async fn unreadable_of_either(space: &Space) -> Result<BTreeSet<u64>, Box<dyn Er
 }
 
 /// Scenario: what was lost is written over, and power fails when that has begun, so that it is neither here nor there. What lies in its
-/// place is somebody else's: it is an error.
+/// place is somebody else's: it is an error, also where nobody could decide any more what the block was.
 #[test]
 fn what_is_written_over_what_was_lost_is_not_what_somebody_else_left_there() {
-    let bench = Bench::new(7950, 4, Bytes::mib(96));
-    let begun = bench.run(async move |lab| {
-        let spaces = lab.create().await?;
-        leave_traces(&lab, &spaces, 150).await?;
-        let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
-        fill(&lab, &spaces, &space, 1).await?;
-        lose(&spaces, &["disk0"]).await?;
-        assert!(!unreadable(&space, 1).await?.is_empty());
-        write_off(&spaces, &["disk0"]).await?;
-        spaces.flush().await?;
-        for row in 0..ROWS {
-            lab.write(&space, row << 20, 16 << 10, 2).await?;
-        }
-        lab.hold((spaces, space));
-        Ok(())
-    });
-    begun.unwrap();
-    bench.world.power_cut_choosing(&mut |write| if write.at < DATA_AT { Fate::Landed } else { Fate::Lost });
-    let reopened = bench.run(async move |lab| {
-        let spaces = lab.open().await?;
-        let space = spaces.find("data")?;
-        assert!(!unreadable_of_either(&space).await?.is_empty());
-        drop(space);
-        close(&spaces).await
-    });
-    reopened.unwrap();
+    for (number, (loss, is_undecided)) in
+        (0..).zip([(SIMPLE, false), (SIMPLE, true), (MIRROR, false), (MIRROR, true)])
+    {
+        let bench = Bench::new(7950 + number, 6, Bytes::mib(96));
+        let begun = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let (of_space, names) = loss;
+            let space = filled_over_traces(&lab, &spaces, of_space).await?;
+            let (last, others) = names.split_last().ok_or("a disk is lost")?;
+            lose(&spaces, others).await?;
+            write_over(&lab, &space).await?;
+            if !is_undecided {
+                spaces.flush().await?;
+            }
+            lose(&spaces, &[last]).await?;
+            assert!(!unreadable_of_either(&space).await?.is_empty());
+            write_off(&spaces, names).await?;
+            spaces.flush().await?;
+            write_over(&lab, &space).await?;
+            lab.hold((spaces, space));
+            Ok(())
+        });
+        begun.unwrap();
+        bench.world.power_cut_choosing(&mut data_is_lost);
+        let reopened = bench.run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            assert!(!unreadable_of_either(&space).await?.is_empty());
+            drop(space);
+            close(&spaces).await
+        });
+        reopened.unwrap_or_else(|error| panic!("{loss:?}, undecided: {is_undecided}: {error}"));
+    }
 }
 
 /// Scenario: a row lay on a disk, went to another one, was written over there, and comes back to the very place because that one
@@ -447,24 +486,31 @@ fn room_taken(spaces: &Spaces, disk: &Disk) -> Bytes {
 /// Power fails so often, spread evenly over all that it takes to write disks off.
 const CUTS: u32 = 48;
 
-/// A mirror has lost both disks of some of its rows, and they are written off from some moment on, for so long; how long it took, and
-/// what cannot be read.
-fn write_mirror_off(bench: &Bench, within: Option<Duration>) -> (Duration, BTreeSet<u64>) {
+/// What is written off: a space, and disks that it is lost with.
+type Loss = ((Resiliency, Option<u8>), &'static [&'static str]);
+
+/// A mirror has lost both disks of some of its rows.
+const MIRROR: Loss = ((Resiliency::Mirror { copies: 2 }, Some(1)), &["disk0", "disk1"]);
+const SIMPLE: Loss = ((Resiliency::Simple, Some(1)), &["disk0"]);
+
+/// A space has lost all copies of some of its rows, and the disks are written off from some moment on, for so long; how long it took,
+/// and what cannot be read.
+fn write_lost_off(bench: &Bench, loss: Loss, within: Option<Duration>) -> (Duration, BTreeSet<u64>) {
+    let (of_space, names) = loss;
     let seen = Rc::new(Cell::new((Duration::ZERO, BTreeSet::new())));
     let noted = Rc::clone(&seen);
     let begun = bench.run(async move |lab| {
         let spaces = lab.create().await?;
-        let space = spaces.create(spec_of("data", (Resiliency::Mirror { copies: 2 }, Some(1)))).await?;
-        fill(&lab, &spaces, &space, 1).await?;
-        lose(&spaces, &["disk0", "disk1"]).await?;
+        let space = filled_over_traces(&lab, &spaces, of_space).await?;
+        lose_one_by_one(&lab, &spaces, &space, names).await?;
         let lost = unreadable(&space, 1).await?;
         let began = lab.seams.clock.now();
         match within {
-            None => drop(write_off(&spaces, &["disk0", "disk1"]).await?),
+            None => drop(write_off(&spaces, names).await?),
             Some(within) => {
                 let working = Rc::clone(&spaces);
                 let work = async move {
-                    write_off(&working, &["disk0", "disk1"]).await.unwrap();
+                    write_off(&working, names).await.unwrap();
                 };
                 lab.seams.spawner.spawn("write off", Box::pin(work));
                 sleep(lab.seams.clock.as_ref(), within).await;
@@ -484,31 +530,27 @@ fn write_mirror_off(bench: &Bench, within: Option<Duration>) -> (Duration, BTree
 #[test]
 fn writing_off_that_power_cuts_short_goes_on() {
     let bench = |seed| Bench::with_profile(7950 + seed, 6, || Slow::BRIEFLY.profile());
-    let (all, _) = write_mirror_off(&bench(0), None);
+    let (all, _) = write_lost_off(&bench(0), MIRROR, None);
     let mut seen = [0, 0];
     for cut in 0..CUTS {
         let bench = bench(u64::from(cut));
-        let (_, expected) = write_mirror_off(&bench, Some(all * cut / CUTS));
+        let (_, expected) = write_lost_off(&bench, MIRROR, Some(all * cut / CUTS));
         assert!(!expected.is_empty());
         let goes_on = Rc::new(Cell::new(false));
         let told = Rc::clone(&goes_on);
         let lab = bench.lab_with(|number| number > 1);
         let judged = bench.run_in(lab, async move |lab| {
-            let spaces = lab.open().await?;
+            let spaces = lab.open_among(Clients::MayLive).await?;
             let space = spaces.find("data")?;
             assert_eq!(unreadable(&space, 1).await?, expected);
             let pool = spaces.pool();
             let are_off: Vec<bool> = spaces.drains().iter().map(|disk| pool.is_written_off(disk)).collect();
             told.set(!are_off.is_empty() && are_off.iter().all(|is_off| *is_off));
-            // Whoever was not heard is told again.
-            let is_told = |disk: &Rc<Disk>| disk.is_present() || pool.is_written_off(disk);
-            for disk in pool.disks().into_iter().filter(|disk| !is_told(disk)) {
-                pool.retire(&disk).await?;
-                pool.write_off(&disk).await?;
-            }
-            leave(&spaces).await?;
+            go_on(&spaces).await?;
             assert_eq!(unreadable(&space, 1).await?, expected);
             assert_eq!(pool.disks().len(), 4);
+            // Nothing that a client wrote went back: what is lost was lost before.
+            space.flush().await?;
             drop(space);
             close(&spaces).await
         });
@@ -516,6 +558,51 @@ fn writing_off_that_power_cuts_short_goes_on() {
         seen[usize::from(goes_on.get())] += 1;
     }
     assert!(seen[0] > 3 && seen[1] > CUTS / 2, "before it is on record, and within: {seen:?}");
+}
+
+/// Has absent disks leave; whoever was not heard to write them off is told again.
+async fn go_on(spaces: &Rc<Spaces>) -> Outcome {
+    let pool = spaces.pool();
+    let is_told = |disk: &Rc<Disk>| disk.is_present() || pool.is_written_off(disk);
+    for disk in pool.disks().into_iter().filter(|disk| !is_told(disk)) {
+        pool.retire(&disk).await?;
+        pool.write_off(&disk).await?;
+    }
+    leave(spaces).await.map(drop)
+}
+
+/// Scenario: power fails anywhere while a disk is written off, and again when what was lost is being written over. It is forgotten
+/// nowhere that this was lost: nothing is read that somebody else left in its place.
+#[test]
+fn what_was_lost_stays_lost_over_two_power_cuts() {
+    for (loss, cuts) in [(SIMPLE, CUTS), (MIRROR, CUTS / 2)] {
+        let bench = |seed| Bench::with_profile(7980 + seed, 6, || Slow::BRIEFLY.profile());
+        let is_here = |number: usize| number >= loss.1.len();
+        let (all, _) = write_lost_off(&bench(0), loss, None);
+        for cut in 0..cuts {
+            let bench = bench(u64::from(cut));
+            let (_, lost) = write_lost_off(&bench, loss, Some(all * cut / cuts));
+            assert!(!lost.is_empty());
+            let over = bench.run_in(bench.lab_with(is_here), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                go_on(&spaces).await?;
+                write_over(&lab, &space).await?;
+                lab.hold((spaces, space));
+                Ok(())
+            });
+            over.unwrap_or_else(|error| panic!("{loss:?}, cut {cut}: {error}"));
+            bench.world.power_cut_choosing(&mut data_is_lost);
+            let judged = bench.run_in(bench.lab_with(is_here), async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                assert_eq!(unreadable_of_either(&space).await?, lost);
+                drop(space);
+                close(&spaces).await
+            });
+            judged.unwrap_or_else(|error| panic!("{loss:?}, cut {cut}: {error}"));
+        }
+    }
 }
 
 /// Scenario: a replacement of a lost disk waits for what that alone had, and has claimed room for it. That is given up: the new disk
@@ -543,6 +630,37 @@ fn a_replacement_of_a_disk_that_is_written_off_ends() {
         assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
         assert_eq!(unreadable(&space, 1).await?, lost);
         assert_eq!((pool.used(), pool.disks().len()), (held, 4));
+        drop(space);
+        close(&spaces).await
+    });
+    judged.unwrap();
+}
+
+/// Scenario: a disk that is being replaced cannot read much of what it has, so that no row is trusted on the new one; then it is lost.
+/// What the new disk was given before is kept.
+#[test]
+fn what_a_new_disk_was_given_is_not_given_up() {
+    let bench = Rc::new(Bench::new(8030, 4, Bytes::mib(96)));
+    let device = bench.world.add_disk("new", crate::harness::file(Bytes::mib(96))).attach(&bench.world);
+    let inside = Rc::clone(&bench);
+    let judged = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = filled_over_traces(&lab, &spaces, SIMPLE.0).await?;
+        let pool = spaces.pool();
+        let old = pool.find_disk("disk0")?;
+        let there = places_of(&inside.disks[0], 0..ROWS * ROW.0 / BLOCK, 1);
+        there.iter().step_by(4).for_each(|at| inside.disks[0].make_unreadable(*at));
+        let new = pool.add_instead_of(&old, device, &[]).await?;
+        assert!(!spaces.finish_replacing(&old, &new, &Progress::default()).await?, "it reads too little");
+        lose(&spaces, &["disk0"]).await?;
+        let away = unreadable(&space, 1).await?;
+        assert_eq!(away.len(), there.len());
+        pool.write_off(&old).await?;
+        spaces.give_up_written_off(&Progress::default()).await?;
+        let lost = unreadable(&space, 1).await?;
+        assert!(lost.is_subset(&away) && lost.len() < away.len(), "{} of {}", lost.len(), away.len());
+        assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
+        assert_eq!(unreadable(&space, 1).await?, lost);
         drop(space);
         close(&spaces).await
     });
