@@ -38,11 +38,14 @@ pub(crate) fn is_lost(pool: &Pool, record: &RowRecord) -> bool {
 }
 
 /// Columns of a row that nobody can give any more when absent disks that are written off do not come back: none of their slabs
-/// holds everything and is here, or away and not written off.
+/// holds everything and is here, or is away with something and not written off.
 pub(crate) fn missing(pool: &Pool, record: &RowRecord, is_off: impl Fn(&Disk) -> bool) -> Vec<usize> {
     let may_be_had = |slab: &Slab| {
-        let disk = pool.disk(slab.disk);
-        slab.stale.is_none() && disk.is_some_and(|disk| disk.is_present() || !is_off(&disk))
+        pool.disk(slab.disk).is_some_and(|disk| match disk.is_present() {
+            true => slab.stale.is_none(),
+            // Out of date, it may have some of it nevertheless.
+            false => !slab.has_nothing() && !is_off(&disk),
+        })
     };
     let columns = record.columns.iter().enumerate();
     columns.filter(|(_, slabs)| !slabs.iter().any(may_be_had)).map(|(column, _)| column).collect()

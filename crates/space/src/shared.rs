@@ -459,20 +459,20 @@ impl Shared {
         unresolved.get(&(row.space, row.index)).is_some_and(|claims| claims.contains_key(&(column, block)))
     }
 
-    /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, and of those of
-    /// columns that are lost that they are lost, unless a copy turns up. Both are durable then: otherwise power could take them, and
+    /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, and, if they are
+    /// lost, that they are, unless a copy turns up. Both are durable then: otherwise power could take them, and
     /// leave what the log says behind them. The caller holds the lock of all of the row.
     pub(crate) async fn give_up_undecided(
         &self,
         row: &Row,
         columns: &[usize],
-        is_lost: impl Fn(usize) -> bool,
+        are_lost: bool,
     ) -> Result<(), SpaceError> {
         let _turn = self.leave_turn.take().await;
         let key = (row.space, row.index);
         let mut claims =
             self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
-        claims.retain(|(column, _), claims| columns.contains(column) && give_up(claims, is_lost(*column)));
+        claims.retain(|(column, _), claims| columns.contains(column) && give_up(claims, are_lost));
         if claims.is_empty() || is_planted(Bug::WrittenOffAsFound) {
             return Ok(());
         }

@@ -179,7 +179,7 @@ impl Space {
         if columns.is_empty() {
             return Ok(Exchanged::Nothing);
         }
-        shared.give_up_undecided(&row, &columns, |column| self.is_said_to_be_lost(&row, column)).await?;
+        shared.give_up_undecided(&row, &columns, self.says_what_is_lost(&row)).await?;
         let lost = self.lost_blocks(&row, &columns).await?;
         let _tables = shared.table_turn.take().await;
         let mut change = pool.change(Purpose::Move).await;
@@ -211,21 +211,19 @@ impl Space {
         Ok(Exchanged::Lost)
     }
 
-    /// Whether of a column of a row that is given up it is said what is lost. Of a row that has a write cache, or parity, it is not: what is
-    /// written over there is never taken as it is found. Nor where a disk that is away, and not written off, may have some of it.
-    fn is_said_to_be_lost(&self, row: &Row, column: usize) -> bool {
-        if row.has_parity() || self.cache_of(row).is_some() || is_planted(Bug::WrittenOffUnsaid) {
-            return false;
-        }
-        let pool = &self.shared.pool;
-        let may_come_back = |slab: &Slab| slab.present(pool).is_none() && !is_lost_with_its_disk(pool, slab);
-        !row.with_slabs(column, |slabs| slabs.iter().any(may_come_back))
+    /// Whether of a row that is given up it is said what is lost. Of one that has a write cache, or parity, it is not: what is written over
+    /// there is never taken as it is found.
+    fn says_what_is_lost(&self, row: &Row) -> bool {
+        !row.has_parity() && self.cache_of(row).is_none() && !is_planted(Bug::WrittenOffUnsaid)
     }
 
     /// The blocks of some columns of a row of which it is said that they are lost, but for those that nobody could decide.
     async fn lost_blocks(&self, row: &Rc<Row>, columns: &[usize]) -> Result<Vec<LostRun>, SpaceError> {
         let mut lost = Vec::new();
-        for column in columns.iter().filter(|column| self.is_said_to_be_lost(row, **column)) {
+        if !self.says_what_is_lost(row) {
+            return Ok(lost);
+        }
+        for column in columns {
             for index in 0..row.map(*column).pages() {
                 let page = match self.shared.page(row, *column, index).await {
                     Ok(page) => page,
@@ -328,8 +326,9 @@ impl Space {
     }
 }
 
-/// Gives each of these columns of a row a slab in the place of a lost one: one that was claimed for that and holds nothing, or that lacks
-/// what only the lost one had, or else another on a disk that has room. The new slabs, with their columns; none where there is no room.
+/// Gives each of these columns of a row a slab that is to count as whole, in the place of a lost one if there is one: one that is here and
+/// was claimed for that, or lacks what nobody has any more, or else another on a disk that has room. These slabs, with their columns; none
+/// where there is no room.
 fn take_places(
     pool: &Rc<Pool>,
     change: &mut Change<'_>,
@@ -341,21 +340,23 @@ fn take_places(
         let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
         let is_lost = |slab: &Slab| is_lost_with_its_disk(pool, slab);
         let whole = slabs.iter().position(|slab| slab.stale.is_none() && is_lost(slab));
-        let Some(at) = whole.or_else(|| slabs.iter().position(is_lost)) else { return Ok(None) };
-        let old = slabs.remove(at);
+        let old = whole.or_else(|| slabs.iter().position(is_lost)).map(|at| slabs.remove(at));
         let is_here = |slab: &Slab| slab.present(pool).is_some();
         let claimed = slabs.iter().position(|slab| slab.has_nothing() && is_here(slab));
         let claimed = claimed.or_else(|| slabs.iter().position(is_here));
-        let slab = match claimed.map(|claimed| slabs.remove(claimed)) {
-            Some(claimed) => Slab { stale: None, ..claimed },
-            None => {
+        let slab = match (claimed.map(|claimed| slabs.remove(claimed)), &old) {
+            (Some(claimed), _) => Slab { stale: None, ..claimed },
+            (None, Some(old)) => {
                 let Some(claim) = claim_place(pool, change, record, *column, old.disk) else {
                     return Ok(None);
                 };
                 Slab { disk: claim.slot, runs: claim.runs, stale: None }
             }
+            (None, None) => return Ok(None),
         };
-        change.release(old.disk, &old.runs);
+        if let Some(old) = &old {
+            change.release(old.disk, &old.runs);
+        }
         let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
         for other in slabs.iter_mut().filter(|other| is_lost(other)) {
             // It is lost as well, has nothing that anybody waits for, and is left to those who empty its disk.
@@ -363,7 +364,8 @@ fn take_places(
             change.put(keys::stale(other.disk, row.space, row.index), Vec::new());
         }
         slabs.push(slab.clone());
-        for disk in [old.disk, slab.disk].into_iter().filter(|disk| !record.is_stale_on(*disk)) {
+        let changed = old.iter().map(|old| old.disk).chain([slab.disk]);
+        for disk in changed.filter(|disk| !record.is_stale_on(*disk)) {
             change.delete(keys::stale(disk, row.space, row.index));
         }
         new.push((*column, slab));

@@ -20,6 +20,7 @@ use crate::harness::{Bench, Lab, Outcome, ROW, pattern, places_of, read};
 const DATA_AT: u64 = 9 << 20;
 const SIZE: Bytes = Bytes::mib(16);
 const BLOCK: u64 = 4096;
+const INTERLEAVE: u64 = 64 << 10;
 /// Rows that are written, and how much of each.
 const ROWS: u64 = 12;
 const WRITTEN: u64 = 512 << 10;
@@ -42,7 +43,7 @@ fn spec_of(name: &str, (resiliency, columns): (Resiliency, Option<u8>)) -> Space
     let mut spec = SpaceSpec::usual(name.parse().unwrap(), SIZE, resiliency);
     (spec.row, spec.columns) = (Some(ROW), columns);
     if columns.is_some() {
-        spec.interleave = Bytes::kib(64);
+        spec.interleave = Bytes(INTERLEAVE);
     }
     spec
 }
@@ -265,6 +266,47 @@ fn what_may_come_back_is_not_given_up() {
     judged.unwrap();
 }
 
+/// Scenario: a disk is away and out of date when another one is lost and written off. It may have some of that, and is waited for; when
+/// it is back, what was not written since it left is there, what was is an error, and nothing is what it was before.
+#[test]
+fn what_is_out_of_date_is_waited_for_and_gives_what_it_has() {
+    let parity = (Resiliency::Parity { parity: 1 }, Some(2));
+    for (number, of_space) in (0..).zip([MIRROR.0, parity]) {
+        let bench = Bench::new(7917 + number, 6, Bytes::mib(96));
+        let other = bench.disks[1].attach(&bench.world);
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = filled_over_traces(&lab, &spaces, of_space).await?;
+            lose(&spaces, &["disk1"]).await?;
+            write_over(&lab, &space).await?;
+            spaces.flush().await?;
+            spaces.destage().await?;
+            lose(&spaces, &["disk0"]).await?;
+            let away = unreadable_of(&space, 2..=2).await?;
+            let pool = spaces.pool();
+            let disk = pool.find_disk("disk0")?;
+            pool.retire(&disk).await?;
+            pool.write_off(&disk).await?;
+            assert!(spaces.lost_without(&disk).await?.is_nothing());
+            let given_up = spaces.give_up_written_off(&Progress::default()).await?;
+            assert_eq!((given_up, unreadable_of(&space, 2..=2).await?), (GivenUp::default(), away.clone()));
+            spaces.rejoin(other).await?;
+            spaces.resync(&Progress::default()).await?;
+            leave(&spaces).await?;
+            let lost = unreadable_of(&space, 2..=2).await?;
+            assert!(lost.is_subset(&away) && !lost.is_empty(), "{lost:?} of {away:?}");
+            // With parity, what shares a line with what was written is lost with it.
+            let was_written = |at: &u64| at % INTERLEAVE < 16 << 10;
+            assert!(lost.iter().all(was_written), "what was not written since is there: {lost:?}");
+            fill(&lab, &spaces, &space, 3).await?;
+            assert!(unreadable(&space, 3).await?.is_empty());
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("{of_space:?}: {error}"));
+    }
+}
+
 /// A pool whose space has one copy, of which a disk is lost for good, has begun to leave and is written off.
 async fn lost_with_what_it_alone_has(lab: &Lab) -> Result<(Rc<Spaces>, Rc<Space>, Rc<Disk>), Box<dyn Error>> {
     let spaces = lab.create().await?;
@@ -362,6 +404,14 @@ fn what_was_being_written_is_not_what_somebody_else_left_there() {
 
 /// As [`unreadable`], of blocks of which the first of each row were written over and not flushed.
 async fn unreadable_of_either(space: &Space) -> Result<BTreeSet<u64>, Box<dyn Error>> {
+    unreadable_of(space, 1..=2).await
+}
+
+/// The same, where the first blocks of each row may have one of these contents, and all others have 1.
+async fn unreadable_of(
+    space: &Space,
+    of_first: std::ops::RangeInclusive<u8>,
+) -> Result<BTreeSet<u64>, Box<dyn Error>> {
     let mut lost = BTreeSet::new();
     let mut expected = vec![0; usize::try_from(BLOCK)?];
     for at in (0..ROWS).flat_map(|row| ((row << 20)..(row << 20) + WRITTEN).step_by(4096)) {
@@ -369,7 +419,7 @@ async fn unreadable_of_either(space: &Space) -> Result<BTreeSet<u64>, Box<dyn Er
             lost.insert(at);
             continue;
         };
-        let fills = if at % ROW.0 < 16 << 10 { 1..=2 } else { 1..=1 };
+        let fills = if at % ROW.0 < 16 << 10 { of_first.clone() } else { 1..=1 };
         let is_one = fills.into_iter().any(|fill| {
             pattern(at, fill, &mut expected);
             found == expected
