@@ -44,6 +44,7 @@ pub struct Change<'a> {
     edits: BTreeMap<Key, Option<Vec<u8>>>,
     pub(crate) taken: Vec<(DiskSlot, Run)>,
     given: Vec<(DiskSlot, Run)>,
+    has_room: bool,
     done: bool,
     _turn: Permit<'a>,
 }
@@ -63,6 +64,7 @@ impl Pool {
             edits: BTreeMap::new(),
             taken: Vec::new(),
             given: Vec::new(),
+            has_room: false,
             done: false,
             _turn: turn,
         }
@@ -119,17 +121,18 @@ impl Change<'_> {
         self.given.extend(runs.iter().map(|run| (slot, *run)));
     }
 
-    /// Whether there is room for the change in the map, as [`commit`](Self::commit) asks before anything else.
+    /// Whether there is room for the change in the map. [`commit`](Self::commit) asks for it if nobody has before.
     ///
     /// # Errors
     /// When the pool cannot be written, and [`PoolError::MetadataFull`].
-    pub fn check_room(&self) -> Result<(), PoolError> {
+    pub fn check_room(&mut self) -> Result<(), PoolError> {
         self.pool.check_writable()?;
         let is_trapped = is_planted(Bug::ReleaseNeedsRoom) && !self.given.is_empty() && self.pool.is_short();
-        match self.pool.has_map_room(self.purpose) && !is_trapped {
-            true => Ok(()),
-            false => Err(PoolError::MetadataFull { name: self.pool.name.clone() }),
+        if !self.pool.has_map_room(self.purpose) || is_trapped {
+            return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
         }
+        self.has_room = true;
+        Ok(())
     }
 
     /// Makes the change durable on every voter, then visible.
@@ -138,7 +141,9 @@ impl Change<'_> {
     /// When the pool cannot be written, or the change is too large; then nothing has changed.
     pub async fn commit(mut self) -> Result<(), PoolError> {
         let log = Rc::clone(self.pool.writable_log()?);
-        self.check_room()?;
+        if !self.has_room {
+            self.check_room()?;
+        }
         // Edits of free grains come last, when it is certain that the record will be written.
         let own: usize = self.edits.values().map(edit_bytes).sum();
         let grains = (self.taken.len() + self.given.len()) * 3 * 48;

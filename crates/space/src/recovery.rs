@@ -673,29 +673,14 @@ async fn decide(
     }
     recovery.went_back += u64::from(open.iter().any(Claim::was_left));
     if !open.iter().any(|claim| claim.intent) {
-        let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
-        let is_elsewhere = row.may_be_good_beside(column, was_read);
-        let at = |kind| incident(space, row, (column, block), kind);
-        let is_lost_for_good = !is_elsewhere && space.cache_of(row).is_none();
-        let state = match open.last().map(Claim::state) {
-            // It was said to be lost, and no copy has what it was before.
-            Some(BlockState::Damaged) if is_lost_for_good && !is_planted(Bug::LossForgotten) => {
-                BlockState::Damaged
-            }
-            _ => known,
-        };
-        let kind = match is_elsewhere && state != BlockState::Damaged {
-            true => IncidentKind::RottenHere,
-            false => IncidentKind::Lost,
-        };
-        if space.cache_of(row).is_some() {
-            // The write cache may stand in for it, and it be half in place.
-            let unfound = Unfound { row: Rc::clone(row), column, block, incident: at(kind) };
-            shared.unfound.borrow_mut().push(unfound);
-            return Ok(Some(state));
-        }
-        note_unfound(shared, at(kind), recovery);
-        return Ok(Some(state));
+        return Ok(Some(without_copy(
+            shared,
+            (space, row),
+            (column, block),
+            &copies,
+            (known, open),
+            recovery,
+        )));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.integrity_of(row.layout()) == Integrity::Relaxed;
@@ -715,6 +700,37 @@ async fn decide(
             Ok(Some(BlockState::Damaged))
         }
     }
+}
+
+/// What a block is that nobody was writing over, and of which no copy that is here is good. It is what is known of it, for another copy
+/// may have that; and lost if it was said to be, and none may.
+fn without_copy(
+    shared: &Shared,
+    (space, row): (&Space, &Rc<Row>),
+    (column, block): (usize, u32),
+    copies: &[Copy],
+    (known, open): (BlockState, &[Claim]),
+    recovery: &mut Recovery,
+) -> BlockState {
+    let has_answered = |copy: &&Copy| !copy.result.is_err_and(is_silence);
+    let was_read = |slot| copies.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
+    let is_elsewhere = row.may_be_good_beside(column, was_read);
+    let is_cached = space.cache_of(row).is_some();
+    let is_said_lost =
+        open.last().is_some_and(|claim| !claim.is_written()) && !is_planted(Bug::LossForgotten);
+    let state = if is_said_lost && !is_elsewhere && !is_cached { BlockState::Damaged } else { known };
+    let kind = match is_elsewhere && state != BlockState::Damaged {
+        true => IncidentKind::RottenHere,
+        false => IncidentKind::Lost,
+    };
+    let incident = incident(space, row, (column, block), kind);
+    if is_cached {
+        // The write cache may stand in for it, and it be half in place.
+        shared.unfound.borrow_mut().push(Unfound { row: Rc::clone(row), column, block, incident });
+    } else {
+        note_unfound(shared, incident, recovery);
+    }
+    state
 }
 
 /// Whether a block that is in this state has lost what it was when it was left undecided.

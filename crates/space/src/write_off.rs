@@ -23,7 +23,7 @@ use crate::homes::Homes;
 use crate::locks::Range;
 use crate::only::missing;
 use crate::progress::Progress;
-use crate::read::matches_state;
+use crate::read::{is_silence, matches_state};
 use crate::record::BlockState;
 use crate::row::{Row, RowRecord, Slab};
 use crate::salvage::blocks_of_page;
@@ -36,6 +36,9 @@ use crate::verify::SpaceRange;
 
 /// How often a row is tried again whose new disk fails on the way.
 const TRIES_MAX: u32 = 4;
+
+/// Pieces of a row that are said to be lost, for which the log keeps room; of more there are records in what it has beyond.
+const SAID_BLOCKS: u32 = 2048;
 
 /// Blocks of which copies are looked for beside each other.
 const READ_TOGETHER: usize = 16;
@@ -166,9 +169,9 @@ impl Space {
             shared.force_flush().await?;
         }
         shared.gate().await?;
-        let _log_room = shared.room_for(row.shape.row_blocks()).await?;
         // Who fills a slab begins with zeros where its tables are.
         let _filling = shared.refill_turn.take().await;
+        let _log_room = shared.room_for(row.shape.row_blocks().min(SAID_BLOCKS)).await?;
         let _write_back = shared.write_back_turn.take().await;
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let columns = columns_to_give_up(pool, &row.record());
@@ -179,13 +182,16 @@ impl Space {
         if columns.is_empty() {
             return Ok(Exchanged::Nothing);
         }
+        let seats = seats_of(pool, &row);
         shared.give_up_undecided(&row, &columns, self.says_what_is_lost(&row)).await?;
-        let lost = self.lost_blocks(&row, &columns).await?;
+        let Some(lost) = self.lost_blocks(&row, &columns).await? else { return again() };
         let _tables = shared.table_turn.take().await;
         let mut change = pool.change(Purpose::Move).await;
         let mut record = row.record();
-        if columns_to_give_up(pool, &record) != columns {
-            // What was said before is not of these.
+        // What was said and found before is of these disks. One that is back may have it all.
+        let is_as_it_was =
+            || columns_to_give_up(pool, &row.record()) == columns && seats_of(pool, &row) == seats;
+        if !is_as_it_was() {
             return again();
         }
         let Some(new) = take_places(pool, &mut change, (&row, &mut record), &columns)? else {
@@ -195,9 +201,7 @@ impl Space {
         let disks: Vec<(Rc<Disk>, u64)> = here.map(|disk| (Rc::clone(&disk), disk.seating())).collect();
         let failed = self.make_ready(&row, &new, &disks).await?;
         let stayed = disks.iter().all(|(disk, seating)| disk.is_present() && disk.seating() == *seating);
-        // One that is back may have it all.
-        let is_lost_still = columns_to_give_up(pool, &row.record()) == columns;
-        if !failed.is_empty() || !stayed || disks.len() < new.len() || !is_lost_still {
+        if !failed.is_empty() || !stayed || disks.len() < new.len() || !is_as_it_was() {
             return Ok(Exchanged::Again(failed));
         }
         change.put(keys::row(row.space, row.index), record.encode());
@@ -217,11 +221,16 @@ impl Space {
         !row.has_parity() && self.cache_of(row).is_none() && !is_planted(Bug::WrittenOffUnsaid)
     }
 
-    /// The blocks of some columns of a row of which it is said that they are lost, but for those that nobody could decide.
-    async fn lost_blocks(&self, row: &Rc<Row>, columns: &[usize]) -> Result<Vec<LostRun>, SpaceError> {
+    /// The blocks of some columns of a row of which it is said that they are lost, but for those that nobody could decide; nothing where a
+    /// disk does not answer that may have them.
+    async fn lost_blocks(
+        &self,
+        row: &Rc<Row>,
+        columns: &[usize],
+    ) -> Result<Option<Vec<LostRun>>, SpaceError> {
         let mut lost = Vec::new();
         if !self.says_what_is_lost(row) {
-            return Ok(lost);
+            return Ok(Some(lost));
         }
         for column in columns {
             for index in 0..row.map(*column).pages() {
@@ -235,38 +244,46 @@ impl Space {
                     matches!(state, BlockState::Valid(_)) && !self.shared.is_undecided(row, *column, *block)
                 };
                 let blocks = blocks_of_page(&row.shape, *column, index).filter(is_valid);
-                let blocks = self.without_copies(row, (*column, &page), blocks.collect()).await;
+                let Some(blocks) = self.without_copies(row, (*column, &page), blocks.collect()).await else {
+                    return Ok(None);
+                };
                 let runs = joined(blocks.into_iter()).into_iter();
                 lost.extend(runs.map(|run| LostRun { column: *column, run, page: Rc::clone(&page) }));
             }
         }
-        Ok(lost)
+        Ok(Some(lost))
     }
 
     /// Those of some blocks of a page that no slab has which is here: one that was being filled when the only other one was lost has
-    /// some, and so has one that is out of date.
+    /// some, and so has one that is out of date. Nothing where one does not answer.
     async fn without_copies(
         &self,
         row: &Rc<Row>,
         (column, page): (usize, &Page),
         blocks: Vec<u32>,
-    ) -> Vec<u32> {
+    ) -> Option<Vec<u32>> {
         let pool = &self.shared.pool;
         let is_here = row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.present(pool).is_some()));
         if !is_here || is_planted(Bug::PartFilledGivenUp) {
-            return blocks;
+            return Some(blocks);
         }
         let mut lost = Vec::new();
         for some in blocks.chunks(READ_TOGETHER) {
-            let has_copy = join_all(some.iter().map(|block| async move {
+            let looks = join_all(some.iter().map(|block| async move {
                 let state = page.state(place_in_page(*block).1);
                 let copies = self.read_copies(row, column, *block, Patience::Long).await;
-                copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
+                let is_found =
+                    copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
+                let is_silent = copies.iter().any(|copy| copy.result.is_err_and(is_silence));
+                (is_found || !is_silent).then_some(is_found)
             }));
-            let found = has_copy.await;
-            lost.extend(some.iter().zip(found).filter(|(_, is_found)| !is_found).map(|(block, _)| *block));
+            for (block, is_found) in some.iter().zip(looks.await) {
+                if !is_found? {
+                    lost.push(*block);
+                }
+            }
         }
-        lost
+        Some(lost)
     }
 
     /// Says of blocks of which the lost slabs had the only content that they are lost. Were they believed to be there, and power failed
@@ -324,6 +341,13 @@ impl Space {
         }
         self.shared.note_dirty(row);
     }
+}
+
+/// The disks of a row that are here, and since when.
+fn seats_of(pool: &Pool, row: &Row) -> BTreeSet<(DiskSlot, u64)> {
+    let mut seats = BTreeSet::new();
+    row.for_each_slab(|_, slab| seats.extend(slab.present(pool).map(|disk| (slab.disk, disk.seating()))));
+    seats
 }
 
 /// Gives each of these columns of a row a slab that is to count as whole, in the place of a lost one if there is one: one that is here and

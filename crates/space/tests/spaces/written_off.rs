@@ -1,7 +1,7 @@
 //! Disks that are lost for good are written off: what they alone had is an error, and nothing else is (docs/design/0025).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use dolmen_sim::{Fate, PendingWrite};
 use dolmen_space::{Clients, GivenUp, Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::Slow;
+use crate::harness::pace::{Dial, Slow};
 use crate::harness::{Bench, Lab, Outcome, ROW, pattern, places_of, read};
 
 /// Where the data of a disk begins.
@@ -305,6 +305,67 @@ fn what_is_out_of_date_is_waited_for_and_gives_what_it_has() {
         });
         judged.unwrap_or_else(|error| panic!("{of_space:?}: {error}"));
     }
+}
+
+/// Scenario: the same, and that disk leaves once more, anywhere while what the other one had is given up, and comes back. Nothing more is
+/// lost for that.
+#[test]
+fn a_disk_that_leaves_while_it_is_asked_for_what_it_has_is_not_passed_over() {
+    const TIMES: u32 = 8;
+    let mut expected = None;
+    let seen = Rc::new(Cell::new(0));
+    let all = Rc::new(Cell::new(Duration::ZERO));
+    for time in [None].into_iter().chain((0..TIMES).map(Some)) {
+        let at = time.map(|time| all.get() * time / TIMES);
+        let measured = Rc::clone(&all);
+        let dial = Dial::default();
+        let bench = Bench::with_profile(8050, 6, || dial.profile());
+        let attach = || bench.disks[1].attach(&bench.world);
+        let [first, second] = [attach(), attach()];
+        let found = Rc::new(RefCell::new(BTreeSet::new()));
+        let (noted, cut) = (Rc::clone(&found), Rc::clone(&seen));
+        let judged = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = filled_over_traces(&lab, &spaces, MIRROR.0).await?;
+            lose(&spaces, &["disk1"]).await?;
+            write_over(&lab, &space).await?;
+            spaces.flush().await?;
+            lose(&spaces, &["disk0"]).await?;
+            let pool = spaces.pool();
+            let disk = pool.find_disk("disk0")?;
+            pool.retire(&disk).await?;
+            pool.write_off(&disk).await?;
+            spaces.rejoin(first).await?;
+            if let Some(at) = at {
+                let (working, clock) = (Rc::clone(&spaces), Rc::clone(&lab.seams.clock));
+                let leaves = async move {
+                    sleep(clock.as_ref(), at).await;
+                    lose(&working, &["disk1"]).await.unwrap();
+                };
+                lab.seams.spawner.spawn("leave", Box::pin(leaves));
+            }
+            let began = lab.seams.clock.now();
+            dial.read.set(1);
+            let given_up = spaces.give_up_written_off(&Progress::default()).await?;
+            dial.read.set(0);
+            cut.set(cut.get() + u32::from(given_up.rows == 0));
+            if at.is_none() {
+                measured.set(lab.seams.clock.now().since(began));
+            } else {
+                sleep(lab.seams.clock.as_ref(), measured.get()).await;
+                spaces.rejoin(second).await?;
+            }
+            leave(&spaces).await?;
+            spaces.resync(&Progress::default()).await?;
+            noted.replace(unreadable_of(&space, 2..=2).await?);
+            drop(space);
+            close(&spaces).await
+        });
+        judged.unwrap_or_else(|error| panic!("left after {at:?}: {error}"));
+        let lost = found.take();
+        assert_eq!(expected.get_or_insert_with(|| lost.clone()), &lost, "left after {at:?}");
+    }
+    assert!(seen.get() > 2, "it left within: {seen:?}");
 }
 
 /// A pool whose space has one copy, of which a disk is lost for good, has begun to leave and is written off.
@@ -625,7 +686,7 @@ async fn go_on(spaces: &Rc<Spaces>) -> Outcome {
 /// nowhere that this was lost: nothing is read that somebody else left in its place.
 #[test]
 fn what_was_lost_stays_lost_over_two_power_cuts() {
-    for (loss, cuts) in [(SIMPLE, CUTS), (MIRROR, CUTS / 2)] {
+    for (loss, cuts) in [(SIMPLE, CUTS), (MIRROR, CUTS / 3)] {
         let bench = |seed| Bench::with_profile(7980 + seed, 6, || Slow::BRIEFLY.profile());
         let is_here = |number: usize| number >= loss.1.len();
         let (all, _) = write_lost_off(&bench(0), loss, None);
