@@ -579,22 +579,23 @@ fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
     let left = owner.spaces.left_on(old.id()).unwrap_or_default();
     let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
     let left = left.join(", ");
-    let disks = owner.spaces.pool().disks();
-    let absent = |disk: &&Rc<Disk>| !disk.is_present();
-    let mut others: Vec<String> =
-        disks.iter().filter(absent).filter(|disk| disk.id() != old.id()).map(|disk| disk.name()).collect();
+    let pool = owner.spaces.pool();
     let has = format!("{} has all that could be read", new.name());
-    if old.is_present() && others.is_empty() {
-        let off = format!("{has}; the rest, of {left}, could not be moved, although no disk is absent");
+    // One that is written off is waited for by nobody.
+    let (first, others): (Vec<_>, Vec<_>) = pool
+        .disks()
+        .into_iter()
+        .filter(|disk| !disk.is_present() && !pool.is_written_off(disk))
+        .partition(|disk| disk.id() == old.id());
+    let absent: Vec<String> = first.iter().chain(&others).map(|disk| disk.name()).collect();
+    if absent.is_empty() {
+        let off = format!("{has}; the rest, of {left}, could not be moved, although no disk is waited for");
         return Outcome::Put { off, waits_for: "another try, which is made by itself".to_owned() };
     }
-    if !old.is_present() {
-        others.insert(0, old.name());
-    }
-    let waits_for = others.join(" or ");
+    let waits_for = absent.join(" or ");
     let off = format!(
-        "{has}; the rest, of {left}, waits for {waits_for}: take what is absent back in, or delete what waits, and it goes \
-         on by itself"
+        "{has}; the rest, of {left}, waits for {waits_for}: take what is absent back in, delete what waits, or give it up \
+         with `dolmen disk forget --give-up`, and it goes on by itself"
     );
     Outcome::Put { off, waits_for }
 }

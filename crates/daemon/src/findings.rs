@@ -482,8 +482,12 @@ fn waiting(open: &OpenPool) -> Vec<Finding> {
     let name = open.name();
     let mut findings = Vec::new();
     for (old, new, spaces) in waiting_replacements(open) {
+        let who = match open.spaces.pool().is_written_off(&old) {
+            true => "another disk that is away may have",
+            false => "the old one alone holds",
+        };
         let text = format!(
-            "{} is being replaced by {}, which has all but the parts of {spaces} that the old one alone holds",
+            "{} is being replaced by {}, which has all but the parts of {spaces} that {who}",
             old.name(),
             new.name()
         );

@@ -143,7 +143,8 @@ impl Alone {
             return text;
         }
         let mut others = pool.spaces.pool().disks();
-        others.retain(|other| !is_here(other) && other.id() != disk.id());
+        let is_off = |other: &Disk| pool.spaces.pool().is_written_off(other);
+        others.retain(|other| !is_here(other) && other.id() != disk.id() && !is_off(other));
         let others: Vec<String> = others.iter().map(|other| other.name()).collect();
         format!(
             "{text}; but what {} may have of them is waited for, unless it is given up as well",

@@ -37,8 +37,9 @@ use crate::verify::SpaceRange;
 /// How often a row is tried again whose new disk fails on the way.
 const TRIES_MAX: u32 = 4;
 
-/// Pieces of a row that are said to be lost, for which the log keeps room; of more there are records in what it has beyond.
-const SAID_BLOCKS: u32 = 2048;
+/// The log keeps room for what is said of a row in so many pieces. More of them, as a disk leaves that lacks single blocks all over a row,
+/// take a part of what it has for records that may not wait.
+const PIECES_WITH_ROOM: u32 = 2048;
 
 /// Blocks of which copies are looked for beside each other.
 const READ_TOGETHER: usize = 16;
@@ -50,7 +51,8 @@ pub struct GivenUp {
     pub rows: u64,
     /// What cannot be read any more, in the order of spaces and rows; of write caches, what belongs to spaces.
     pub lost: Vec<SpaceRange>,
-    /// The spaces of rows that could not be given up, because no disk takes what has their place.
+    /// The spaces of rows that could not be given up, because no disk takes what has their place, or one that may have some of them does
+    /// not answer.
     pub left: BTreeSet<SpaceId>,
     /// Whether it was stopped before it had seen everything.
     pub was_stopped: bool,
@@ -62,18 +64,10 @@ enum Exchanged {
     Nothing,
     /// Slabs on other disks have the places of those that are lost.
     Lost,
-    /// No disk takes them.
+    /// No disk takes them; or one that may have some does not answer.
     NoRoom,
     /// Something came between, or these disks, which were to take them, failed.
     Again(SmallVec<[DiskSlot; 2]>),
-}
-
-/// Blocks of a column of a row that are lost.
-struct LostRun {
-    column: usize,
-    run: Range,
-    /// The page that knows them. It stays in memory: whoever reads one may want turns that are taken when it is used.
-    page: Rc<Page>,
 }
 
 /// The columns of a row that are to be given up; none where they can be had, or may be.
@@ -171,7 +165,7 @@ impl Space {
         shared.gate().await?;
         // Who fills a slab begins with zeros where its tables are.
         let _filling = shared.refill_turn.take().await;
-        let _log_room = shared.room_for(row.shape.row_blocks().min(SAID_BLOCKS)).await?;
+        let _log_room = shared.room_for(row.shape.row_blocks().min(PIECES_WITH_ROOM)).await?;
         let _write_back = shared.write_back_turn.take().await;
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let columns = columns_to_give_up(pool, &row.record());
@@ -184,7 +178,9 @@ impl Space {
         }
         let seats = seats_of(pool, &row);
         shared.give_up_undecided(&row, &columns, self.says_what_is_lost(&row)).await?;
-        let Some(lost) = self.lost_blocks(&row, &columns).await? else { return again() };
+        // Held until they are to be written again: of what is out of date they alone may know what it is.
+        let pages = self.known_pages(&row, &columns).await?;
+        let Some(lost) = self.lost_blocks(&row, &pages).await else { return again() };
         let _tables = shared.table_turn.take().await;
         let mut change = pool.change(Purpose::Move).await;
         let mut record = row.record();
@@ -212,6 +208,7 @@ impl Space {
         row.adopt(record);
         drop(said);
         self.have_tables_written(&row, &new);
+        drop(pages);
         Ok(Exchanged::Lost)
     }
 
@@ -221,37 +218,46 @@ impl Space {
         !row.has_parity() && self.cache_of(row).is_none() && !is_planted(Bug::WrittenOffUnsaid)
     }
 
-    /// The blocks of some columns of a row of which it is said that they are lost, but for those that nobody could decide; nothing where a
+    /// The pages of some columns of a row that can be had, with column and number.
+    async fn known_pages(
+        &self,
+        row: &Rc<Row>,
+        columns: &[usize],
+    ) -> Result<Vec<(usize, usize, Rc<Page>)>, SpaceError> {
+        let mut pages = Vec::new();
+        for column in columns {
+            for index in 0..row.map(*column).pages() {
+                match self.shared.page(row, *column, index).await {
+                    Ok(page) => pages.push((*column, index, page)),
+                    Err(SpaceError::Unreadable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// The blocks of these pages of a row of which it is said that they are lost, but for those that nobody could decide; nothing where a
     /// disk does not answer that may have them.
     async fn lost_blocks(
         &self,
         row: &Rc<Row>,
-        columns: &[usize],
-    ) -> Result<Option<Vec<LostRun>>, SpaceError> {
+        pages: &[(usize, usize, Rc<Page>)],
+    ) -> Option<Vec<(usize, Range)>> {
         let mut lost = Vec::new();
         if !self.says_what_is_lost(row) {
-            return Ok(Some(lost));
+            return Some(lost);
         }
-        for column in columns {
-            for index in 0..row.map(*column).pages() {
-                let page = match self.shared.page(row, *column, index).await {
-                    Ok(page) => page,
-                    Err(SpaceError::Unreadable { .. }) => continue,
-                    Err(error) => return Err(error),
-                };
-                let is_valid = |block: &u32| {
-                    let state = page.state(place_in_page(*block).1);
-                    matches!(state, BlockState::Valid(_)) && !self.shared.is_undecided(row, *column, *block)
-                };
-                let blocks = blocks_of_page(&row.shape, *column, index).filter(is_valid);
-                let Some(blocks) = self.without_copies(row, (*column, &page), blocks.collect()).await else {
-                    return Ok(None);
-                };
-                let runs = joined(blocks.into_iter()).into_iter();
-                lost.extend(runs.map(|run| LostRun { column: *column, run, page: Rc::clone(&page) }));
-            }
+        for (column, index, page) in pages {
+            let is_valid = |block: &u32| {
+                let state = page.state(place_in_page(*block).1);
+                matches!(state, BlockState::Valid(_)) && !self.shared.is_undecided(row, *column, *block)
+            };
+            let blocks = blocks_of_page(&row.shape, *column, *index).filter(is_valid);
+            let blocks = self.without_copies(row, (*column, page), blocks.collect()).await?;
+            lost.extend(joined(blocks.into_iter()).into_iter().map(|run| (*column, run)));
         }
-        Ok(Some(lost))
+        Some(lost)
     }
 
     /// Those of some blocks of a page that no slab has which is here: one that was being filled when the only other one was lost has
@@ -289,17 +295,19 @@ impl Space {
     /// Says of blocks of which the lost slabs had the only content that they are lost. Were they believed to be there, and power failed
     /// when they are written over, what lies in their place would be taken for a part of what was there, and is somebody else's. The
     /// ticket is to be held until the row has its new slabs: a flush that came between would find the blocks out of reach.
-    async fn say_lost(&self, row: &Rc<Row>, lost: &[LostRun]) -> Result<Held, SpaceError> {
+    async fn say_lost(&self, row: &Rc<Row>, lost: &[(usize, Range)]) -> Result<Held, SpaceError> {
         let shared = &self.shared;
         let held = shared.tickets.begin();
         let stamp = shared.stamp();
-        let runs: Vec<(usize, Range)> = lost.iter().map(|lost| (lost.column, lost.run)).collect();
         // What the log says behind it may be there without it, unless it is durable.
-        self.record_state(row, &runs, (BlockState::Damaged, Wait::Durable), stamp).await?;
+        self.record_state(row, lost, (BlockState::Damaged, Wait::Durable), stamp).await?;
         let now = shared.now(&held);
-        for LostRun { column, run, page } in lost {
+        for (column, run) in lost {
             for block in run.first..run.first + run.count {
-                page.set(place_in_page(block).1, BlockState::Damaged, stamp, now);
+                let (index, entry) = place_in_page(block);
+                if let Some(page) = row.page(*column, index) {
+                    page.set(entry, BlockState::Damaged, stamp, now);
+                }
             }
             shared.note_unsettled(held.ticket(), row, *column, *run);
         }
@@ -364,7 +372,11 @@ fn take_places(
         let Some(slabs) = record.columns.get_mut(*column) else { return Ok(None) };
         let is_lost = |slab: &Slab| is_lost_with_its_disk(pool, slab);
         let whole = slabs.iter().position(|slab| slab.stale.is_none() && is_lost(slab));
-        let old = whole.or_else(|| slabs.iter().position(is_lost)).map(|at| slabs.remove(at));
+        // Or one that was claimed on a disk which is away, and never filled: nobody waits for it.
+        let is_empty = |slab: &Slab| slab.has_nothing() && slab.present(pool).is_none();
+        let old =
+            whole.or_else(|| slabs.iter().position(is_lost)).or_else(|| slabs.iter().position(is_empty));
+        let old = old.map(|at| slabs.remove(at));
         let is_here = |slab: &Slab| slab.present(pool).is_some();
         let claimed = slabs.iter().position(|slab| slab.has_nothing() && is_here(slab));
         let claimed = claimed.or_else(|| slabs.iter().position(is_here));

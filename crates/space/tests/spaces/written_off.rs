@@ -307,6 +307,38 @@ fn what_is_out_of_date_is_waited_for_and_gives_what_it_has() {
     }
 }
 
+/// Scenario: the same, and the pool is opened anew in between, so that nobody knows any more what was written behind the back of the disk
+/// that is out of date. What it has is not taken for that.
+#[test]
+fn what_is_out_of_date_is_not_believed_by_its_own_table() {
+    let bench = Bench::new(8040, 6, Bytes::mib(96));
+    let begun = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = filled_over_traces(&lab, &spaces, MIRROR.0).await?;
+        lose(&spaces, &["disk1"]).await?;
+        write_over(&lab, &space).await?;
+        spaces.flush().await?;
+        spaces.pool().checkpoint().await?;
+        lose(&spaces, &["disk0"]).await?;
+        let disk = spaces.pool().find_disk("disk0")?;
+        spaces.pool().retire(&disk).await?;
+        spaces.pool().write_off(&disk).await?;
+        lab.hold((spaces, space));
+        Ok(())
+    });
+    begun.unwrap();
+    bench.world.power_cut();
+    let judged = bench.run_in(bench.lab_with(|number| number != 0), async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        go_on(&spaces).await?;
+        assert!(!unreadable_of(&space, 2..=2).await?.is_empty());
+        drop(space);
+        close(&spaces).await
+    });
+    judged.unwrap();
+}
+
 /// Scenario: the same, and that disk leaves once more, anywhere while what the other one had is given up, and comes back. Nothing more is
 /// lost for that.
 #[test]
