@@ -163,6 +163,11 @@ pub(crate) fn health(world: &World) -> (String, String) {
     (status["health"].as_str().unwrap().to_owned(), status["why"].to_string())
 }
 
+/// How often what a remedy prevents is tried: as often as usual, where `DOLMEN_ACCIDENT_TURNS` does not say how often.
+pub(crate) fn turns(usual: u8) -> u8 {
+    std::env::var("DOLMEN_ACCIDENT_TURNS").map_or(usual, |turns| turns.parse().unwrap())
+}
+
 pub(crate) fn jobs(world: &World) -> Vec<Value> {
     world.get("/v1/jobs")["jobs"].as_array().unwrap().clone()
 }

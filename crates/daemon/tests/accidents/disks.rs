@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{
     Content, MIB, client, df, disks, expect_sound, health, idle, job, jobs, make_pool, make_space, mirror,
-    parity, patiently, restart, slot_of,
+    parity, patiently, restart, slot_of, turns,
 };
 use crate::client::{World, eventually};
 
@@ -28,11 +28,6 @@ fn bring_back(world: &World, name: &str) {
 fn expect_redundancy(world: &World, when: &str) {
     let (health, why) = health(world);
     assert!(!why.contains("not on all"), "{when} there is less redundancy: {health} {why}");
-}
-
-/// How often the wrong disk comes and goes.
-fn turns() -> u32 {
-    std::env::var("DOLMEN_ACCIDENT_TURNS").map_or(1, |turns| turns.parse().unwrap())
 }
 
 /// What is written beside what is there while the wrong disk is used.
@@ -91,7 +86,7 @@ fn accident_03_wrong_disk() {
         filled += 8;
     }
     let wrong = world.make_disk("wrong", 96 << 20);
-    for _ in 0..turns() {
+    for _ in 0..turns(1) {
         add_and_remove(&world, &wrong, &mut content, filled);
         content.expect(&world, "behind the removal");
         expect_sound(&world);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::bench::{
     BLOCK, Content, MIB, blocks, client, ended, expect_sound, find_block, health, idle, make_pool,
-    make_space, patiently, scrub,
+    make_space, patiently, scrub, turns,
 };
 use crate::client::{Nbd, World};
 use crate::power::{Machine, wait};
@@ -29,7 +29,7 @@ const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
 /// What is written only to have something else put in place begins here.
 const BEHIND: usize = 7 << 20;
-/// Cuts in the midst of stripes, behind each of which another disk is lost, where `DOLMEN_ACCIDENT_TURNS` does not say how many.
+/// Cuts in the midst of stripes, behind each of which another disk is lost.
 const CUTS: u8 = 8;
 
 fn bench() -> (Machine, Content) {
@@ -148,8 +148,7 @@ fn whereabouts(machine: &Machine, block: &[u8]) -> Option<(&'static str, u64)> {
 fn accident_13_write_hole() {
     let (mut machine, mut content) = bench();
     let mut drawn = Drawn(13);
-    let cuts = std::env::var("DOLMEN_ACCIDENT_TURNS").ok().map_or(CUTS, |cuts| cuts.parse().unwrap());
-    for cut in 0..cuts {
+    for cut in 0..turns(CUTS) {
         let gone = NAMES[usize::from(cut) % NAMES.len()];
         // Of what is on its way to its place, two of those that are left have written what they were given.
         let kept = [1, 2 + usize::from(cut) / NAMES.len() % 2]

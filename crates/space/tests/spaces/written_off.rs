@@ -266,6 +266,26 @@ fn what_may_come_back_is_not_given_up() {
     judged.unwrap();
 }
 
+/// A space with content 1, of which the first blocks of each row have content 2 since `disk1` is away; and `disk0` is lost, is about to leave
+/// and written off.
+async fn one_lost_one_out_of_date(
+    lab: &Lab,
+    of_space: (Resiliency, Option<u8>),
+) -> Result<(Rc<Spaces>, Rc<Space>, Rc<Disk>), Box<dyn Error>> {
+    let spaces = lab.create().await?;
+    let space = filled_over_traces(lab, &spaces, of_space).await?;
+    lose(&spaces, &["disk1"]).await?;
+    write_over(lab, &space).await?;
+    spaces.flush().await?;
+    spaces.destage().await?;
+    spaces.pool().checkpoint().await?;
+    lose(&spaces, &["disk0"]).await?;
+    let disk = spaces.pool().find_disk("disk0")?;
+    spaces.pool().retire(&disk).await?;
+    spaces.pool().write_off(&disk).await?;
+    Ok((spaces, space, disk))
+}
+
 /// Scenario: a disk is away and out of date when another one is lost and written off. It may have some of that, and is waited for; when
 /// it is back, what was not written since it left is there, what was is an error, and nothing is what it was before.
 #[test]
@@ -275,18 +295,8 @@ fn what_is_out_of_date_is_waited_for_and_gives_what_it_has() {
         let bench = Bench::new(7917 + number, 6, Bytes::mib(96));
         let other = bench.disks[1].attach(&bench.world);
         let judged = bench.run(async move |lab| {
-            let spaces = lab.create().await?;
-            let space = filled_over_traces(&lab, &spaces, of_space).await?;
-            lose(&spaces, &["disk1"]).await?;
-            write_over(&lab, &space).await?;
-            spaces.flush().await?;
-            spaces.destage().await?;
-            lose(&spaces, &["disk0"]).await?;
+            let (spaces, space, disk) = one_lost_one_out_of_date(&lab, of_space).await?;
             let away = unreadable_of(&space, 2..=2).await?;
-            let pool = spaces.pool();
-            let disk = pool.find_disk("disk0")?;
-            pool.retire(&disk).await?;
-            pool.write_off(&disk).await?;
             assert!(spaces.lost_without(&disk).await?.is_nothing());
             let given_up = spaces.give_up_written_off(&Progress::default()).await?;
             assert_eq!((given_up, unreadable_of(&space, 2..=2).await?), (GivenUp::default(), away.clone()));
@@ -313,16 +323,7 @@ fn what_is_out_of_date_is_waited_for_and_gives_what_it_has() {
 fn what_is_out_of_date_is_not_believed_by_its_own_table() {
     let bench = Bench::new(8040, 6, Bytes::mib(96));
     let begun = bench.run(async move |lab| {
-        let spaces = lab.create().await?;
-        let space = filled_over_traces(&lab, &spaces, MIRROR.0).await?;
-        lose(&spaces, &["disk1"]).await?;
-        write_over(&lab, &space).await?;
-        spaces.flush().await?;
-        spaces.pool().checkpoint().await?;
-        lose(&spaces, &["disk0"]).await?;
-        let disk = spaces.pool().find_disk("disk0")?;
-        spaces.pool().retire(&disk).await?;
-        spaces.pool().write_off(&disk).await?;
+        let (spaces, space, _) = one_lost_one_out_of_date(&lab, MIRROR.0).await?;
         lab.hold((spaces, space));
         Ok(())
     });
@@ -357,16 +358,7 @@ fn a_disk_that_leaves_while_it_is_asked_for_what_it_has_is_not_passed_over() {
         let found = Rc::new(RefCell::new(BTreeSet::new()));
         let (noted, cut) = (Rc::clone(&found), Rc::clone(&seen));
         let judged = bench.run(async move |lab| {
-            let spaces = lab.create().await?;
-            let space = filled_over_traces(&lab, &spaces, MIRROR.0).await?;
-            lose(&spaces, &["disk1"]).await?;
-            write_over(&lab, &space).await?;
-            spaces.flush().await?;
-            lose(&spaces, &["disk0"]).await?;
-            let pool = spaces.pool();
-            let disk = pool.find_disk("disk0")?;
-            pool.retire(&disk).await?;
-            pool.write_off(&disk).await?;
+            let (spaces, space, _) = one_lost_one_out_of_date(&lab, MIRROR.0).await?;
             spaces.rejoin(first).await?;
             if let Some(at) = at {
                 let (working, clock) = (Rc::clone(&spaces), Rc::clone(&lab.seams.clock));
@@ -484,15 +476,20 @@ fn what_was_being_written_is_not_what_somebody_else_left_there() {
         if is_cut {
             bench.world.power_cut();
         }
-        let reopened = bench.run(async move |lab| {
-            let spaces = lab.open().await?;
-            let space = spaces.find("data")?;
-            assert!(!unreadable_of_either(&space).await?.is_empty());
-            drop(space);
-            close(&spaces).await
-        });
+        let reopened = open_anew(&bench);
         reopened.unwrap_or_else(|error| panic!("opened anew, power failed: {is_cut}: {error}"));
     }
+}
+
+/// Opens the pool once more: something is lost, and nothing is read that was never written.
+fn open_anew(bench: &Bench) -> Outcome {
+    Ok(bench.run(async move |lab| {
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        assert!(!unreadable_of_either(&space).await?.is_empty());
+        drop(space);
+        close(&spaces).await
+    })?)
 }
 
 /// As [`unreadable`], of blocks of which the first of each row were written over and not flushed.
@@ -552,13 +549,7 @@ fn what_is_written_over_what_was_lost_is_not_what_somebody_else_left_there() {
         });
         begun.unwrap();
         bench.world.power_cut_choosing(&mut data_is_lost);
-        let reopened = bench.run(async move |lab| {
-            let spaces = lab.open().await?;
-            let space = spaces.find("data")?;
-            assert!(!unreadable_of_either(&space).await?.is_empty());
-            drop(space);
-            close(&spaces).await
-        });
+        let reopened = open_anew(&bench);
         reopened.unwrap_or_else(|error| panic!("{loss:?}, undecided: {is_undecided}: {error}"));
     }
 }
