@@ -34,8 +34,10 @@ def runs(numbers):
 class RowContent:
     """The blocks of a row."""
 
-    def __init__(self, reader, row, heir=None):
-        self.heir = RowContent(reader, heir) if heir else None
+    def __init__(self, reader, row, heir=None, is_heir=False):
+        self.heir = RowContent(reader, heir, is_heir=True) if heir else None
+        # Lines that were left for the other of row and heir, and what they are if they are not there.
+        self.sources, self.has_other = {}, is_heir or heir is not None
         self.reader, self.row, self.members = reader, row, reader.pool.members
         tables = Tables(self.members, row, reader.records.floors)
         self.states = [tables.column(column) for column in range(row.columns)]
@@ -46,6 +48,9 @@ class RowContent:
                 self.heir.lines = of_heir
         self.as_found = []
         self._decide()
+        if self.heir:
+            self._follow(self.heir)
+            self.heir._follow(self)
 
     # --- deciding what was in flight
 
@@ -78,6 +83,8 @@ class RowContent:
             in_flight = self._was_in_flight(line, claims)
             if AWAY in before:
                 decided = [AWAY] * len(written)
+            elif all(state is NEVER for state in newest.values()) and self.has_other and before[needed] is not NEVER:
+                self.sources[line] = decided = before
             elif all(state is NEVER for state in newest.values()) or (before == written and not in_flight):
                 decided = written
             elif here < needed:
@@ -89,6 +96,16 @@ class RowContent:
             for column, state in enumerate(decided):
                 if line < self.row.lengths[column]:
                     self.states[column][line] = state
+
+    def _follow(self, other):
+        """Lines are never written here if the other of row and heir has them, and what they were if it has not."""
+        for line, before in self.sources.items():
+            parity = other.states[self.row.data_columns][line]
+            if parity is NEVER:
+                continue
+            for column in range(self.row.columns):
+                if line < self.row.lengths[column]:
+                    self.states[column][line] = AWAY if parity == AWAY else NEVER
 
     def _was_in_flight(self, line, claims):
         """Whether a line was written as a whole and no flush has covered that; blocks of one that a flush has covered may have been

@@ -22,8 +22,11 @@ pub const FEATURE_TRASH: u64 = 2;
 pub const FEATURE_LIMITS: u64 = 4;
 /// Rows of a space may have two layouts, which their numbers tell apart (docs/design/0020).
 pub const FEATURE_LAYOUTS: u64 = 8;
+/// A line of a row and its heir may go to and fro between the two (docs/design/0026).
+pub const FEATURE_SLOTS: u64 = 16;
 /// Features without which a pool must not be touched: those that this build knows. A label has those that its pool uses.
-pub const FEATURES_INCOMPAT: u64 = FEATURE_HEIRS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS;
+pub const FEATURES_INCOMPAT: u64 =
+    FEATURE_HEIRS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS | FEATURE_SLOTS;
 
 pub(crate) const EPOCH_PRESENT: u32 = 1;
 pub(crate) const EPOCH_FORKED: u32 = 2;

@@ -186,11 +186,21 @@ pub enum Bug {
     LossForgotten,
     /// What a slab has that was not filled to its end is lost with the only other one.
     PartFilledGivenUp,
+    /// A line is not where it was, whether or not it is where it should have gone.
+    FlipByHalves,
+    /// A line goes to the slot that it has left before a flush has covered that it left.
+    SlotBeforeFlush,
+    /// Nobody keeps where a line was, of which nobody can tell whether it is where it went.
+    SourceNotLeft,
+    /// An heir is given back before what came from it was flushed.
+    GivenBackBeforeFlush,
+    /// Nobody says that a line is where it was, when it could not go elsewhere.
+    FailedFlipKeeps,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 89] = [
+    pub const ALL: [Self; 94] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -280,6 +290,11 @@ impl Bug {
         Self::WrittenOffUnsaid,
         Self::LossForgotten,
         Self::PartFilledGivenUp,
+        Self::FlipByHalves,
+        Self::SlotBeforeFlush,
+        Self::SourceNotLeft,
+        Self::GivenBackBeforeFlush,
+        Self::FailedFlipKeeps,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -376,6 +391,11 @@ impl Bug {
             Self::WrittenOffUnsaid => "written-off-unsaid",
             Self::LossForgotten => "loss-forgotten",
             Self::PartFilledGivenUp => "part-filled-given-up",
+            Self::FlipByHalves => "flip-by-halves",
+            Self::SlotBeforeFlush => "slot-before-flush",
+            Self::SourceNotLeft => "source-not-left",
+            Self::GivenBackBeforeFlush => "given-back-before-flush",
+            Self::FailedFlipKeeps => "failed-flip-keeps",
         }
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_block_io::{Moment, within};
-use dolmen_disk::FEATURE_HEIRS;
+use dolmen_disk::{FEATURE_HEIRS, FEATURE_SLOTS};
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 
@@ -39,7 +39,6 @@ use crate::space::Space;
 use crate::spec::{Provisioning, ROW_BYTES, SPACE_BYTES_MAX, SpaceSpec, Standing};
 use crate::streams::{StreamName, Streams};
 use crate::stripe::stripe_at;
-use crate::write::Parts;
 
 /// Data of the rows of one space that have heirs, at most: as much as two long rows hold, one that a stream fills and one whose
 /// heir takes its place. In short rows, a stream with many requests under way is in several at once.
@@ -64,16 +63,42 @@ const TURNS: usize = 2;
 pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How long it does where another stream wants one.
 const WANTED_AFTER: Duration = Duration::from_secs(1);
+/// How long an heir of which lines go to and fro stays when nobody writes any: what it was claimed for may go on.
+const TO_AND_FRO_IDLE_AFTER: Duration = Duration::from_secs(600);
+/// When a row asks again for an heir that there was no room for.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Heirs that are given up at once for want of room: each may have a row to copy.
+pub(crate) const GIVEN_UP_TOGETHER: usize = 16;
 
 /// What is known of an heir while it is one.
 struct Live {
     row: Rc<Row>,
-    /// Lines that streams have brought since it is known.
+    kind: Kind,
+    /// Lines that it has, as far as they came since it is known.
     taken: Cell<u32>,
     used: Cell<Moment>,
 }
 
+/// What an heir is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A stream, behind which it takes the row's place.
+    OfStream,
+    /// Lines that go to and fro between it and the row (docs/design/0026).
+    ToAndFro,
+    /// It was there when the pool was opened: lines come to it, and may go back where nothing is in the way.
+    Found,
+}
+
 impl Live {
+    /// How long it may be idle.
+    fn idle_after(&self) -> Duration {
+        match self.kind {
+            Kind::OfStream | Kind::Found => IDLE_AFTER,
+            Kind::ToAndFro => TO_AND_FRO_IDLE_AFTER,
+        }
+    }
+
     /// Whether streams have brought as many lines as it has.
     fn is_whole(&self) -> bool {
         self.taken.get() >= self.row.shape.column_blocks(self.row.shape.data_columns())
@@ -109,6 +134,8 @@ pub(crate) struct Heirs {
     turn: Turn,
     /// The row for which there was none the last time.
     refused: Cell<Option<u64>>,
+    /// Until then nobody asks for one for single stripes: there was no room.
+    lacks_room_until: Cell<Option<Moment>>,
     /// Rows whose heirs are to take their places, and whether somebody is at it.
     pub(crate) wanted: RefCell<BTreeSet<u64>>,
     pub(crate) is_running: Cell<bool>,
@@ -136,11 +163,31 @@ impl Heirs {
         self.bell.notify_all();
     }
 
-    /// Rows whose heirs nobody has used for so long.
-    pub(crate) fn idle(&self, now: Moment, after: Duration) -> Vec<u64> {
+    /// Rows whose heirs nobody has used for as long as they may be idle.
+    pub(crate) fn idle(&self, now: Moment) -> Vec<u64> {
         let live = self.live.borrow();
-        let idle = live.iter().filter(|(_, one)| now.since(one.used.get()) >= after);
+        let idle = live.iter().filter(|(_, one)| now.since(one.used.get()) >= one.idle_after());
         idle.map(|(index, _)| *index).collect()
+    }
+
+    /// Rows whose heirs streams have left.
+    fn left_by_streams(&self, now: Moment) -> Vec<u64> {
+        let live = self.live.borrow();
+        let is_left = |one: &Live| one.kind == Kind::OfStream && now.since(one.used.get()) >= WANTED_AFTER;
+        live.iter().filter(|(_, one)| is_left(one)).map(|(index, _)| *index).collect()
+    }
+
+    /// The rows whose heirs nobody has used for longest, so many at most.
+    pub(crate) fn idlest(&self, count: usize) -> Vec<u64> {
+        let live = self.live.borrow();
+        let mut rows: Vec<(Moment, u64)> = live.iter().map(|(index, one)| (one.used.get(), *index)).collect();
+        rows.sort_unstable();
+        rows.into_iter().take(count).map(|(_, index)| index).collect()
+    }
+
+    /// Whether lines of a row may come back from its heir.
+    pub(crate) fn goes_to_and_fro(&self, row: &Row) -> bool {
+        self.live.borrow().get(&row.index).is_some_and(|one| one.kind != Kind::OfStream)
     }
 
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone.
@@ -165,9 +212,15 @@ impl Heirs {
         self.live.borrow().iter().filter(|(_, one)| one.is_whole()).map(|(index, _)| *index).collect()
     }
 
-    /// Rows that have heirs.
-    pub(crate) fn rows(&self) -> Vec<u64> {
-        self.live.borrow().keys().copied().collect()
+    /// Rows that have heirs of streams.
+    fn of_streams(&self) -> Vec<u64> {
+        let live = self.live.borrow();
+        live.iter().filter(|(_, one)| one.kind == Kind::OfStream).map(|(index, _)| *index).collect()
+    }
+
+    /// How many heirs there are.
+    pub(crate) fn count(&self) -> usize {
+        self.live.borrow().len()
     }
 
     /// Notes of those of these rows that have heirs still that these could not take their places now.
@@ -176,9 +229,10 @@ impl Heirs {
         rows.iter().filter_map(|index| live.get(index)).for_each(|one| one.used.set(now));
     }
 
-    fn add(&self, row: Rc<Row>, now: Moment) {
+    fn add(&self, row: Rc<Row>, kind: Kind, now: Moment) {
         let index = row.index;
-        self.live.borrow_mut().insert(index, Live { row, taken: Cell::new(0), used: Cell::new(now) });
+        let one = Live { row, kind, taken: Cell::new(0), used: Cell::new(now) };
+        self.live.borrow_mut().insert(index, one);
     }
 }
 
@@ -234,7 +288,7 @@ impl Space {
             let home = self.home(row, spot.block).await?;
             let is_never = self.state_of(&home, (spot.column, spot.block)).await? == BlockState::Never;
             Ok(match row.heir() {
-                _ if home.is_heir() => None,
+                _ if home.is_heir() => self.home_behind_flip(row, spot.block).await?,
                 _ if is_never => Some(home),
                 heir => heir,
             })
@@ -246,32 +300,16 @@ impl Space {
         }
     }
 
-    /// Where whole lines go in place at once, which hold these parts: in the row, if a flush has covered that none of their blocks
-    /// was ever written, or in its heir, if that is so there. The caller holds their lock.
-    pub(crate) async fn home_of_fresh(
-        &self,
-        row: &Rc<Row>,
-        lines: std::ops::Range<u32>,
-        parts: &Parts,
-    ) -> Result<Option<Rc<Row>>, SpaceError> {
-        let Some(heir) = row.heir() else {
-            return Ok(self.are_fresh(row, parts).await?.then(|| Rc::clone(row)));
-        };
-        for line in lines {
-            match self.is_at_home(row, line).await {
-                Ok(true) => {}
-                Ok(false) | Err(SpaceError::Unreadable { .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            }
-        }
-        if self.are_fresh(row, parts).await? {
-            return Ok(Some(Rc::clone(row)));
-        }
-        Ok(self.are_fresh(&heir, parts).await?.then_some(heir))
+    /// A row, if a line of its heir may come back to it.
+    async fn home_behind_flip(&self, row: &Rc<Row>, line: u32) -> Result<Option<Rc<Row>>, SpaceError> {
+        let parity = (row.shape.data_columns(), line);
+        let is_free = self.heirs.goes_to_and_fro(row)
+            && self.state_of(row, parity).await? == BlockState::Never;
+        Ok(is_free.then(|| Rc::clone(row)))
     }
 
-    /// Notes that a stream has brought lines of a row to its heir.
-    pub(crate) fn note_taken(&self, row: &Rc<Row>, lines: u32) {
+    /// Notes that whole lines were brought to a row or its heir, from the other one if they went to and fro.
+    pub(crate) fn note_moved(&self, row: &Rc<Row>, target: &Rc<Row>, lines: u32, has_flipped: bool) {
         let is_whole = {
             let live = self.heirs.live.borrow();
             let Some(one) =
@@ -279,10 +317,17 @@ impl Space {
             else {
                 return;
             };
-            one.taken.set(one.taken.get().saturating_add(lines));
             one.used.set(self.shared.pool.seams().clock.now());
+            one.taken.set(match (target.is_heir(), has_flipped) {
+                (true, _) => one.taken.get().saturating_add(lines),
+                (false, true) => one.taken.get().saturating_sub(lines),
+                (false, false) => return,
+            });
             one.is_whole()
         };
+        if has_flipped {
+            self.shared.count(|counters| counters.lines_flipped += u64::from(lines));
+        }
         // The flush and the tables that they wait for are those of all of them.
         let whole = if is_whole { self.heirs.whole() } else { Vec::new() };
         if !whole.is_empty() && whole.len() * 2 >= self.heirs_max(&row.shape) {
@@ -292,16 +337,73 @@ impl Space {
 
     /// How many heirs there may be of rows like this one: more than two while they take little of what is free beside them.
     fn heirs_max(&self, shape: &Shape) -> usize {
-        let of_row = self.row_bytes() / shape.data_columns() as u64 * shape.columns() as u64;
-        let free = self
-            .shared
-            .pool
-            .room()
-            .iter()
-            .map(|room| room.free.0.saturating_sub(room.reserve.0))
-            .sum::<u64>();
-        let most = (HEIRS_BYTES_MAX / self.row_bytes()).min(free / SHARE_OF_FREE / of_row);
+        let most =
+            (HEIRS_BYTES_MAX / self.row_bytes()).min(self.free_bytes() / SHARE_OF_FREE / self.heir_bytes(shape));
         usize::try_from(most).unwrap_or(usize::MAX).max(HEIRS_USUAL)
+    }
+
+    /// What is free beside the room that is kept.
+    fn free_bytes(&self) -> u64 {
+        let room = self.shared.pool.room();
+        room.iter().map(|room| room.free.0.saturating_sub(room.reserve.0)).sum()
+    }
+
+    /// What a row of a shape takes, but for its tables.
+    fn heir_bytes(&self, shape: &Shape) -> u64 {
+        self.row_bytes() / shape.data_columns() as u64 * shape.columns() as u64
+    }
+
+    /// Rows whose heirs are to be given up because all heirs take more than is free beside them.
+    pub(crate) fn heirs_too_many(&self) -> Vec<u64> {
+        let Some(shape) = self.heirs.live.borrow().values().next().map(|one| one.row.shape) else {
+            return Vec::new();
+        };
+        let allowed = self.free_bytes() / self.heir_bytes(&shape);
+        let surplus = (self.heirs.count() as u64).saturating_sub(allowed.max(HEIRS_USUAL as u64));
+        self.heirs.idlest(usize::try_from(surplus).unwrap_or(usize::MAX).min(GIVEN_UP_TOGETHER))
+    }
+
+    /// Claims an heir for a row to which a request brings a whole stripe over old content that belongs to no stream; not where
+    /// that is not to be had now. Called without any lock, ticket or room.
+    pub(crate) async fn provide_slots(&self, index: u64, within: u64, length: u64) -> Result<(), SpaceError> {
+        let lacks = async {
+            let Some(row) = self.row(index).await?.filter(|row| row.has_parity()) else { return Ok(None) };
+            if row.heir().is_some() || is_hidden(self.id()) {
+                return Ok(None);
+            }
+            let (start, stripe) = stripe_at(&row.shape, within);
+            let first = if within > start { start + stripe as u64 } else { start };
+            let (_, behind) = stripe_at(&row.shape, first.min(self.row_bytes() - 1));
+            let is_whole = first + behind as u64 <= (within + length).min(self.row_bytes());
+            Ok((is_whole && self.is_over_old(&row, first).await?).then_some(row))
+        };
+        let row = match lacks.await {
+            Ok(Some(row)) => row,
+            // Whoever writes finds it again, if it concerns it.
+            Ok(None) | Err(SpaceError::Unreadable { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match Box::pin(self.claim_slots(&row)).await {
+            Err(SpaceError::Unreadable { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn claim_slots(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let clock = &self.shared.pool.seams().clock;
+        let lacks_room = || self.heirs.lacks_room_until.get().is_some_and(|until| clock.now() < until);
+        if lacks_room() {
+            return Ok(());
+        }
+        let _turn = self.heirs.turn.take().await;
+        if row.gone.get() || row.heir().is_some() || lacks_room() {
+            return Ok(());
+        }
+        let others = (self.heirs.count() as u64 + 1) * self.heir_bytes(&row.shape);
+        if others > self.free_bytes() || !self.claim_heir_of(row, Kind::ToAndFro).await? {
+            self.heirs.lacks_room_until.set(Some(clock.now() + ASKED_AGAIN_AFTER));
+        }
+        Ok(())
     }
 
     /// A request has come. The stream that it goes on with, if that is long enough and rows that the request touches lack heirs;
@@ -435,7 +537,7 @@ impl Space {
         if row.gone.get() || row.heir().is_some() || self.heirs.refused.get() == Some(row.index) {
             return Ok(());
         }
-        if !self.has_place(row, stream).await || !self.claim_heir_of(row).await? {
+        if !self.has_place(row, stream).await || !self.claim_heir_of(row, Kind::OfStream).await? {
             self.heirs.refused.set(Some(row.index));
         }
         Ok(())
@@ -445,13 +547,13 @@ impl Space {
     /// none any more.
     async fn has_place(&self, row: &Rc<Row>, stream: StreamName) -> bool {
         loop {
-            let live = self.heirs.rows();
+            let live = self.heirs.of_streams();
             let max = self.heirs_max(&row.shape);
             if live.len() < max {
                 return true;
             }
             let Some((start, _)) = self.heirs.streams.of(stream) else { return false };
-            let idle = self.heirs.idle(self.shared.pool.seams().clock.now(), WANTED_AFTER);
+            let idle = self.heirs.left_by_streams(self.shared.pool.seams().clock.now());
             self.take_over_soon(&idle);
             let is_passed = |index: &&u64| **index >= start / self.row_bytes() && **index < row.index;
             let mut chosen = self.heirs.whole();
@@ -459,25 +561,28 @@ impl Space {
                 chosen.extend(live.iter().find(is_passed));
             }
             let Some(first) = chosen.first().copied() else { return false };
-            if !self.take_over_now(&chosen, first).await && self.heirs.rows().len() >= max {
+            if !self.take_over_now(&chosen, first).await && self.heirs.of_streams().len() >= max {
                 // It could not be done now.
                 return false;
             }
         }
     }
 
-    async fn claim_heir_of(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+    async fn claim_heir_of(&self, row: &Rc<Row>, kind: Kind) -> Result<bool, SpaceError> {
         let pool = &self.shared.pool;
         let mut is_whole = true;
         row.for_each_slab(|_, slab| is_whole &= slab.readable(pool).is_some());
         if !is_whole || self.shared.is_unresolved(row) || !self.may_have_heirs() {
             return Ok(false);
         }
+        if kind == Kind::ToAndFro && !self.may_go_to_and_fro().await? {
+            return Ok(false);
+        }
         let Some(hidden) = self.hidden_for_heirs().await? else { return Ok(false) };
         let Some(heir) = hidden.claim_heir(row).await? else { return Ok(false) };
         tracing::debug!(space = %self.name(), row = row.index, "a row has an heir");
         self.shared.count(|counters| counters.heirs_made += 1);
-        self.heirs.add(heir, pool.seams().clock.now());
+        self.heirs.add(heir, kind, pool.seams().clock.now());
         Ok(true)
     }
 
@@ -491,14 +596,10 @@ impl Space {
         if let Some(hidden) = self.heirs.space() {
             return Ok(Some(hidden));
         }
-        let (pool, before) = (&self.shared.pool, self.shared.stamp());
-        match pool.require_features(FEATURE_HEIRS).await {
-            // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
-            Ok(()) if self.shared.stamp() != before => self.shared.force_flush().await?,
-            Ok(()) => {}
-            Err(PoolError::Epoch { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        if !self.may_use(FEATURE_HEIRS).await? {
+            return Ok(None);
         }
+        let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Claim).await;
         let may_be = !self.gone.get() && self.may_have_heirs();
         let Some(spaces) = self.shared.spaces.borrow().upgrade().filter(|_| may_be) else {
@@ -522,6 +623,24 @@ impl Space {
         Ok(Some(hidden))
     }
 
+    /// Whether labels say that lines may go to and fro.
+    async fn may_go_to_and_fro(&self) -> Result<bool, SpaceError> {
+        self.may_use(FEATURE_HEIRS | FEATURE_SLOTS).await
+    }
+
+    /// Whether all labels name features of the format; not where the pool cannot say so now.
+    async fn may_use(&self, features: u64) -> Result<bool, SpaceError> {
+        let before = self.shared.stamp();
+        match self.shared.pool.require_features(features).await {
+            // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
+            Ok(()) if self.shared.stamp() != before => self.shared.force_flush().await?,
+            Ok(()) => {}
+            Err(PoolError::Epoch { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
     /// Notes the hidden space of heirs.
     pub(crate) fn adopt_hidden(&self, hidden: &Rc<Space>) {
         *self.heirs.space.borrow_mut() = Some(Rc::clone(hidden));
@@ -540,6 +659,8 @@ impl Space {
         let mut found = Vec::new();
         hidden.for_each_record(|index, record| found.push((index, record.clone()))).await?;
         let now = self.shared.pool.seams().clock.now();
+        let may_go = self.shared.pool.features() & FEATURE_SLOTS != 0;
+        let kind = if may_go { Kind::Found } else { Kind::OfStream };
         for (index, record) in found {
             let row = self.undecided_row(index).await?.filter(|row| row.shape == record.shape);
             let Some(row) = row else {
@@ -549,7 +670,7 @@ impl Space {
             let heir = row.make_heir(record);
             hidden.rows.borrow_mut().insert(index, Some(Rc::clone(&heir)));
             self.shared.count(|counters| counters.heirs_found += 1);
-            self.heirs.add(heir, now);
+            self.heirs.add(heir, kind, now);
         }
         *self.heirs.space.borrow_mut() = Some(Rc::clone(hidden));
         Ok(())

@@ -21,7 +21,7 @@ use crate::read::{Copy, is_silence, matches_state};
 use crate::record::BlockState;
 use crate::recovery::{Claim, OpenBlock, Recovery, RowClaims, give_to_all};
 use crate::row::{Row, Slab};
-use crate::shared::Shared;
+use crate::shared::{Shared, place_in_page};
 use crate::space::Space;
 use crate::tickets::Held;
 
@@ -34,7 +34,18 @@ type Copies = Vec<SmallVec<[Copy; 4]>>;
 /// Blocks of a line whose content is known, by column: `None` for zeros.
 type Known<'a> = SmallVec<[(usize, Option<&'a [u8]>); 16]>;
 
-/// Decides the lines of these blocks. What cannot be decided goes to `left`, whole lines.
+/// What became of a line.
+enum Decided {
+    /// Its blocks are this.
+    Is(LineStates),
+    /// Nobody here can tell.
+    NotYet,
+    /// All of it was said to be never written, as of the source of a flip: the row or heir beside this one tells.
+    ByPartner(LineStates),
+}
+
+/// Decides the lines of these blocks. What cannot be decided goes to `left`, whole lines; those that were left for the other slot are
+/// returned.
 pub(crate) async fn decide_lines(
     shared: &Shared,
     space: &Space,
@@ -43,7 +54,7 @@ pub(crate) async fn decide_lines(
     held: &Held,
     left: &mut RowClaims,
     recovery: &mut Recovery,
-) -> Result<(), SpaceError> {
+) -> Result<Vec<Source>, SpaceError> {
     let mut lines: BTreeMap<u32, Vec<OpenBlock>> = BTreeMap::new();
     for block in open {
         lines.entry(block.block).or_default().push(block);
@@ -55,25 +66,81 @@ pub(crate) async fn decide_lines(
         .collect();
     let lines: Vec<Line<'_>> =
         lines.into_iter().map(|(line, blocks)| Line { shared, space, row, line, blocks }).collect();
+    let mut decided = Vec::new();
     for together in lines.chunks(DECIDED_TOGETHER) {
-        let decided = join_all(together.iter().map(|line| line.decide(&without_table)));
-        for (line, decided) in together.iter().zip(decided.await) {
-            let (decided, part) = decided?;
-            recovery.add(part);
-            for block in &line.blocks {
-                match &decided {
-                    Some(states) => {
-                        block.is(states.get(block.column).copied().unwrap_or_default(), shared, row, held);
-                    }
-                    None => {
-                        recovery.out_of_reach += u64::from(block.column < row.shape.data_columns());
-                        left.insert((block.column, block.block), block.claims.clone());
-                    }
-                }
+        decided.extend(join_all(together.iter().map(|line| line.decide(&without_table))).await);
+    }
+    let mut sources = Vec::new();
+    for (line, decided) in lines.into_iter().zip(decided) {
+        let (decided, part) = decided?;
+        recovery.add(part);
+        match decided {
+            Decided::Is(states) => all_are(&line.blocks, &states, shared, row, held),
+            Decided::NotYet => leave_all(&line.blocks, row, left, recovery),
+            Decided::ByPartner(before) => {
+                sources.push(Source { row: Rc::clone(row), line: line.line, blocks: line.blocks, before });
             }
         }
     }
+    Ok(sources)
+}
+
+/// Notes what the blocks of a line are.
+fn all_are(blocks: &[OpenBlock], states: &LineStates, shared: &Shared, row: &Rc<Row>, held: &Held) {
+    for block in blocks {
+        block.is(states.get(block.column).copied().unwrap_or_default(), shared, row, held);
+    }
+}
+
+/// Leaves the blocks of a line to be decided later.
+fn leave_all(blocks: &[OpenBlock], row: &Row, left: &mut RowClaims, recovery: &mut Recovery) {
+    for block in blocks {
+        recovery.out_of_reach += u64::from(block.column < row.shape.data_columns());
+        left.insert((block.column, block.block), block.claims.clone());
+    }
+}
+
+/// A line that is said to be in the other slot, where no flush has covered that (docs/design/0026).
+pub(crate) struct Source {
+    row: Rc<Row>,
+    line: u32,
+    blocks: Vec<OpenBlock>,
+    /// What it is if it is not there.
+    before: LineStates,
+}
+
+/// Decides lines that were left for the other slot, by what was decided of that; what cannot be decided goes to `left`.
+pub(crate) async fn decide_sources(
+    shared: &Shared,
+    sources: Vec<Source>,
+    left: &mut RowClaims,
+    recovery: &mut Recovery,
+) -> Result<(), SpaceError> {
+    let held = shared.tickets.begin();
+    for Source { row, line, blocks, before } in sources {
+        match other_has(shared, &row, line).await? {
+            Some(false) if !is_planted(Bug::FlipByHalves) => all_are(&blocks, &before, shared, &row, &held),
+            Some(_) => all_are(&blocks, &LineStates::new(), shared, &row, &held),
+            None => leave_all(&blocks, &row, left, recovery),
+        }
+        shared.note_dirty(&row);
+    }
     Ok(())
+}
+
+/// Whether the row or heir beside one has a line, once that is decided and while somebody here can tell.
+async fn other_has(shared: &Shared, row: &Row, line: u32) -> Result<Option<bool>, SpaceError> {
+    let Some(partner) = row.partner() else { return Ok(Some(false)) };
+    let parity = row.shape.data_columns();
+    if shared.is_undecided(&partner, parity, line) {
+        return Ok(None);
+    }
+    let (index, entry) = place_in_page(line);
+    match shared.page(&partner, parity, index).await {
+        Ok(page) => Ok(Some(page.state(entry) != BlockState::Never)),
+        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A line of which the log says what no flush has covered.
@@ -91,25 +158,29 @@ impl Line<'_> {
     async fn decide(
         &self,
         without_table: &BTreeSet<u32>,
-    ) -> Result<(Option<LineStates>, Recovery), SpaceError> {
+    ) -> Result<(Decided, Recovery), SpaceError> {
         let mut part = Recovery::default();
         if without_table.contains(&self.line) {
-            return Ok((None, part));
+            return Ok((Decided::NotYet, part));
         }
         // For each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
         let mut frames = self.row.shape.parity_columns() as u64 + 1;
         self.row.for_each_slab(|_, _| frames += 1);
         let _frames = self.shared.looks.take(frames).await;
-        let Some((before, written)) = self.before_and_written().await? else { return Ok((None, part)) };
+        let Some((before, written)) = self.before_and_written().await? else { return Ok((Decided::NotYet, part)) };
         let was_in_flight = self.was_in_flight();
         let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
+        let had_line = before.get(self.row.shape.data_columns()).is_some_and(|state| *state != BlockState::Never);
+        if is_nothing && had_line && self.row.partner().is_some() {
+            return Ok((Decided::ByPartner(before), part));
+        }
         if is_nothing || (before == written && !was_in_flight) {
-            return Ok((Some(written), part));
+            return Ok((Decided::Is(written), part));
         }
         let data = self.row.shape.data_columns();
         // Nothing is read for what could not be told from it.
         if self.row.count_columns(|slab| self.is_here(slab)) < data {
-            return Ok((None, part));
+            return Ok((Decided::NotYet, part));
         }
         let copies: Copies = join_all(written.iter().enumerate().map(async |(column, state)| match state {
             BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line, Patience::Long).await,
@@ -123,15 +194,15 @@ impl Line<'_> {
             let states = written.iter().zip(&copies);
             let states = states
                 .map(|(state, copies)| if is_good(copies, *state) { *state } else { BlockState::Never });
-            return Ok((Some(states.collect()), part));
+            return Ok((Decided::Is(states.collect()), part));
         }
         if self.count_asked(&written, &copies) < data {
-            return Ok((None, part));
+            return Ok((Decided::NotYet, part));
         }
         if self.make_whole(&written, &copies, &mut part).await? {
             part.decided += data as u64;
             part.whole_lines += 1;
-            return Ok((Some(written), part));
+            return Ok((Decided::Is(written), part));
         }
         part.decided += data as u64;
         part.reverted += data as u64;
@@ -145,7 +216,7 @@ impl Line<'_> {
             BlockState::Valid(_) if was_in_flight => BlockState::Never,
             state => *state,
         };
-        Ok((Some(before.iter().map(was).collect()), part))
+        Ok((Decided::Is(before.iter().map(was).collect()), part))
     }
 
     /// Whether it was written as a whole and no flush has covered that. Of one that a flush has covered, blocks may have been said

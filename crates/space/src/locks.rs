@@ -15,6 +15,11 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// Its blocks.
+    pub(crate) fn blocks(self) -> std::ops::Range<u32> {
+        self.first..self.first + self.count
+    }
+
     fn overlaps(self, other: Self) -> bool {
         self.first < other.first + other.count && other.first < self.first + self.count
     }

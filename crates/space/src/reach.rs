@@ -43,7 +43,8 @@ impl Shared {
         if blocks.is_empty() {
             return Ok(());
         }
-        for (key, (row, places)) in blocks {
+        let sources = self.sources_of(&blocks);
+        for (key, (row, places)) in blocks.into_iter().chain(sources) {
             let mut leaving = self.leaving.borrow_mut();
             leaving.entry(key).or_insert_with(|| (row, BTreeSet::new())).1.extend(places);
         }

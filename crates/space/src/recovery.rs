@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::haste::Patience;
-use crate::in_flight::decide_lines;
+use crate::in_flight::{Source, decide_lines, decide_sources};
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::{Knowledge, PageOnDisk};
@@ -224,10 +224,11 @@ async fn decide_rows(
     recovery: &mut Recovery,
 ) -> Result<Vec<Rc<Row>>, SpaceError> {
     let (mut rows, mut next) = (Vec::new(), 0);
+    let mut sources: BTreeMap<(SpaceId, u64), Vec<Source>> = BTreeMap::new();
     let mentions = &mentions;
     loop {
         let together = mentions.rows_from(next);
-        let Some((_, last)) = together.last() else { return Ok(rows) };
+        let Some((_, last)) = together.last() else { break };
         next = last.end;
         let known = together
             .into_iter()
@@ -240,26 +241,42 @@ async fn decide_rows(
             let space = spaces.get(&row.owner()).unwrap_or(space);
             let mut part = Recovery { rows: 1, ..Recovery::default() };
             let claims = mentions.claims(of_row, |column| row.shape.blocks_of(column));
-            let left = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
-            Ok::<_, SpaceError>(Some((row, left, part)))
+            let (left, of_row) =
+                recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
+            Ok::<_, SpaceError>(Some((row, left, of_row, part)))
         }));
         for decided in decided.await {
-            let Some((row, left, part)) = decided? else { continue };
+            let Some((row, left, of_row, part)) = decided? else { continue };
             recovery.add(part);
             if part.went_back > 0 {
                 shared.note_gone_back(spaces.get(&row.owner()));
             }
-            if !left.is_empty() {
-                let mut left = left;
-                left.values_mut().for_each(keep_latest);
-                if left.values().flatten().any(Claim::is_of_an_open_write) {
-                    shared.unflushed_away.borrow_mut().insert((row.space, row.index));
-                }
-                shared.unresolved.borrow_mut().insert((row.space, row.index), Rc::new(left));
+            note_left(shared, (row.space, row.index), left);
+            if !of_row.is_empty() {
+                sources.insert((row.space, row.index), of_row);
             }
             rows.push(row);
         }
     }
+    // Behind all targets, which are of other rows.
+    for (key, of_row) in sources {
+        let mut left = RowClaims::new();
+        decide_sources(shared, of_row, &mut left, recovery).await?;
+        note_left(shared, key, left);
+    }
+    Ok(rows)
+}
+
+/// Notes what of a row could not be decided.
+fn note_left(shared: &Shared, key: (SpaceId, u64), mut left: RowClaims) {
+    if left.is_empty() {
+        return;
+    }
+    left.values_mut().for_each(keep_latest);
+    if left.values().flatten().any(Claim::is_of_an_open_write) {
+        shared.unflushed_away.borrow_mut().insert(key);
+    }
+    Rc::make_mut(shared.unresolved.borrow_mut().entry(key).or_default()).extend(left);
 }
 
 /// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable. A recovery that was cut
@@ -341,7 +358,8 @@ pub(crate) enum Below {
     Disk,
 }
 
-/// Applies and decides what the log says of one row; what could not be decided because disks are absent.
+/// Applies and decides what the log says of one row; what could not be decided because disks are absent, and lines that are decided
+/// behind the row beside it.
 pub(crate) async fn recover_row(
     shared: &Shared,
     space: &Space,
@@ -349,7 +367,7 @@ pub(crate) async fn recover_row(
     claims: RowClaims,
     below: Below,
     recovery: &mut Recovery,
-) -> Result<RowClaims, SpaceError> {
+) -> Result<(RowClaims, Vec<Source>), SpaceError> {
     let mut left = RowClaims::new();
     if below == Below::Memory {
         // While the pool is open this is committed before.
@@ -384,9 +402,9 @@ pub(crate) async fn recover_row(
     }
     note_bases(shared, row, &mut open, below).await;
     if row.has_parity() {
-        decide_lines(shared, space, row, open, &held, &mut left, recovery).await?;
+        let sources = decide_lines(shared, space, row, open, &held, &mut left, recovery).await?;
         shared.note_dirty(row);
-        return Ok(left);
+        return Ok((left, sources));
     }
     for together in open.chunks(DECIDED_TOGETHER) {
         let decided = join_all(together.iter().map(|open| open.decide(shared, space, row)));
@@ -403,7 +421,7 @@ pub(crate) async fn recover_row(
         }
     }
     shared.note_dirty(row);
-    Ok(left)
+    Ok((left, Vec::new()))
 }
 
 /// A page of which the log speaks, with the low bits of the generation that it has at least; `None` while no disk is here that

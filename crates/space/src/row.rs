@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, RowId, SpaceId};
@@ -248,6 +248,8 @@ pub(crate) struct Row {
     pub(crate) mappings: Rc<Mappings>,
     /// The row that is about to take its place (docs/design/0007).
     heir: RefCell<Option<Rc<Row>>>,
+    /// The row whose heir this is.
+    heir_of: RefCell<Weak<Row>>,
     /// What is known while it is moved to another layout.
     pub(crate) moving: RefCell<Option<Rc<Moving>>>,
 }
@@ -259,9 +261,10 @@ impl Row {
     }
 
     /// The heir of this row as the metadata has it, in the hidden space of heirs.
-    pub(crate) fn make_heir(&self, record: RowRecord) -> Rc<Self> {
+    pub(crate) fn make_heir(self: &Rc<Self>, record: RowRecord) -> Rc<Self> {
         let (locks, mappings) = (Rc::clone(&self.locks), Rc::clone(&self.mappings));
         let heir = Self::with(heirs_of(self.space), self.index, record, locks, mappings);
+        *heir.heir_of.borrow_mut() = Rc::downgrade(self);
         *self.heir.borrow_mut() = Some(Rc::clone(&heir));
         heir
     }
@@ -301,6 +304,7 @@ impl Row {
             seals: Cell::new(0),
             mappings,
             heir: RefCell::default(),
+            heir_of: RefCell::default(),
             moving: RefCell::default(),
         })
     }
@@ -312,7 +316,14 @@ impl Row {
 
     /// Notes that it has no heir any more.
     pub(crate) fn forget_heir(&self) {
-        self.heir.borrow_mut().take();
+        if let Some(heir) = self.heir.borrow_mut().take() {
+            heir.heir_of.take();
+        }
+    }
+
+    /// Its heir, or the row whose heir this is: a line is in one of the two.
+    pub(crate) fn partner(&self) -> Option<Rc<Self>> {
+        self.heir().or_else(|| self.heir_of.borrow().upgrade())
     }
 
     /// Whether it is the heir of another row.

@@ -21,6 +21,7 @@ use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::floor::Floors;
 use crate::format::{PAGE_BYTES, STATE_VALID};
+use crate::in_flight::decide_sources;
 use crate::locks::Range;
 use crate::pace::Pace;
 use crate::progress::Closing;
@@ -145,6 +146,10 @@ pub struct SpaceCounters {
     pub heirs_taken_over: u64,
     /// Lines that were copied to heirs, because no stream had brought them.
     pub heir_lines_copied: u64,
+    /// Of all heirs, those that gave their lines back to their rows.
+    pub heirs_given_back: u64,
+    /// Lines that went from a row to its heir or back because they were written as a whole.
+    pub lines_flipped: u64,
     /// Heirs that were there when the pool was opened.
     pub heirs_found: u64,
     /// Rows that were moved to another layout.
@@ -189,7 +194,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Rc<Pool>,
     pub(crate) tickets: Rc<Tickets>,
     /// The latest flush interval that a flush has covered to its end.
-    covered_interval: Cell<Option<u64>>,
+    pub(crate) covered_interval: Cell<Option<u64>>,
     pub(crate) frozen: Cell<Option<Ticket>>,
     flush_turn: Turn,
     /// What the last flush covered: writes with an earlier ticket whose records have a lower LSN. A record may come to the log
@@ -450,7 +455,7 @@ impl Shared {
             let key = (row.space, row.index);
             unresolved.contains_key(&key) || settling.contains_key(&key) || self.is_being_left(row)
         };
-        is_open(row) || row.heir().is_some_and(|heir| is_open(&heir))
+        is_open(row) || row.partner().is_some_and(|partner| is_open(&partner))
     }
 
     /// Whether nobody could decide yet what the log says of a block.
@@ -499,10 +504,18 @@ impl Shared {
         }
         {
             let _turn = self.resolve_turn.take().await;
-            for row in &both {
-                if self.unresolved.borrow().contains_key(&(row.space, row.index)) {
-                    self.decide_row(space, row).await?;
+            // What a line was left for in one of them may be decided by the other: the first one waits for that.
+            let waits = |row: &Rc<Row>| self.unresolved.borrow().contains_key(&(row.space, row.index));
+            let mut failed = None;
+            for row in both.iter().chain(both.first()) {
+                if waits(row)
+                    && let Err(error) = self.decide_row(space, row).await
+                {
+                    failed = Some(error);
                 }
+            }
+            if let Some(error) = failed.filter(|_| both.iter().any(waits)) {
+                return Err(error);
             }
         }
         // Nothing of the row is served before its decisions are durable.
@@ -525,7 +538,7 @@ impl Shared {
         let claims = self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
         let places: Vec<(usize, u32)> = claims.keys().copied().collect();
         self.deciding.set(Some((key, false)));
-        let left = recover_row(self, space, row, claims, Below::Disk, &mut recovery).await;
+        let left = self.decide_claims(space, row, claims, &mut recovery).await;
         note_all_unfound(self, |row| space.cache_of(row), &mut recovery);
         let left_again = self.deciding.take().is_some_and(|(_, left_again)| left_again);
         let left = left?;
@@ -544,6 +557,18 @@ impl Shared {
             }
             None => Ok(()),
         }
+    }
+
+    async fn decide_claims(
+        &self,
+        space: &Space,
+        row: &Rc<Row>,
+        claims: RowClaims,
+        recovery: &mut Recovery,
+    ) -> Result<RowClaims, SpaceError> {
+        let (mut left, sources) = recover_row(self, space, row, claims, Below::Disk, recovery).await?;
+        decide_sources(self, sources, &mut left, recovery).await?;
+        Ok(left)
     }
 
     /// Notes that blocks of a row are decided. Claims that came meanwhile stay.

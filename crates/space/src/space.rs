@@ -392,12 +392,11 @@ impl Space {
 
     async fn claim_new(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
-        let mut has_tried = false;
         loop {
             let claimed = match self.try_claim(index).await {
                 // Heirs have room only as long as nobody else needs it.
                 Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
-                    if std::mem::replace(&mut has_tried, true) || !self.shared.give_up_heirs().await {
+                    if !self.shared.give_up_heirs().await {
                         return Err(error.into());
                     }
                     continue;

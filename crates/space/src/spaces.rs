@@ -18,7 +18,6 @@ use crate::cache_size::{WriteCache, cache_spec};
 use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
-use crate::heirs::IDLE_AFTER;
 use crate::layout::slab_grains;
 use crate::layouts::Layouts;
 use crate::limits::Limits;
@@ -930,7 +929,8 @@ async fn tend(weak: Weak<Spaces>) {
         }
         if spaces.pool().state() == PoolState::Writable {
             for space in spaces.all() {
-                space.take_over_soon(&space.heirs.idle(clock.now(), IDLE_AFTER));
+                space.take_over_soon(&space.heirs.idle(clock.now()));
+                space.take_over_soon(&space.heirs_too_many());
             }
         }
         drop(spaces);

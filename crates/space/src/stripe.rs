@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::iter::repeat_n;
+use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Shared as Bytes_;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
+use crate::flips::Slot;
 use crate::forming::{Active, Pieces};
 use crate::layout::{BLOCK, Shape};
 use crate::line::encode;
@@ -28,6 +30,18 @@ use crate::write::{Beside, Part, Parts};
 
 /// Bytes of parity of one column that are computed as one piece, at most: a frame.
 pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
+
+/// How often stripes look for a slot, of which flushes free some between.
+const TRIES: usize = 3;
+
+/// What became of whole stripes that were to go in place.
+enum Tried {
+    Written,
+    /// There is no slot for them, or not now.
+    NoSlot,
+    /// There is one when a flush has freed it.
+    BehindFlush,
+}
 
 /// What a request has for one row.
 struct OfRow<'a> {
@@ -81,8 +95,9 @@ impl Space {
 
     async fn store_in_row(&self, of_row: &OfRow<'_>, stream: Option<StreamName>) -> Result<(), SpaceError> {
         let OfRow { index, within, data, entering } = of_row;
-        if let Some(stream) = stream {
-            self.provide_heir(*index, *within, stream).await?;
+        match stream {
+            Some(stream) => self.provide_heir(*index, *within, stream).await?,
+            None => self.provide_slots(*index, *within, data.len() as u64).await?,
         }
         let mut parts: SmallVec<[(u64, Bytes_); 3]> = SmallVec::new();
         let mut done = 0;
@@ -134,29 +149,52 @@ impl Space {
             return Ok(if is_cut { before_end } else { usual });
         }
         let whole = length / stripe;
-        if whole == 0 || self.home_of_new(&row, within).await?.is_none() {
+        let Some(home) = self.home_of_new(&row, within).await?.filter(|_| whole > 0) else {
             return Ok(usual);
-        }
+        };
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
         let parity = interleave_bytes(&row.shape) * row.shape.parity_columns();
         let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
+        let mut count = 1;
+        // They go out as one as far as they go to one place.
+        while row.heir().is_some() && count < whole.min(most) {
+            let next = self.home_of_new(&row, within + (count * stripe) as u64).await?;
+            if next.is_none_or(|next| !Rc::ptr_eq(&next, &home)) {
+                return Ok(count * stripe);
+            }
+            count += 1;
+        }
         Ok(whole.min(most) * stripe)
     }
 
-    /// Writes whole stripes of a row in place, if they are fresh and there is memory for their parity; whether it did.
+    /// Writes whole stripes of a row in place, if they have a free slot and there is memory for their parity; whether it did.
     pub(crate) async fn write_stripes(
         &self,
         index: u64,
         within: u64,
         data: &Pieces,
     ) -> Result<bool, SpaceError> {
+        for _ in 0..TRIES {
+            match self.try_stripes(index, within, data).await? {
+                Tried::Written => return Ok(true),
+                Tried::NoSlot => return Ok(false),
+                Tried::BehindFlush => {
+                    let _held_up = self.forming.hold_up();
+                    self.shared.flush().await?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn try_stripes(&self, index: u64, within: u64, data: &Pieces) -> Result<Tried, SpaceError> {
         let row = self.row_for_write(index).await?;
         let (start, stripe) = stripe_at(&row.shape, within);
         if !row.has_parity() || within != start || !data.len().is_multiple_of(stripe) {
-            return Ok(false);
+            return Ok(Tried::NoSlot);
         }
         if self.home_of_new(&row, within).await?.is_none() {
-            return Ok(false);
+            return Ok(Tried::NoSlot);
         }
         self.pass_gate().await?;
         let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
@@ -164,11 +202,12 @@ impl Space {
         let lines = blocks((data.len() / stripe * interleave_bytes(&row.shape)) as u64);
         let parity_blocks = lines * u32::try_from(row.shape.parity_columns()).unwrap_or(1);
         let _frames = self.shared.stripes.take(frames_of(&row.shape, lines)).await;
-        let Some(parts) = self.with_parity(&row.shape, range, data) else { return Ok(false) };
-        let _log_room = self.shared.room_for(range.count + parity_blocks).await?;
+        let Some(parts) = self.with_parity(&row.shape, range, data) else { return Ok(Tried::NoSlot) };
+        // The other slot says a few words more.
+        let _log_room = self.shared.room_for(range.count + 2 * parity_blocks).await?;
         let _guard = row.locks.lock(range).await;
         if row.gone.get() || row.is_held() || self.shared.is_unresolved(&row) {
-            return Ok(false);
+            return Ok(Tried::NoSlot);
         }
         // The space may have been made smaller while this waited for the lock.
         self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
@@ -176,21 +215,23 @@ impl Space {
         let is_cached =
             row.mappings.has_any_of(range) || self.is_unfinished(&row, first_line..first_line + lines);
         if is_cached {
-            return Ok(false);
+            return Ok(Tried::NoSlot);
         }
-        let Some(home) = self.home_of_fresh(&row, first_line..first_line + lines, &parts).await? else {
-            return Ok(false);
+        let lines = first_line..first_line + lines;
+        let (target, flip) = match self.slot_of(&row, lines.clone(), &parts).await? {
+            Slot::None => return Ok(Tried::NoSlot),
+            Slot::BehindFlush => return Ok(Tried::BehindFlush),
+            Slot::In(target) => (target, None),
+            Slot::Flip { target, source } => (target, Some(self.flip_from(source, lines.clone()).await?)),
         };
         row.touch(range);
-        self.shared.settle_absences(&home).await?;
-        if !self.survives(&home, &parts, &[]) {
-            return Ok(false);
+        self.shared.settle_absences(&target).await?;
+        if !self.survives(&target, &parts, &[]) {
+            return Ok(Tried::NoSlot);
         }
-        self.write_parts(&home, parts, Beside::Nothing).await?;
-        if home.is_heir() {
-            self.note_taken(&row, lines);
-        }
-        Ok(true)
+        self.write_parts(&target, parts, flip.as_ref().map_or(Beside::Nothing, Beside::Flip)).await?;
+        self.note_moved(&row, &target, lines.end - lines.start, flip.is_some());
+        Ok(Tried::Written)
     }
 
     /// Whether a line of these waits to be finished.

@@ -272,6 +272,13 @@ impl Page {
         }
     }
 
+    /// Whether a block holds nothing, and no flush has covered that.
+    pub(crate) fn is_forgotten_unflushed(&self, index: usize, covered: Option<u64>) -> bool {
+        let unflushed = self.unflushed.borrow();
+        let is_covered = covered.is_some_and(|covered| covered >= unflushed.interval);
+        self.state(index) == BlockState::Never && !is_covered && bit(&unflushed.discarded, index)
+    }
+
     /// Changes what is known of a block. `frozen` is the ticket of a write-back in progress: a write that began later
     /// leaves a snapshot behind, one that began earlier counts in.
     pub(crate) fn set(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {

@@ -24,6 +24,7 @@ use crate::cache::Cache;
 use crate::destage::{Prepared, Redo, stripes};
 use crate::error::SpaceError;
 use crate::haste::Patience;
+use crate::heirs::GIVEN_UP_TOGETHER;
 use crate::layout::{BLOCK, Shape};
 use crate::line::{LineStates, encode};
 use crate::locks::Range;
@@ -62,6 +63,11 @@ impl Space {
         for _ in 0..TRIES {
             let mut prepared = Vec::new();
             for index in std::mem::take(&mut left) {
+                let given_back = self.give_back_heir(index).await;
+                if self.unless_hindered(index, given_back.map(Some)) == Some(true) {
+                    has_any = true;
+                    continue;
+                }
                 let of_row = self.prepare(index).await;
                 prepared.extend(self.unless_hindered(index, of_row));
             }
@@ -114,7 +120,7 @@ impl Space {
     }
 
     /// Lines of a row that hold something and that its heir lacks.
-    async fn lacking(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<Vec<u32>, SpaceError> {
+    pub(crate) async fn lacking(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<Vec<u32>, SpaceError> {
         let mut lacking = Vec::new();
         for line in 0..row.shape.column_blocks(row.shape.data_columns()) {
             match self.parity_of_heir(heir, line).await? {
@@ -141,6 +147,10 @@ impl Space {
         heir: &Rc<Row>,
     ) -> Result<bool, SpaceError> {
         let lacking = self.lacking(row, heir).await?;
+        if !lacking.is_empty() && self.heirs.goes_to_and_fro(row) {
+            // Slots that lines have just left are free behind that.
+            self.shared.flush().await?;
+        }
         let columns = row.shape.columns() as u64;
         let together = (self.shared.lines.all() / (2 * columns)).clamp(1, LINES_TOGETHER);
         for some in lacking.chunks(usize::try_from(together).unwrap_or(1)) {
@@ -160,6 +170,9 @@ impl Space {
             for line in some {
                 // A stream may have brought it since.
                 if self.parity_of_heir(heir, *line).await? == BlockState::Never {
+                    if !self.is_slot_free(heir, *line).await? {
+                        return Ok(false);
+                    }
                     prepared.push(self.copied_line(row, heir, *line).await?);
                 }
             }
@@ -330,7 +343,7 @@ impl Space {
 }
 
 impl Shared {
-    /// Has the heirs of all spaces take the places of their rows, which gives back the room of these; whether any did.
+    /// Has heirs of all spaces take the places of their rows or give their lines back, which gives room back; whether any did.
     pub(crate) async fn give_up_heirs(&self) -> bool {
         let spaces = self.spaces.borrow().upgrade();
         let spaces: Vec<Rc<Space>> =
@@ -338,7 +351,7 @@ impl Shared {
         let mut has_freed = false;
         for space in spaces {
             // Whoever wanted room hears that there is none.
-            has_freed |= space.take_over(&space.heirs.rows()).await.unwrap_or(false);
+            has_freed |= space.take_over(&space.heirs.idlest(GIVEN_UP_TOGETHER)).await.unwrap_or(false);
         }
         has_freed
     }

@@ -12,19 +12,20 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
+use crate::flips::Flip;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
 use crate::request::Request;
 use crate::row::{Row, Slab};
-use crate::shared::{by_page, place_in_page, push_stretch};
+use crate::shared::{Shared, by_page, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::table::{Page, WriteClass};
 use crate::tickets::Held;
 
 /// Bytes of the record of a write of 1 MiB that lies in one column; longer ones spill to the heap.
-type Body = SmallVec<[u8; 1088]>;
+pub(crate) type Body = SmallVec<[u8; 1088]>;
 
 /// Bytes of zeros that are written at a time.
 const ZEROS_BYTES: usize = 64 * 1024;
@@ -84,6 +85,8 @@ pub(crate) enum Beside<'a> {
     Mappings(&'a [Mapping]),
     /// That lines are about to be written in place.
     Redo(&'a [u8]),
+    /// That the lines are not where they were.
+    Flip(&'a Flip),
 }
 
 /// What became of a write of blocks that lie in one piece.
@@ -410,6 +413,9 @@ impl Space {
             return Err(self.give_up(row, &parts, beside, &written, &held).await);
         }
         self.apply(row, &parts, &pages, &held);
+        if let Beside::Flip(flip) = beside {
+            flip.apply(&self.shared, &held);
+        }
         let wrote = |parts: Parts| Wrote {
             lsn: written.lsn,
             states: parts.into_iter().next().map(|part| part.states).unwrap_or_default(),
@@ -460,7 +466,7 @@ impl Space {
         class: WriteClass,
     ) -> Result<Written, SpaceError> {
         let mut body = self.body(row, parts, pages, class);
-        beside.add_to(&mut body, parts);
+        beside.add_to(&self.shared, &mut body, parts);
         let append = |wait| self.shared.record(&body, wait);
         match class {
             WriteClass::Fresh => {
@@ -585,6 +591,11 @@ impl Space {
         if let Err(error) = self.settle_failed_write(row, &blocks, &written.failed, held).await {
             return error;
         }
+        if let Beside::Flip(flip) = beside
+            && let Err(error) = flip.say_source_again(&self.shared, held).await
+        {
+            return error;
+        }
         // Before a flush counts this write as ended: what it said beside would be settled by that.
         let void = beside.void(written.lsn, parts);
         if !void.is_empty()
@@ -626,7 +637,7 @@ impl Space {
         self.shared.note_dirty(row);
     }
 
-    async fn pages_of(
+    pub(crate) async fn pages_of(
         &self,
         row: &Rc<Row>,
         places: impl Iterator<Item = (usize, Range)>,
@@ -642,18 +653,8 @@ impl Space {
         Ok(pages)
     }
 
-    /// Whether a flush has covered that all of these blocks were never written, as far as can be told now.
-    pub(crate) async fn are_fresh(&self, row: &Rc<Row>, parts: &Parts) -> Result<bool, SpaceError> {
-        let pages = match self.pages_of(row, places_of(parts)).await {
-            Ok(pages) => pages,
-            Err(SpaceError::Unreadable { .. }) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let held = self.shared.tickets.begin();
-        Ok(self.class_of(places_of(parts), &pages, &held) == WriteClass::Fresh)
-    }
-
-    fn class_of(
+    /// The most demanding class of these blocks.
+    pub(crate) fn class_of(
         &self,
         places: impl Iterator<Item = (usize, Range)>,
         pages: &Pages,
@@ -672,18 +673,11 @@ impl Space {
 }
 
 impl Beside<'_> {
-    fn add_to(self, body: &mut Body, parts: &Parts) {
+    fn add_to(self, shared: &Shared, body: &mut Body, parts: &Parts) {
         match self {
             Self::Nothing => {}
-            Self::Mappings(mappings) => {
-                let mut states = parts.iter().flat_map(|part| &part.states);
-                for mapping in mappings {
-                    body.extend_from_slice(&mapping.head());
-                    for state in states.by_ref().take(mapping.count as usize) {
-                        body.extend_from_slice(&state.parts().1.to_le_bytes());
-                    }
-                }
-            }
+            Self::Flip(flip) => flip.add_to(shared, body),
+            Self::Mappings(mappings) => say_mappings(mappings, body, parts),
             Self::Redo(redo) => body.extend_from_slice(redo),
         }
     }
@@ -692,15 +686,26 @@ impl Beside<'_> {
     fn void(self, lsn: Lsn, parts: &Parts) -> Body {
         let mut body = Body::new();
         match self {
-            Self::Nothing => {}
+            Self::Nothing | Self::Flip(_) => {}
             Self::Mappings(mappings) => {
                 let void = |mapping: &Mapping| Mapping { since: Some(lsn), void: true, ..*mapping };
                 let void: SmallVec<[Mapping; 16]> = mappings.iter().map(void).collect();
-                Beside::Mappings(&void).add_to(&mut body, parts);
+                say_mappings(&void, &mut body, parts);
             }
             Self::Redo(redo) => body.extend_from_slice(&void_redos(redo)),
         }
         body
+    }
+}
+
+/// Adds whose blocks of the write cache these are.
+fn say_mappings(mappings: &[Mapping], body: &mut Body, parts: &Parts) {
+    let mut states = parts.iter().flat_map(|part| &part.states);
+    for mapping in mappings {
+        body.extend_from_slice(&mapping.head());
+        for state in states.by_ref().take(mapping.count as usize) {
+            body.extend_from_slice(&state.parts().1.to_le_bytes());
+        }
     }
 }
 
@@ -729,7 +734,7 @@ fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) 
 }
 
 /// Where parts are: columns, and blocks of them.
-fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
+pub(crate) fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
     parts.iter().map(|part| (part.column, part.range))
 }
 

@@ -179,34 +179,6 @@ fn heirs_take_little_of_what_is_free() {
         .unwrap();
 }
 
-/// Scenario: single large requests here and there over old content, one after another and many together. None of them is a stream.
-#[test]
-fn large_requests_here_and_there_have_no_heirs() {
-    let bench = Bench::new(6, 5, Bytes::mib(128));
-    bench
-        .run(async move |lab| {
-            let spaces = lab.create().await?;
-            let space = make(&spaces, (2, 1)).await?;
-            stream(&lab, &space, 0..8 * ROW_BYTES, 1).await?;
-            spaces.flush().await?;
-            let mut random = Random::new(3);
-            let mut places: Vec<u64> = (0..32).map(|nth| nth * 4 * REQUEST).collect();
-            for last in (1..places.len()).rev() {
-                places.swap(last, random.index(last + 1));
-            }
-            let (alone, together) = places.split_at(16);
-            for at in alone {
-                lab.write(&space, *at, 2 * REQUEST as usize, 2).await?;
-            }
-            let written = together.iter().map(|at| lab.write(&space, *at, 2 * REQUEST as usize, 2));
-            join_all(written).await.into_iter().collect::<Outcome>()?;
-            assert_eq!(heirs(&spaces).0, 0);
-            drop(space);
-            lab.check_and_close(spaces).await
-        })
-        .unwrap();
-}
-
 /// Scenario: a stream ends in the midst of a row, and the pool is closed and opened again. The heir is there, lines of it and of
 /// the row are read, with every disk gone in turn; then what it lacks is copied and it takes the row's place.
 #[test]
@@ -387,7 +359,23 @@ async fn change(lab: &Lab, spaces: &Rc<Spaces>, random: &mut Random, model: &mut
     let set = |model: &mut Model, range: std::ops::Range<u64>, fill| {
         model[(range.start / BLOCK) as usize..(range.end / BLOCK) as usize].fill(fill);
     };
-    match random.below(16) {
+    match random.below(20) {
+        16.. => {
+            // Single stripes, some of them again and again.
+            let stripe = space.spec().interleave.0 * u64::from(space.spec().columns.unwrap_or(1));
+            let near = random.below(size / stripe);
+            for nth in 0..1 + random.below(12) {
+                let at = (near + random.below(4)) % (size / stripe) * stripe;
+                let fill = fill.wrapping_add(nth as u8).max(1);
+                // Rows hold no whole number of these where there are three columns.
+                let length = stripe.min(ROW_BYTES - at % ROW_BYTES);
+                lab.write(&space, at, length as usize, fill).await?;
+                set(model, at..at + length, fill);
+                if random.below(4) == 0 {
+                    spaces.flush().await?;
+                }
+            }
+        }
         0..=6 => {
             let start = random.below(size / REQUEST) * REQUEST + random.below(3) * BLOCK;
             let range = start..size.min(start + (4 + random.below(40)) * REQUEST);
@@ -416,7 +404,8 @@ async fn change(lab: &Lab, spaces: &Rc<Spaces>, random: &mut Random, model: &mut
         }
         12 => spaces.flush().await?,
         13 => spaces.destage().await?,
-        14 => wait_for_idle(lab).await,
+        14 if random.below(2) == 0 => wait_for_idle(lab).await,
+        14 => sleep(lab.seams.clock.as_ref(), Duration::from_secs(700)).await,
         _ => drop(spaces.verify(&Progress::default()).await?),
     }
     Ok(())
@@ -441,7 +430,7 @@ async fn compare(lab: &Lab, spaces: &Spaces, model: &Model) -> Outcome {
 #[test]
 fn every_block_is_where_its_line_is() {
     let seeds = std::env::var("DOLMEN_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
-    let sum = Rc::new(RefCell::new((0, 0, 0, 0)));
+    let sum = Rc::new(RefCell::new((0, 0, 0, 0, 0, 0)));
     for seed in 0..seeds {
         println!("seed {seed}");
         let bench = Rc::new(Bench::new(seed, 6, Bytes::mib(128)));
@@ -467,14 +456,15 @@ fn every_block_is_where_its_line_is() {
                 *of_life.borrow_mut() = (random, model);
                 let findings = spaces.check_map().await?;
                 assert!(findings.is_empty(), "{findings:?}");
-                let SpaceCounters { heirs_made, heirs_taken_over, heir_lines_copied, heirs_found, .. } =
-                    spaces.counters();
+                let counters = spaces.counters();
                 let mut sum = seen.borrow_mut();
                 *sum = (
-                    sum.0 + heirs_made,
-                    sum.1 + heirs_taken_over,
-                    sum.2 + heir_lines_copied,
-                    sum.3 + heirs_found,
+                    sum.0 + counters.heirs_made,
+                    sum.1 + counters.heirs_taken_over,
+                    sum.2 + counters.heir_lines_copied,
+                    sum.3 + counters.heirs_found,
+                    sum.4 + counters.lines_flipped,
+                    sum.5 + counters.heirs_given_back,
                 );
                 lab.hold(spaces);
                 Ok(())
@@ -483,7 +473,7 @@ fn every_block_is_where_its_line_is() {
             bench.world.kill();
         }
     }
-    let (made, taken, copied, found) = *sum.borrow();
-    println!("{made} heirs made, {taken} taken over, {copied} lines copied, {found} found");
-    assert!(made > 0 && taken > 0 && copied > 0 && found > 0);
+    let (made, taken, copied, found, flipped, given_back) = *sum.borrow();
+    println!("{made} heirs made, {taken} taken over, {given_back} given back, {copied} lines copied, {found} found, {flipped} flipped");
+    assert!(made > 0 && taken > 0 && copied > 0 && found > 0 && flipped > 0 && given_back > 0);
 }

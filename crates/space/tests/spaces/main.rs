@@ -18,6 +18,7 @@ mod cut_short;
 mod degraded;
 mod drain;
 mod flaps;
+mod flips;
 mod full;
 mod geometry;
 mod golden_images;

@@ -86,11 +86,25 @@ fn kinds() -> impl Iterator<Item = Kind> {
     KINDS.into_iter().filter(move |kind| kind.to_string().starts_with(&only))
 }
 
+/// The lives of a kind that are gone through.
+fn plots(kind: Kind) -> impl Iterator<Item = Plot> {
+    let only = std::env::var("DOLMEN_CRASH_PLOT").unwrap_or_default();
+    plots_of(kind).iter().copied().filter(move |plot| format!("{plot:?}").starts_with(&only))
+}
+
 /// The lives of a kind.
 fn plots_of(kind: Kind) -> &'static [Plot] {
     match (kind.resiliency, kind.integrity) {
         (Resiliency::Parity { .. }, _) => {
-            &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Stripes, Plot::Heirs, Plot::Converted]
+            &[
+                Plot::Blocks,
+                Plot::Owners,
+                Plot::Destage,
+                Plot::Stripes,
+                Plot::Heirs,
+                Plot::Flips,
+                Plot::Converted,
+            ]
         }
         (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Converted],
         (_, Integrity::Relaxed) if kind == MIRROR => {
@@ -210,7 +224,7 @@ fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut T
     let mut states = 0;
     println!("{way}: seed {}", seed());
     for kind in kinds() {
-        for &plot in plots_of(kind) {
+        for plot in plots(kind) {
             let life = Life::record(kind, plot, seed());
             let mut random = Random::new(seed());
             let mut tally = Tally::default();
@@ -516,7 +530,7 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
     let mut kills = 0;
     println!("killed: seed {}", seed());
     for kind in kinds() {
-        for &plot in plots_of(kind) {
+        for plot in plots(kind) {
             let all = Life::record(kind, plot, seed()).world.change_count();
             let mut random = Random::new(seed());
             let count = budget_of(kind).min(all);

@@ -29,6 +29,8 @@ pub const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16
 
 /// Longer than an heir waits for its stream.
 const IDLE: Duration = Duration::from_secs(65);
+/// Longer than one waits whose lines go to and fro.
+const LONG_IDLE: Duration = Duration::from_secs(660);
 
 /// Writes of a life that rewrites.
 const REWRITES: u64 = 8;
@@ -108,6 +110,9 @@ pub enum Plot {
     /// A pool that exists: streams go over a row that is in place, whose heir takes its place, under writes, discards and
     /// checkpoints, and with a disk gone; one is left behind.
     Heirs,
+    /// A pool that exists: single stripes of a row that is in place go to its heir and back, under small writes, discards and
+    /// checkpoints, and with a disk gone; one heir gives its lines back, one takes its row's place, one is left behind.
+    Flips,
     /// A pool that exists: a space is converted under writes, turned round, and converted with a disk gone.
     Converted,
     /// A block is cached and flushed, and cached again.
@@ -129,6 +134,7 @@ impl Plot {
             | Self::Destage
             | Self::Stripes
             | Self::Heirs
+            | Self::Flips
             | Self::Converted
             | Self::Cached
             | Self::Short
@@ -238,6 +244,7 @@ impl Liver {
             Plot::Destage => Box::pin(self.destage()).await,
             Plot::Stripes => Box::pin(self.stripes()).await,
             Plot::Heirs => Box::pin(self.heirs()).await,
+            Plot::Flips => Box::pin(self.flips()).await,
             Plot::Converted => Box::pin(self.converted()).await,
             Plot::Cached => Box::pin(self.cached()).await,
             Plot::Short => Box::pin(self.short()).await,
@@ -649,6 +656,79 @@ impl Liver {
         scribe.tape.ack(weak);
         scribe.step("an heir that is left behind", scribe.put("a", a, 0, 96)).await?;
         scribe.flush(spaces).await
+    }
+
+    /// Of stripes so short that none belongs to a stream.
+    async fn flips(&self) -> Outcome {
+        let scribe = &self.scribe;
+        let stripe = 4 * parity_of(self.kind.resiliency).unwrap();
+        let spaces = self.create().await?;
+        let a = self.make(&spaces, "a").await?;
+        scribe.put("a", &a, 0, 128).await?;
+        scribe.put("a", &a, 128, 128).await?;
+        scribe.flush(&spaces).await?;
+        spaces.pool().checkpoint().await?;
+        scribe.step("a stripe to an heir", scribe.put("a", &a, 3 * stripe, stripe)).await?;
+        scribe.step("two more", scribe.put("a", &a, 8 * stripe, 2 * stripe)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("back to the row", scribe.put("a", &a, 3 * stripe, stripe)).await?;
+        scribe.step("and to the heir, behind a flush", scribe.put("a", &a, 3 * stripe, stripe)).await?;
+        scribe.step("a small write beside it", scribe.put("a", &a, 8 * stripe + 1, 2)).await?;
+        scribe.flush(&spaces).await?;
+        scribe.step("put in place", spaces.destage()).await?;
+        scribe.step("what was put in place goes back", scribe.put("a", &a, 8 * stripe, stripe)).await?;
+        scribe.step("discard a stripe of the heir", scribe.discard("a", &a, 9 * stripe, stripe)).await?;
+        scribe.flush(&spaces).await?;
+        spaces.destage().await?;
+        scribe.step("what was discarded", scribe.put("a", &a, 9 * stripe, stripe)).await?;
+        let (put, checkpoint) =
+            (scribe.put("a", &a, 3 * stripe, stripe), async { spaces.pool().checkpoint().await });
+        scribe.step("back under a checkpoint", together(put, checkpoint)).await;
+        scribe.flush(&spaces).await?;
+        let both = async {
+            scribe.put("a", &a, 3 * stripe, stripe).await?;
+            scribe.put("a", &a, 12 * stripe, stripe).await
+        };
+        scribe.step("to and fro while it is flushed", together(both, spaces.flush())).await;
+        Box::pin(self.flips_without_a_disk(&spaces, &a, stripe)).await?;
+        scribe.step("the heir gives its lines back", sleep(self.seams().clock.as_ref(), LONG_IDLE)).await;
+        assert_eq!((spaces.counters().heirs_made, spaces.counters().heirs_given_back), (1, 1));
+        scribe.step("write what came back", scribe.put("a", &a, 3 * stripe, stripe + 1)).await?;
+        for nth in (0..512 / stripe - 1).filter(|nth| nth * stripe >= 256 && nth % 4 > 0) {
+            scribe.put("a", &a, nth * stripe, stripe).await?;
+            scribe.flush(&spaces).await?;
+            scribe.put("a", &a, nth * stripe, stripe).await?;
+        }
+        scribe.flush(&spaces).await?;
+        scribe.step("the heir takes the row's place", sleep(self.seams().clock.as_ref(), LONG_IDLE)).await;
+        scribe.step("one is left behind", scribe.put("a", &a, 512 - 2 * stripe, stripe)).await?;
+        scribe.put("a", &a, 4 * stripe, 2 * stripe).await?;
+        drop(a);
+        spaces.close().await?;
+        Ok(())
+    }
+
+    async fn flips_without_a_disk(&self, spaces: &Rc<Spaces>, a: &Rc<Space>, stripe: u64) -> Outcome {
+        let scribe = &self.scribe;
+        scribe.put("a", a, 14 * stripe, stripe).await?;
+        scribe.flush(spaces).await?;
+        self.disks[1].vanish();
+        let weak = scribe.tape.begin("", Deed::Weak { disk: 1 });
+        scribe.step("back without a disk", scribe.put("a", a, 14 * stripe, stripe)).await?;
+        scribe.flush(spaces).await?;
+        scribe.step("to the heir without a disk", scribe.put("a", a, 15 * stripe, stripe)).await?;
+        self.disks[1].come_back();
+        let device = self.disks[1].attach(&self.world);
+        scribe.step("readmit", spaces.rejoin(device)).await?;
+        let resync = async { spaces.resync(&Progress::default()).await };
+        let put = async {
+            scribe.put("a", a, 14 * stripe, stripe).await?;
+            scribe.put("a", a, 16 * stripe, stripe).await
+        };
+        scribe.step("to and fro while it is resynced", together(put, resync)).await;
+        scribe.tape.ack(weak);
+        scribe.flush(spaces).await?;
+        scribe.step("back behind the resync", scribe.put("a", a, 16 * stripe, stripe)).await
     }
 
     /// To a layout of as much redundancy, and back.

@@ -1,0 +1,200 @@
+//! Heirs of which a row has more than they have are given back: their lines go back to the row, and nothing is left of them
+//! (docs/design/0026, *The end*).
+//!
+//! 1. Each line that the heir has is flipped back, verified.
+//! 2. A flush covers that.
+//! 3. Under the lock of the whole row, if the heir still has nothing: one change of the map.
+//!
+//! What the log says of the heir is of a row that is no more behind that.
+//!
+//! Left to others: heirs that have more than their rows (`take_over`).
+
+use std::rc::Rc;
+
+use dolmen_buffer::Buffer;
+use dolmen_planted::{Bug, is_planted};
+use dolmen_pool::Purpose;
+use dolmen_units::BLOCK_BYTES;
+use smallvec::SmallVec;
+
+use crate::destage::stripes;
+use crate::error::SpaceError;
+use crate::flips::Slot;
+use crate::haste::Patience;
+use crate::layout::BLOCK;
+use crate::line::encode;
+use crate::locks::Range;
+use crate::record::BlockState;
+use crate::row::Row;
+use crate::shared::place_in_page;
+use crate::space::Space;
+use crate::stripe::PARITY_BYTES_MAX;
+use crate::write::{Beside, Part, Parts};
+
+impl Space {
+    /// Gives the heir of a row back, if that is less work than to have it take the row's place, and nothing stands in the way;
+    /// whether it did.
+    ///
+    /// # Errors
+    /// [`SpaceError`]: what stands in the way. Each line is in the row or in the heir.
+    pub(crate) async fn give_back_heir(&self, index: u64) -> Result<bool, SpaceError> {
+        let row = self.row(index).await?;
+        let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
+            return Ok(false);
+        };
+        if !self.heirs.goes_to_and_fro(&row) {
+            return Ok(false);
+        }
+        let lines = self.lines_of_heir(&heir).await?;
+        if lines.len() > self.lacking(&row, &heir).await?.len() {
+            return Ok(false);
+        }
+        // Slots that lines have just left are free behind that.
+        self.shared.flush().await?;
+        // Where memory has no frames for longer runs, it has them for single lines.
+        let is_short = self.shared.stripes.all() < row.shape.columns() as u64;
+        let longest = if is_short { 1 } else { PARITY_BYTES_MAX / BLOCK };
+        for run in runs_of(&row, &lines, longest) {
+            if self.heirs.is_ending.get() || !self.flip_back(&row, &heir, run).await? {
+                return Ok(false);
+            }
+        }
+        if !is_planted(Bug::GivenBackBeforeFlush) {
+            self.shared.force_flush().await?;
+        }
+        self.strike_empty_heir(&row, &heir).await
+    }
+
+    /// Lines that an heir has.
+    async fn lines_of_heir(&self, heir: &Rc<Row>) -> Result<Vec<u32>, SpaceError> {
+        let mut lines = Vec::new();
+        for line in 0..heir.shape.column_blocks(heir.shape.data_columns()) {
+            if self.parity_of_heir(heir, line).await? != BlockState::Never {
+                lines.push(line);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Brings lines of a stripe from an heir to its row; whether the row has them then.
+    async fn flip_back(&self, row: &Rc<Row>, heir: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
+        let columns = row.shape.columns();
+        let blocks = u32::try_from(2 * columns).unwrap_or(u32::MAX).saturating_mul(lines.count);
+        let _log_room = self.shared.room_for(blocks).await?;
+        let frames = if lines.count == 1 { &self.shared.lines } else { &self.shared.stripes };
+        let _frames = frames.take(columns as u64).await;
+        let _guard = row.locks.lock_all(&stripes(row, &lines.blocks().collect())).await;
+        let is_unfinished = || self.cache_of(row).is_some_and(|cache| cache.has_unfinished_beside(row));
+        let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));
+        if row.gone.get() || !is_heir || self.shared.is_unresolved(row) || is_unfinished() {
+            return Ok(false);
+        }
+        let Some(parts) = self.parts_of_lines(heir, lines).await? else { return Ok(false) };
+        let Slot::Flip { target, source } = self.slot_of(row, lines.blocks(), &parts).await? else {
+            return Ok(false);
+        };
+        self.shared.settle_absences(&target).await?;
+        if !Rc::ptr_eq(&source, heir) || !self.survives(&target, &parts, &[]) {
+            return Ok(false);
+        }
+        let flip = self.flip_from(source, lines.blocks()).await?;
+        self.write_parts(&target, parts, Beside::Flip(&flip)).await?;
+        self.shared.count(|counters| counters.heir_lines_copied += u64::from(lines.count));
+        Ok(true)
+    }
+
+    /// Lines with parity as they are to be written, if each of their blocks holds something that can be read. The caller holds their
+    /// lock.
+    async fn parts_of_lines(&self, row: &Rc<Row>, lines: Range) -> Result<Option<Parts>, SpaceError> {
+        let (shape, memory) = (&row.shape, &self.shared.pool.seams().metadata);
+        let length = lines.count as usize * BLOCK;
+        let mut data: SmallVec<[Option<Buffer>; 12]> = SmallVec::new();
+        for column in 0..shape.data_columns() {
+            if lines.first >= shape.column_blocks(column) {
+                data.push(None);
+                continue;
+            }
+            let mut buffer = memory.take(length).await;
+            for (line, into) in lines.blocks().zip(buffer.chunks_exact_mut(BLOCK)) {
+                let (index, entry) = place_in_page(line);
+                let state = self.shared.page(row, column, index).await?.state(entry);
+                if !matches!(state, BlockState::Valid(_)) {
+                    return Ok(None);
+                }
+                match self.read_in_place(row, (column, line), Patience::Long, into).await {
+                    Err(SpaceError::Unreadable { why, .. }) if why.is_final() => return Ok(None),
+                    read => read?,
+                }
+            }
+            data.push(Some(buffer));
+        }
+        let mut parity: SmallVec<[Buffer; 2]> = SmallVec::new();
+        for _ in 0..shape.parity_columns() {
+            parity.push(memory.take(length).await);
+        }
+        let blocks: SmallVec<[Option<&[u8]>; 12]> = data.iter().map(Option::as_deref).collect();
+        let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
+            parity.iter_mut().map(|buffer| Some(&mut **buffer)).collect();
+        encode(shape, &blocks, &mut into);
+        drop((blocks, into));
+        let with_data = data.into_iter().enumerate().filter_map(|(column, buffer)| Some((column, buffer?)));
+        let all = with_data.chain((shape.data_columns()..).zip(parity));
+        Ok(Some(all.map(|(column, buffer)| Part::new(column, lines.first, buffer.freeze())).collect()))
+    }
+
+    /// Strikes an heir that has nothing from the map, if that is still so; whether it did.
+    async fn strike_empty_heir(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<bool, SpaceError> {
+        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));
+        let cache = self.cache_of(row);
+        let is_unfinished = || cache.as_ref().is_some_and(|cache| cache.has_unfinished_beside(row));
+        if row.gone.get() || !is_heir || self.shared.is_unresolved(row) || is_unfinished() {
+            return Ok(false);
+        }
+        let is_unflushed = || {
+            !self.shared.unsettled_of(row).is_empty()
+                || !self.shared.unsettled_of(heir).is_empty()
+                || self.shared.is_unflushed_away(row)
+        };
+        if is_unflushed() && !is_planted(Bug::GivenBackBeforeFlush) {
+            return Ok(false);
+        }
+        if !self.lines_of_heir(heir).await?.is_empty() {
+            return Ok(false);
+        }
+        // A write-back that is under way may have taken pages of it.
+        let _tables = self.shared.table_turn.take().await;
+        let mut change = self.shared.pool.change(Purpose::Release).await;
+        if row.gone.get() || heir.gone.get() {
+            return Ok(false);
+        }
+        self.release_heir(&mut change, heir).await?;
+        heir.gone.set(true);
+        if let Err(error) = change.commit().await {
+            heir.gone.set(false);
+            return Err(error.into());
+        }
+        self.shared.forget_pages(heir);
+        self.forget_heir(row);
+        self.shared.count(|counters| counters.heirs_given_back += 1);
+        tracing::debug!(space = %self.name(), row = row.index, "an heir was given back");
+        Ok(true)
+    }
+}
+
+/// Lines as runs that each lie in one stripe and are no longer than this.
+fn runs_of(row: &Row, lines: &[u32], longest: usize) -> Vec<Range> {
+    let interleave = u32::try_from(row.shape.interleave().0 / BLOCK_BYTES).unwrap_or(u32::MAX);
+    let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+    let mut runs: Vec<Range> = Vec::new();
+    for line in lines {
+        let goes_on = |run: &&mut Range| {
+            run.first + run.count == *line && line % interleave != 0 && run.count < longest
+        };
+        match runs.last_mut().filter(goes_on) {
+            Some(run) => run.count += 1,
+            None => runs.push(Range { first: *line, count: 1 }),
+        }
+    }
+    runs
+}
