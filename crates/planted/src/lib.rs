@@ -196,11 +196,13 @@ pub enum Bug {
     GivenBackBeforeFlush,
     /// Nobody says that a line is where it was, when it could not go elsewhere.
     FailedFlipKeeps,
+    /// A recovery writes tables that lack a line before others say where it is.
+    SourceGoneEarly,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 94] = [
+    pub const ALL: [Self; 95] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -295,6 +297,7 @@ impl Bug {
         Self::SourceNotLeft,
         Self::GivenBackBeforeFlush,
         Self::FailedFlipKeeps,
+        Self::SourceGoneEarly,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -396,6 +399,7 @@ impl Bug {
             Self::SourceNotLeft => "source-not-left",
             Self::GivenBackBeforeFlush => "given-back-before-flush",
             Self::FailedFlipKeeps => "failed-flip-keeps",
+            Self::SourceGoneEarly => "source-gone-early",
         }
     }
 }

@@ -219,8 +219,15 @@ impl Forming {
 }
 
 impl Space {
-    /// Writes a part of a fresh stripe with the others that are under way; whether it did. Called without any lock.
-    pub(crate) async fn form(&self, index: u64, from: u64, content: &Bytes_) -> Result<bool, SpaceError> {
+    /// Writes a part of a fresh stripe with the others that are under way; whether it did. In a row of which single stripes go to and
+    /// fro, only a stream has others to wait for. Called without any lock.
+    pub(crate) async fn form(
+        &self,
+        index: u64,
+        from: u64,
+        content: &Bytes_,
+        is_of_stream: bool,
+    ) -> Result<bool, SpaceError> {
         let row = self.row_for_write(index).await?;
         let (start, length) = stripe_at(&row.shape, from);
         let offset = usize::try_from(from - start).unwrap_or(usize::MAX);
@@ -228,7 +235,8 @@ impl Space {
             from.is_multiple_of(BLOCK_BYTES) && (content.len() as u64).is_multiple_of(BLOCK_BYTES);
         let is_part = offset + content.len() <= length && content.len() * PARTS_MAX >= length;
         let is_alone = self.forming.requests.get() < 2;
-        if is_alone || !is_aligned || !is_part {
+        let has_no_others = !is_of_stream && self.heirs.goes_to_and_fro(&row);
+        if is_alone || !is_aligned || !is_part || has_no_others {
             return Ok(false);
         }
         if !row.has_parity() || self.home_of_new(&row, start).await?.is_none() {

@@ -2,7 +2,7 @@
 //! (docs/design/0026, *The end*).
 //!
 //! 1. Each line that the heir has is flipped back, verified.
-//! 2. A flush covers that.
+//! 2. A checkpoint: a flush covers that, and the heirs' tables say that they have nothing.
 //! 3. Under the lock of the whole row, if the heir still has nothing: one change of the map.
 //!
 //! What the log says of the heir is of a row that is no more behind that.
@@ -32,37 +32,36 @@ use crate::stripe::PARITY_BYTES_MAX;
 use crate::write::{Beside, Part, Parts};
 
 impl Space {
-    /// Gives the heir of a row back, if that is less work than to have it take the row's place, and nothing stands in the way;
-    /// whether it did.
+    /// Brings the lines of an heir back to its row, if those are fewer than the heir lacks, and nothing stands in the way: the two, if
+    /// a checkpoint is all that they need then.
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Each line is in the row or in the heir.
-    pub(crate) async fn give_back_heir(&self, index: u64) -> Result<bool, SpaceError> {
+    pub(crate) async fn bring_back(&self, index: u64) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
-            return Ok(false);
+            return Ok(None);
         };
         if !self.heirs.goes_to_and_fro(&row) {
-            return Ok(false);
+            return Ok(None);
         }
         let lines = self.lines_of_heir(&heir).await?;
         if lines.len() > self.lacking(&row, &heir).await?.len() {
-            return Ok(false);
+            return Ok(None);
         }
-        // Slots that lines have just left are free behind that.
-        self.shared.flush().await?;
+        if !lines.is_empty() {
+            // Slots that lines have just left are free behind that.
+            self.shared.flush().await?;
+        }
         // Where memory has no frames for longer runs, it has them for single lines.
         let is_short = self.shared.stripes.all() < row.shape.columns() as u64;
         let longest = if is_short { 1 } else { PARITY_BYTES_MAX / BLOCK };
         for run in runs_of(&row, &lines, longest) {
             if self.heirs.is_ending.get() || !self.flip_back(&row, &heir, run).await? {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        if !is_planted(Bug::GivenBackBeforeFlush) {
-            self.shared.force_flush().await?;
-        }
-        self.strike_empty_heir(&row, &heir).await
+        Ok(Some((row, heir)))
     }
 
     /// Lines that an heir has.
@@ -142,8 +141,9 @@ impl Space {
         Ok(Some(all.map(|(column, buffer)| Part::new(column, lines.first, buffer.freeze())).collect()))
     }
 
-    /// Strikes an heir that has nothing from the map, if that is still so; whether it did.
-    async fn strike_empty_heir(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<bool, SpaceError> {
+    /// Strikes an heir that has nothing from the map and gives its grains back, if its tables say so on its disks and that still holds;
+    /// whether it did.
+    pub(crate) async fn strike_empty_heir(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));
         let cache = self.cache_of(row);
@@ -156,14 +156,17 @@ impl Space {
                 || !self.shared.unsettled_of(heir).is_empty()
                 || self.shared.is_unflushed_away(row)
         };
-        if is_unflushed() && !is_planted(Bug::GivenBackBeforeFlush) {
-            return Ok(false);
-        }
         if !self.lines_of_heir(heir).await?.is_empty() {
             return Ok(false);
         }
         // A write-back that is under way may have taken pages of it.
         let _tables = self.shared.table_turn.take().await;
+        // Whoever finds its slabs later, and no map, is not to take what it had for its row's.
+        let is_untabled =
+            || !heir.is_formatted() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
+        if (is_unflushed() || is_untabled()) && !is_planted(Bug::GivenBackBeforeFlush) {
+            return Ok(false);
+        }
         let mut change = self.shared.pool.change(Purpose::Release).await;
         if row.gone.get() || heir.gone.get() {
             return Ok(false);

@@ -65,6 +65,8 @@ pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
 const WANTED_AFTER: Duration = Duration::from_secs(1);
 /// How long an heir of which lines go to and fro stays when nobody writes any: what it was claimed for may go on.
 const TO_AND_FRO_IDLE_AFTER: Duration = Duration::from_secs(600);
+/// Heirs that a space may have, at most, for lines to go to and fro: rows that have one stay in memory.
+const TO_AND_FRO_MAX: u64 = 4096;
 /// When a row asks again for an heir that there was no room for.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Heirs that are given up at once for want of room: each may have a row to copy.
@@ -103,6 +105,15 @@ impl Live {
     fn is_whole(&self) -> bool {
         self.taken.get() >= self.row.shape.column_blocks(self.row.shape.data_columns())
     }
+}
+
+/// What is known of the stream that a request belongs to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Followed {
+    /// The stream, if it is long enough for heirs and rows that the request touches lack them.
+    pub(crate) lacks_heirs: Option<StreamName>,
+    /// Whether it is longer than the request.
+    pub(crate) goes_on: bool,
 }
 
 /// Somebody who waits, counted until this is dropped.
@@ -183,6 +194,11 @@ impl Heirs {
         let mut rows: Vec<(Moment, u64)> = live.iter().map(|(index, one)| (one.used.get(), *index)).collect();
         rows.sort_unstable();
         rows.into_iter().take(count).map(|(_, index)| index).collect()
+    }
+
+    /// Notes that none can be had for single stripes now.
+    pub(crate) fn note_lack_of_room(&self, now: Moment) {
+        self.lacks_room_until.set(Some(now + ASKED_AGAIN_AFTER));
     }
 
     /// Whether lines of a row may come back from its heir.
@@ -358,8 +374,8 @@ impl Space {
         let Some(shape) = self.heirs.live.borrow().values().next().map(|one| one.row.shape) else {
             return Vec::new();
         };
-        let allowed = self.free_bytes() / self.heir_bytes(&shape);
-        let surplus = (self.heirs.count() as u64).saturating_sub(allowed.max(HEIRS_USUAL as u64));
+        let allowed = self.heirs_allowed(&shape).max(HEIRS_USUAL as u64);
+        let surplus = (self.heirs.count() as u64).saturating_sub(allowed);
         self.heirs.idlest(usize::try_from(surplus).unwrap_or(usize::MAX).min(GIVEN_UP_TOGETHER))
     }
 
@@ -399,20 +415,37 @@ impl Space {
         if row.gone.get() || row.heir().is_some() || lacks_room() {
             return Ok(());
         }
-        let others = (self.heirs.count() as u64 + 1) * self.heir_bytes(&row.shape);
-        if others > self.free_bytes() || !self.claim_heir_of(row, Kind::ToAndFro).await? {
-            self.heirs.lacks_room_until.set(Some(clock.now() + ASKED_AGAIN_AFTER));
+        let is_room = (self.heirs.count() as u64) < self.heirs_allowed(&row.shape);
+        if !is_room || !self.claim_heir_of(row, Kind::ToAndFro).await? {
+            self.heirs.note_lack_of_room(clock.now());
         }
         Ok(())
     }
 
-    /// A request has come. The stream that it goes on with, if that is long enough and rows that the request touches lack heirs;
-    /// it may wait a moment for that to show. Called without any lock, ticket or room.
-    pub(crate) async fn follow(&self, at: u64, length: u64) -> Result<Option<StreamName>, SpaceError> {
+    /// How many heirs may take as much as is free beside them.
+    fn heirs_allowed(&self, shape: &Shape) -> u64 {
+        let beside = self.free_bytes() / self.heir_bytes(shape);
+        beside.min(TO_AND_FRO_MAX)
+    }
+
+    /// A request has come: what is known of its stream. It may wait a moment for that to show. Called without any lock, ticket or room.
+    pub(crate) async fn follow(&self, at: u64, length: u64) -> Result<Followed, SpaceError> {
         if length < REQUEST_BYTES_MIN {
-            return Ok(None);
+            return Ok(Followed::default());
         }
         let stream = self.heirs.streams.note(at, length);
+        let lacks_heirs = self.stream_lacks_heirs(at, length, stream).await?;
+        let goes_on = self.heirs.streams.of(stream).is_some_and(|(start, end)| end - start > length);
+        Ok(Followed { lacks_heirs, goes_on })
+    }
+
+    /// The stream, if it is long enough and rows that the request touches lack heirs.
+    async fn stream_lacks_heirs(
+        &self,
+        at: u64,
+        length: u64,
+        stream: StreamName,
+    ) -> Result<Option<StreamName>, SpaceError> {
         let (mut from, end) = (at, at + length);
         while from < end {
             let index = from / self.row_bytes();

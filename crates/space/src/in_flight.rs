@@ -10,18 +10,21 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
+use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::format::STATE_NEVER;
 use crate::haste::Patience;
 use crate::layout::BLOCK;
 use crate::line::{LineStates, code_of};
+use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
 use crate::record::BlockState;
 use crate::recovery::{Claim, OpenBlock, Recovery, RowClaims, give_to_all};
 use crate::row::{Row, Slab};
-use crate::shared::{Shared, place_in_page};
+use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
 use crate::space::Space;
 use crate::tickets::Held;
 
@@ -109,22 +112,68 @@ pub(crate) struct Source {
     before: LineStates,
 }
 
-/// Decides lines that were left for the other slot, by what was decided of that; what cannot be decided goes to `left`.
+/// Decides lines that were left for the other slot, by what was decided of that; what cannot be decided goes to `left`. Those that are
+/// there stay as they were, and are returned: that they are not here may go to tables when those say that they are there.
 pub(crate) async fn decide_sources(
     shared: &Shared,
+    space: &Space,
     sources: Vec<Source>,
     left: &mut RowClaims,
     recovery: &mut Recovery,
-) -> Result<(), SpaceError> {
+) -> Result<Vec<Source>, SpaceError> {
     let held = shared.tickets.begin();
-    for Source { row, line, blocks, before } in sources {
-        match other_has(shared, &row, line).await? {
-            Some(false) if !is_planted(Bug::FlipByHalves) => all_are(&blocks, &before, shared, &row, &held),
-            Some(_) => all_are(&blocks, &LineStates::new(), shared, &row, &held),
-            None => leave_all(&blocks, &row, left, recovery),
+    let mut gone = Vec::new();
+    for source in sources {
+        match other_has(shared, &source.row, source.line).await? {
+            Some(false) if !is_planted(Bug::FlipByHalves) => {
+                let Source { row, line, blocks, before } = source;
+                let line = Line { shared, space, row: &row, line, blocks };
+                // A slab that was filled since has been given nothing of it.
+                let _frames = shared.looks.take(line.frames()).await;
+                line.make_whole(&before, &line.copies_of(&before).await, recovery).await?;
+                all_are(&line.blocks, &before, shared, &row, &held);
+                shared.note_dirty(&row);
+            }
+            Some(_) if is_planted(Bug::SourceGoneEarly) => source.is_gone(shared),
+            Some(_) => gone.push(source),
+            None => leave_all(&source.blocks, &source.row, left, recovery),
         }
-        shared.note_dirty(&row);
     }
+    Ok(gone)
+}
+
+impl Source {
+    /// Notes that it is not here.
+    pub(crate) fn is_gone(&self, shared: &Shared) {
+        let held = shared.tickets.begin();
+        all_are(&self.blocks, &LineStates::new(), shared, &self.row, &held);
+        shared.note_dirty(&self.row);
+    }
+
+    /// Adds to a record that it is not here.
+    fn add_to(&self, shared: &Shared, body: &mut Vec<u8>) {
+        for block in &self.blocks {
+            let range = Range { first: self.line, count: 1 };
+            let mut stretch = shared.stretch(&self.row, block.column, range, shared.stamp());
+            stretch.state = STATE_NEVER;
+            let [low, high, ..] = block.page.durable_generation().to_le_bytes();
+            stretch.generation = u16::from_le_bytes([low, high]);
+            body.extend_from_slice(&stretch.head());
+        }
+    }
+}
+
+/// Says of lines that they are not here, behind what tables have.
+pub(crate) async fn say_gone(shared: &Shared, sources: &[Source]) -> Result<(), SpaceError> {
+    let mut body = Vec::new();
+    for (nth, source) in (1..).zip(sources) {
+        source.add_to(shared, &mut body);
+        if body.len() > RECORD_BYTES_MAX || nth == sources.len() {
+            shared.record(&body, Wait::Written).await?;
+            body.clear();
+        }
+    }
+    sources.iter().for_each(|source| source.is_gone(shared));
     Ok(())
 }
 
@@ -163,10 +212,7 @@ impl Line<'_> {
         if without_table.contains(&self.line) {
             return Ok((Decided::NotYet, part));
         }
-        // For each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
-        let mut frames = self.row.shape.parity_columns() as u64 + 1;
-        self.row.for_each_slab(|_, _| frames += 1);
-        let _frames = self.shared.looks.take(frames).await;
+        let _frames = self.shared.looks.take(self.frames()).await;
         let Some((before, written)) = self.before_and_written().await? else { return Ok((Decided::NotYet, part)) };
         let was_in_flight = self.was_in_flight();
         let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
@@ -182,11 +228,7 @@ impl Line<'_> {
         if self.row.count_columns(|slab| self.is_here(slab)) < data {
             return Ok((Decided::NotYet, part));
         }
-        let copies: Copies = join_all(written.iter().enumerate().map(async |(column, state)| match state {
-            BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line, Patience::Long).await,
-            BlockState::Never | BlockState::Damaged => SmallVec::new(),
-        }))
-        .await;
+        let copies = self.copies_of(&written).await;
         if is_planted(Bug::LineInParts) {
             let is_good = |copies: &SmallVec<[Copy; 4]>, state: BlockState| {
                 copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
@@ -217,6 +259,22 @@ impl Line<'_> {
             state => *state,
         };
         Ok((Decided::Is(before.iter().map(was).collect()), part))
+    }
+
+    /// Memory for each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
+    fn frames(&self) -> u64 {
+        let mut frames = self.row.shape.parity_columns() as u64 + 1;
+        self.row.for_each_slab(|_, _| frames += 1);
+        frames
+    }
+
+    /// All copies of the blocks that hold something.
+    async fn copies_of(&self, states: &LineStates) -> Copies {
+        let copies = states.iter().enumerate().map(async |(column, state)| match state {
+            BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line, Patience::Long).await,
+            BlockState::Never | BlockState::Damaged => SmallVec::new(),
+        });
+        join_all(copies).await
     }
 
     /// Whether it was written as a whole and no flush has covered that. Of one that a flush has covered, blocks may have been said

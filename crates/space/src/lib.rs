@@ -9,7 +9,7 @@
 //! log, `destage` puts it in place, `line` computes what is gone, `replay` finds it all again after a crash; `cache_size` makes
 //! the cache larger and smaller. Whole stripes go in place at once where nothing was (`stripe`, `forming`); what a stream
 //! (`streams`) of them brings over old content goes to heirs of rows (`heirs`), which take the rows' places (`take_over`,
-//! docs/design/0007).
+//! docs/design/0007); single ones go to and fro between the two (`flips`, `give_back`, docs/design/0026).
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,

@@ -12,10 +12,10 @@ use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, seen_as};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::haste::Patience;
-use crate::in_flight::{Source, decide_lines, decide_sources};
+use crate::in_flight::{Source, decide_lines, decide_sources, say_gone};
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::{Knowledge, PageOnDisk};
@@ -188,13 +188,14 @@ pub(crate) async fn recover(
     let blocks_of = |space: &SpaceId| spaces.get(space).map_or(0, |space| space.row_bytes() / BLOCK_BYTES);
     let cached = Cached::of(&blocks, blocks_of).map_err(|lsn| shared.malformed(lsn))?;
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
-    let rows = decide_rows(shared, spaces, mentions, &mut recovery).await?;
+    let (rows, gone) = decide_rows(shared, spaces, mentions, &mut recovery).await?;
     let cached = cached.load(shared, spaces).await?;
     note_all_unfound(shared, |row| spaces.get(&row.space)?.cache_of(row), &mut recovery);
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {
         // Looked at without changing anything: decisions hold in memory, for as long as the pool is looked at.
+        gone.iter().for_each(|source| source.is_gone(shared));
         return Ok(recovery);
     }
     let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
@@ -206,6 +207,9 @@ pub(crate) async fn recover(
     let written = shared.pool.checkpoint().await;
     shared.recovering.set(false);
     written?;
+    // Not before tables say where these lines are, and which slabs lack that: the next opening may find fewer copies there, and take
+    // them for what they were.
+    say_gone(shared, &gone).await?;
     if !rows.is_empty() || !cached.is_empty() {
         // What had to be carried over because its disks are absent, settled or not, is said again behind the tail.
         shared.force_flush().await?;
@@ -216,13 +220,13 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
-/// Applies and decides what the log says of rows, a few at a time; those rows.
+/// Applies and decides what the log says of rows, a few at a time; those rows, and lines that are in their other slots.
 async fn decide_rows(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<Space>>,
     mentions: Mentions,
     recovery: &mut Recovery,
-) -> Result<Vec<Rc<Row>>, SpaceError> {
+) -> Result<(Vec<Rc<Row>>, Vec<Source>), SpaceError> {
     let (mut rows, mut next) = (Vec::new(), 0);
     let mut sources: BTreeMap<(SpaceId, u64), Vec<Source>> = BTreeMap::new();
     let mentions = &mentions;
@@ -259,12 +263,14 @@ async fn decide_rows(
         }
     }
     // Behind all targets, which are of other rows.
+    let mut gone = Vec::new();
     for (key, of_row) in sources {
         let mut left = RowClaims::new();
-        decide_sources(shared, of_row, &mut left, recovery).await?;
+        let Some(space) = spaces.get(&seen_as(key.0)) else { continue };
+        gone.extend(decide_sources(shared, space, of_row, &mut left, recovery).await?);
         note_left(shared, key, left);
     }
-    Ok(rows)
+    Ok((rows, gone))
 }
 
 /// Notes what of a row could not be decided.
@@ -443,7 +449,7 @@ async fn page_in_reach(
 pub(crate) struct OpenBlock {
     pub(crate) column: usize,
     pub(crate) block: u32,
-    page: Rc<Page>,
+    pub(crate) page: Rc<Page>,
     pub(crate) claims: Claims,
     /// What it was when a flush covered it last; `None` while no disk is here that could tell.
     pub(crate) base: Option<BlockState>,

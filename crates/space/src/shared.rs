@@ -567,7 +567,9 @@ impl Shared {
         recovery: &mut Recovery,
     ) -> Result<RowClaims, SpaceError> {
         let (mut left, sources) = recover_row(self, space, row, claims, Below::Disk, recovery).await?;
-        decide_sources(self, sources, &mut left, recovery).await?;
+        // Which slabs lack something is on record.
+        let gone = decide_sources(self, space, sources, &mut left, recovery).await?;
+        gone.iter().for_each(|source| source.is_gone(self));
         Ok(left)
     }
 

@@ -20,12 +20,12 @@ use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
 use crate::flips::Slot;
 use crate::forming::{Active, Pieces};
+use crate::heirs::Followed;
 use crate::layout::{BLOCK, Shape};
 use crate::line::encode;
 use crate::locks::Range;
 use crate::row::Row;
 use crate::space::Space;
-use crate::streams::StreamName;
 use crate::write::{Beside, Part, Parts};
 
 /// Bytes of parity of one column that are computed as one piece, at most: a frame.
@@ -90,12 +90,12 @@ impl Space {
     ) -> Result<(), SpaceError> {
         self.shared.gate().await?;
         let entering = Cell::new(Some(self.forming.begin()));
-        self.store_in_row(&OfRow { index, within, data, entering }, None).await
+        self.store_in_row(&OfRow { index, within, data, entering }, Followed::default()).await
     }
 
-    async fn store_in_row(&self, of_row: &OfRow<'_>, stream: Option<StreamName>) -> Result<(), SpaceError> {
+    async fn store_in_row(&self, of_row: &OfRow<'_>, stream: Followed) -> Result<(), SpaceError> {
         let OfRow { index, within, data, entering } = of_row;
-        match stream {
+        match stream.lacks_heirs {
             Some(stream) => self.provide_heir(*index, *within, stream).await?,
             None => self.provide_slots(*index, *within, data.len() as u64).await?,
         }
@@ -111,7 +111,7 @@ impl Space {
             let _active = self.forming.begin();
             drop(entering.take());
             let done = self.write_stripes(*index, *within, &Pieces::one(part)).await?
-                || self.form(*index, *within, part).await?;
+                || self.form(*index, *within, part, stream.goes_on).await?;
             if done {
                 return Ok(());
             }

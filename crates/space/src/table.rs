@@ -39,6 +39,9 @@ struct Unflushed {
     written: [u64; WORDS],
     /// Discarded in that interval or an earlier one that no flush had covered, with flushed content below.
     discarded: [u64; WORDS],
+    /// The latest interval before that in which blocks were discarded, and which: its flush may be under way while the next ones are.
+    before: u64,
+    discarded_before: [u64; WORDS],
 }
 
 /// A page of a table.
@@ -263,7 +266,7 @@ impl Page {
     pub(crate) fn class(&self, index: usize, now: Now) -> WriteClass {
         let unflushed = self.unflushed.borrow();
         let written = unflushed.interval == now.interval && bit(&unflushed.written, index);
-        let discarded = !now.has_covered(unflushed.interval) && bit(&unflushed.discarded, index);
+        let discarded = unflushed.has_discarded(index, now.covered);
         match self.state(index) {
             BlockState::Never if discarded => WriteClass::Overwrite,
             BlockState::Never => WriteClass::Fresh,
@@ -274,9 +277,7 @@ impl Page {
 
     /// Whether a block holds nothing, and no flush has covered that.
     pub(crate) fn is_forgotten_unflushed(&self, index: usize, covered: Option<u64>) -> bool {
-        let unflushed = self.unflushed.borrow();
-        let is_covered = covered.is_some_and(|covered| covered >= unflushed.interval);
-        self.state(index) == BlockState::Never && !is_covered && bit(&unflushed.discarded, index)
+        self.state(index) == BlockState::Never && self.unflushed.borrow().has_discarded(index, covered)
     }
 
     /// Changes what is known of a block. `frozen` is the ticket of a write-back in progress: a write that began later
@@ -319,18 +320,43 @@ impl Page {
     fn note_unflushed(&self, index: usize, state: BlockState, now: Now) {
         let class = self.class(index, now);
         let mut unflushed = self.unflushed.borrow_mut();
-        if now.has_covered(unflushed.interval) {
-            unflushed.discarded = [0; WORDS];
-        }
-        if unflushed.interval < now.interval {
-            unflushed.interval = now.interval;
-            unflushed.written = [0; WORDS];
-        }
+        unflushed.go_on_to(now);
         let nothing_below = class != WriteClass::Overwrite;
         let never = state == BlockState::Never;
         let in_time = unflushed.interval == now.interval;
         set_bit(&mut unflushed.written, index, nothing_below && !never && in_time);
         set_bit(&mut unflushed.discarded, index, !nothing_below && never);
+        set_bit(&mut unflushed.discarded_before, index, false);
+    }
+}
+
+impl Unflushed {
+    /// Whether a block was discarded and no flush has covered that, the latest that was covered being this.
+    fn has_discarded(&self, index: usize, covered: Option<u64>) -> bool {
+        let is_open = |interval: u64| covered.is_none_or(|covered| covered < interval);
+        (bit(&self.discarded, index) && is_open(self.interval))
+            || (bit(&self.discarded_before, index) && is_open(self.before))
+    }
+
+    /// Forgets what a flush has covered, and begins the interval of a change if that is a new one.
+    fn go_on_to(&mut self, now: Now) {
+        if now.has_covered(self.before) {
+            self.discarded_before = [0; WORDS];
+        }
+        if now.has_covered(self.interval) {
+            self.discarded = [0; WORDS];
+        }
+        if self.interval < now.interval {
+            if self.discarded != [0; WORDS] {
+                self.before = self.interval;
+                for (all, more) in self.discarded_before.iter_mut().zip(self.discarded) {
+                    *all |= more;
+                }
+            }
+            self.discarded = [0; WORDS];
+            self.interval = now.interval;
+            self.written = [0; WORDS];
+        }
     }
 }
 
@@ -456,6 +482,13 @@ mod tests {
         assert_eq!(page.class(0, now(4, 2, None)), WriteClass::Overwrite, "the discard is not flushed");
         assert_eq!(page.class(0, now(4, 3, None)), WriteClass::Overwrite, "a flush has begun, and may fail");
         assert_eq!(page.class(0, covered(3, 2)), WriteClass::Fresh, "the discard is flushed");
+        page.set(4, BlockState::Never, stamp, now(3, 3, None));
+        assert_eq!(page.class(0, covered(4, 2)), WriteClass::Fresh, "whatever was discarded since");
+        page.set(5, BlockState::Valid(1), stamp, covered(3, 2));
+        page.set(5, BlockState::Never, stamp, covered(4, 3));
+        page.set(6, BlockState::Never, stamp, covered(5, 3));
+        assert_eq!(page.class(5, covered(5, 3)), WriteClass::Overwrite, "discarded while a flush was under way");
+        assert_eq!(page.class(5, covered(5, 4)), WriteClass::Fresh, "the next one has covered it");
         page.set(2, BlockState::Valid(1), stamp, covered(6, 2));
         page.set(1, BlockState::Valid(2), stamp, covered(5, 2));
         assert_eq!(

@@ -41,6 +41,14 @@ const LINES_TOGETHER: u64 = 64;
 /// How often it is begun again, because something came between.
 const TRIES: usize = 3;
 
+/// How an heir ends, once a checkpoint has come.
+enum Ending {
+    /// It takes its row's place.
+    TakesOver { cache: Rc<Cache>, row: Rc<Row>, heir: Rc<Row> },
+    /// It has nothing, and gives its grains back.
+    GivenBack { row: Rc<Row>, heir: Rc<Row> },
+}
+
 impl Space {
     /// Has the heirs of rows take their places, behind those who asked for it.
     pub(crate) fn take_over_soon(&self, rows: &[u64]) {
@@ -63,30 +71,36 @@ impl Space {
         for _ in 0..TRIES {
             let mut prepared = Vec::new();
             for index in std::mem::take(&mut left) {
-                let given_back = self.give_back_heir(index).await;
-                if self.unless_hindered(index, given_back.map(Some)) == Some(true) {
-                    has_any = true;
+                let back = self.bring_back(index).await;
+                if let Some((row, heir)) = self.unless_hindered(index, back) {
+                    prepared.push(Ending::GivenBack { row, heir });
                     continue;
                 }
                 let of_row = self.prepare(index).await;
-                prepared.extend(self.unless_hindered(index, of_row));
+                let of_row = self.unless_hindered(index, of_row);
+                prepared.extend(of_row.map(|(cache, row, heir)| Ending::TakesOver { cache, row, heir }));
             }
             if prepared.is_empty() {
                 break;
             }
             if is_planted(Bug::HeirBeforeTables) {
                 self.shared.force_flush().await?;
-            } else if !is_planted(Bug::HeirBeforeFlush) {
+            } else if !is_planted(Bug::HeirBeforeFlush) && !is_planted(Bug::GivenBackBeforeFlush) {
                 self.shared.pool.checkpoint().await?;
             }
-            for (cache, row, heir) in prepared {
+            for ending in prepared {
                 if self.heirs.is_ending.get() {
                     return Ok(has_any);
                 }
-                let done = self.change_places(&cache, &row, &heir).await.map(Some);
-                match self.unless_hindered(row.index, done) {
+                let (index, done) = match &ending {
+                    Ending::TakesOver { cache, row, heir } => {
+                        (row.index, self.change_places(cache, row, heir).await)
+                    }
+                    Ending::GivenBack { row, heir } => (row.index, self.strike_empty_heir(row, heir).await),
+                };
+                match self.unless_hindered(index, done.map(Some)) {
                     Some(true) => has_any = true,
-                    Some(false) => left.push(row.index),
+                    Some(false) => left.push(index),
                     None => {}
                 }
             }
@@ -350,6 +364,7 @@ impl Shared {
             spaces.map(|spaces| spaces.borrow().values().cloned().collect()).unwrap_or_default();
         let mut has_freed = false;
         for space in spaces {
+            space.heirs.note_lack_of_room(self.pool.seams().clock.now());
             // Whoever wanted room hears that there is none.
             has_freed |= space.take_over(&space.heirs.idlest(GIVEN_UP_TOGETHER)).await.unwrap_or(false);
         }

@@ -1,18 +1,19 @@
 //! Single whole stripes over old content: lines that go to and fro between a row and its heir (docs/design/0026).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
-use dolmen_sim::Random;
-use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
-use dolmen_units::Bytes;
+use dolmen_pool::ExcludeReason;
+use dolmen_sim::{Fate, FaultKind, Random};
+use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::{Bench, Lab, Outcome, ROW};
+use crate::harness::{Bench, Lab, Outcome, ROW, pattern, read};
 
 /// Of two columns with an interleave of 16 KiB.
 const STRIPE: u64 = 32 << 10;
@@ -174,6 +175,8 @@ fn heirs_for_single_stripes_keep_nobody_from_the_last_room() {
             space.discard((rows - 9) * ROW_BYTES, 9 * ROW_BYTES).await?;
             spaces.flush().await?;
             let left = rows - 9;
+            // Whoever found no room asks again in a while.
+            sleep(lab.seams.clock.as_ref(), Duration::from_secs(2)).await;
             for row in 0..left {
                 lab.write(&space, row * ROW_BYTES + 5 * STRIPE, STRIPE as usize, 2).await?;
             }
@@ -192,4 +195,117 @@ fn heirs_for_single_stripes_keep_nobody_from_the_last_room() {
             lab.check_and_close(spaces).await
         })
         .unwrap();
+}
+
+/// Whether all of a stripe is what one write made of it; which.
+async fn one_of(space: &Rc<Space>, stripe: u64, fills: &[u8]) -> Result<u8, Box<dyn Error>> {
+    let found = read(space, stripe * STRIPE, STRIPE as usize).await?;
+    for fill in fills {
+        let mut expected = vec![0; found.len()];
+        pattern(stripe * STRIPE, *fill, &mut expected);
+        if found == expected {
+            return Ok(*fill);
+        }
+    }
+    Err(format!("stripe {stripe} is none of {fills:?}, but begins with {:?}", &found[..8]).into())
+}
+
+/// Scenario: one stripe goes to an heir and another one back from it, and before a flush two of five disks leave, any two. A flush says
+/// so where nobody can tell what the stripes are; a checkpoint comes as well. Power fails, and all disks are back, without what
+/// was in their caches: each stripe is what it was or what was written, and what the flush has covered.
+#[test]
+fn a_stripe_whose_new_slot_leaves_is_in_its_old_one() {
+    let (mut went_back, left) = (0, Rc::new(Cell::new(0)));
+    for (first, second) in (0..5).flat_map(|first| (first + 1..5).map(move |second| (first, second))) {
+        let bench = Rc::new(Bench::new(24, 5, Bytes::mib(128)));
+        let has_flushed = Rc::new(Cell::new(false));
+        let (tell, undecided) = (Rc::clone(&has_flushed), Rc::clone(&left));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, Bytes::mib(8)).await?;
+                fill(&lab, &spaces, &space, 1).await?;
+                lab.write(&space, 3 * STRIPE, STRIPE as usize, 2).await?;
+                spaces.flush().await?;
+                spaces.pool().checkpoint().await?;
+                lab.write(&space, 3 * STRIPE, STRIPE as usize, 3).await?;
+                lab.write(&space, 5 * STRIPE, STRIPE as usize, 2).await?;
+                assert_eq!(spaces.counters().lines_flipped, 3 * 4);
+                for slot in [first, second] {
+                    spaces.pool().exclude(DiskSlot(slot), ExcludeReason::Asked).await?;
+                }
+                tell.set(space.flush().await.is_ok());
+                undecided.set(undecided.get() + spaces.undecided_blocks().await?.len());
+                spaces.pool().checkpoint().await?;
+                lab.hold((spaces, space));
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("without {first} and {second}: {error}"));
+        bench.world.power_cut_choosing(&mut |_| Fate::Lost);
+        let back = Rc::new(Cell::new(0));
+        let found = Rc::clone(&back);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                for (stripe, fills) in [(3, [3, 2]), (5, [2, 1])] {
+                    let fill = one_of(&space, stripe, &fills).await?;
+                    assert!(fill == fills[0] || !has_flushed.get(), "a flush had covered stripe {stripe}");
+                    found.set(found.get() + u64::from(fill != fills[0]));
+                }
+                lab.expect(&space, 0, 3 * STRIPE as usize, 1).await?;
+                spaces.resync(&Progress::default()).await?;
+                lab.write(&space, 3 * STRIPE, STRIPE as usize, 9).await?;
+                lab.expect(&space, 3 * STRIPE, STRIPE as usize, 9).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("without {first} and {second}: {error}"));
+        went_back += back.get();
+    }
+    println!("{} blocks were left undecided, {went_back} stripes are what they were", left.get());
+    assert!(left.get() > 0 && went_back > 0, "no stripe was ever left undecided");
+}
+
+/// Scenario: a stripe is on its way to the other slot, and one disk, any of five, has no room for it. The write fails where that disk is
+/// of the slot; the stripe is where it was, over a flush, a kill and an opening, and is written the next time.
+#[test]
+fn a_stripe_that_finds_no_room_stays_where_it_was() {
+    let mut failed = 0;
+    for disk in 0..5 {
+        let bench = Rc::new(Bench::new(25, 5, Bytes::mib(128)));
+        let has_failed = Rc::new(Cell::new(false));
+        let (tell, outside) = (Rc::clone(&has_failed), Rc::clone(&bench));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = make(&spaces, Bytes::mib(8)).await?;
+                fill(&lab, &spaces, &space, 1).await?;
+                lab.write(&space, 7 * STRIPE, STRIPE as usize, 2).await?;
+                spaces.flush().await?;
+                outside.disks[disk].arm(FaultKind::NoSpace);
+                tell.set(lab.write(&space, 3 * STRIPE, STRIPE as usize, 3).await.is_err());
+                spaces.flush().await?;
+                let fill = one_of(&space, 3, &[1, 3]).await?;
+                assert_eq!(fill == 1, tell.get());
+                lab.hold((spaces, space));
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("disk {disk}: {error}"));
+        bench.world.kill();
+        let fails = has_failed.get();
+        bench
+            .run(async move |lab| {
+                let spaces = lab.open().await?;
+                let space = spaces.find("data")?;
+                lab.expect(&space, 3 * STRIPE, STRIPE as usize, if fails { 1 } else { 3 }).await?;
+                lab.write(&space, 3 * STRIPE, STRIPE as usize, 4).await?;
+                lab.expect(&space, 3 * STRIPE, STRIPE as usize, 4).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap_or_else(|error| panic!("disk {disk}: {error}"));
+        failed += u64::from(fails);
+    }
+    assert_eq!(failed, 3, "the disks of the slot");
 }

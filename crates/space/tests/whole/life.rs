@@ -694,13 +694,15 @@ impl Liver {
         scribe.step("the heir gives its lines back", sleep(self.seams().clock.as_ref(), LONG_IDLE)).await;
         assert_eq!((spaces.counters().heirs_made, spaces.counters().heirs_given_back), (1, 1));
         scribe.step("write what came back", scribe.put("a", &a, 3 * stripe, stripe + 1)).await?;
-        for nth in (0..512 / stripe - 1).filter(|nth| nth * stripe >= 256 && nth % 4 > 0) {
-            scribe.put("a", &a, nth * stripe, stripe).await?;
-            scribe.flush(&spaces).await?;
+        scribe.put("a", &a, 256, 128).await?;
+        scribe.put("a", &a, 384, 128).await?;
+        scribe.flush(&spaces).await?;
+        for nth in (256 / stripe..512 / stripe).filter(|nth| nth % 4 > 0) {
             scribe.put("a", &a, nth * stripe, stripe).await?;
         }
         scribe.flush(&spaces).await?;
         scribe.step("the heir takes the row's place", sleep(self.seams().clock.as_ref(), LONG_IDLE)).await;
+        assert_eq!((spaces.counters().heirs_made, spaces.counters().heirs_taken_over), (3, 1));
         scribe.step("one is left behind", scribe.put("a", &a, 512 - 2 * stripe, stripe)).await?;
         scribe.put("a", &a, 4 * stripe, 2 * stripe).await?;
         drop(a);
@@ -723,12 +725,12 @@ impl Liver {
         let resync = async { spaces.resync(&Progress::default()).await };
         let put = async {
             scribe.put("a", a, 14 * stripe, stripe).await?;
-            scribe.put("a", a, 16 * stripe, stripe).await
+            scribe.put("a", a, 13 * stripe, stripe).await
         };
         scribe.step("to and fro while it is resynced", together(put, resync)).await;
         scribe.tape.ack(weak);
         scribe.flush(spaces).await?;
-        scribe.step("back behind the resync", scribe.put("a", a, 16 * stripe, stripe)).await
+        scribe.step("back behind the resync", scribe.put("a", a, 13 * stripe, stripe)).await
     }
 
     /// To a layout of as much redundancy, and back.
