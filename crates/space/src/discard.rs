@@ -344,8 +344,8 @@ impl Space {
             return Ok(content != Content::Discarded);
         }
         let spot = row.shape.locate(block);
-        let home = self.home(row, spot.block).await?;
-        Ok(self.state_of(&home, (spot.column, spot.block)).await? != BlockState::Never)
+        let (_, state) = self.in_place(row, (spot.column, spot.block)).await?;
+        Ok(state != BlockState::Never)
     }
 
     /// The end of the last block that holds anything at or behind byte `from`; `None` when there is none.

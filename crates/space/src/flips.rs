@@ -8,10 +8,12 @@
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); which rows have heirs (`heirs`).
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
+use dolmen_journal::Wait;
 use dolmen_planted::{Bug, is_planted};
 
 use crate::error::SpaceError;
@@ -20,18 +22,27 @@ use crate::reach::BlocksOfRows;
 use crate::record::BlockState;
 use crate::recovery::Covered;
 use crate::row::Row;
-use crate::shared::{Shared, by_page, place_in_page, push_stretch};
+use crate::shared::{Moment, Shared, by_page, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::table::WriteClass;
 use crate::tickets::Held;
-use crate::write::{Body, Pages, Parts, find, places_of};
+use crate::write::{Beside, Body, Pages, Parts, find, places_of};
+
+/// Notes of lines that are kept before those are looked for that a flush has covered.
+const MOVED_USUAL: usize = 32;
 
 /// Where whole lines go in place at once.
 pub(crate) enum Slot {
     /// Nowhere: the write cache takes them.
     None,
+    /// Some to one slot and some to the other, or nobody can tell: one by one.
+    Apart,
     /// To a slot that a flush has to free first.
     BehindFlush,
+    /// Back to the row, once its heir is no more only for the stream that has brought them.
+    OfStream,
+    /// To the row, once it says that it has them no more: they are in its heir, as a flush has covered.
+    Left { row: Rc<Row> },
     /// To the row or its heir, whatever the other has of them.
     In(Rc<Row>),
     /// To the one, and the other says that it has them no more.
@@ -46,6 +57,29 @@ enum Freedom {
     /// It is never written, which no flush has covered.
     Unflushed,
     Taken,
+}
+
+/// Lines of a row and its heir that were written in place as a whole, until a flush has covered that: none of them flips before. Their
+/// claims would else be of three versions, of which a crash may leave none.
+#[derive(Default)]
+pub(crate) struct Moved(RefCell<Vec<(Range, Moment)>>);
+
+impl Moved {
+    /// Notes lines that were written, or may have been, by now.
+    pub(crate) fn note(&self, lines: Range, shared: &Shared) {
+        let mut moved = self.0.borrow_mut();
+        if moved.len() >= MOVED_USUAL && moved.len().is_power_of_two() {
+            moved.retain(|(_, moment)| !shared.has_covered(*moment));
+        }
+        moved.push((lines, shared.moment()));
+    }
+
+    /// Whether no flush has covered what was written of some of these lines.
+    fn has_open(&self, lines: Range, shared: &Shared) -> bool {
+        let mut moved = self.0.borrow_mut();
+        moved.retain(|(_, moment)| !shared.has_covered(*moment));
+        moved.iter().any(|(other, _)| other.overlaps(lines))
+    }
 }
 
 /// Lines that leave one slot for the other.
@@ -70,19 +104,25 @@ impl Space {
                 Freedom::Unflushed | Freedom::Taken => Slot::None,
             });
         };
-        let Some(is_heirs) = self.are_heirs(&heir, lines.clone()).await? else { return Ok(Slot::None) };
+        let Some(is_heirs) = self.are_heirs(&heir, lines.clone()).await? else { return Ok(Slot::Apart) };
         if !is_heirs && self.freedom_of(row, parts).await? == Freedom::Free {
             return Ok(Slot::In(Rc::clone(row)));
         }
         let goes = self.heirs.goes_to_and_fro(row);
         if is_heirs && !goes {
-            return Ok(Slot::None);
+            return Ok(Slot::OfStream);
         }
         let (target, source) = if is_heirs { (Rc::clone(row), heir) } else { (heir, Rc::clone(row)) };
+        let range = Range { first: lines.start, count: lines.end - lines.start };
+        let is_open = goes && row.moved.has_open(range, &self.shared) && !is_planted(Bug::SlotBeforeFlush);
         Ok(match self.freedom_of(&target, parts).await? {
+            Freedom::Free | Freedom::Unflushed if is_open => Slot::BehindFlush,
             Freedom::Free if goes => Slot::Flip { target, source },
             Freedom::Free => Slot::In(target),
             Freedom::Unflushed => Slot::BehindFlush,
+            // A stream has brought them, and left what the row had.
+            Freedom::Taken if is_heirs && !is_open => Slot::Left { row: target },
+            Freedom::Taken if is_heirs => Slot::BehindFlush,
             Freedom::Taken => Slot::None,
         })
     }
@@ -132,6 +172,9 @@ impl Space {
 
     /// Whether a line may be put into a slot: nothing is there, and a flush has covered that. The caller holds its lock.
     pub(crate) async fn is_slot_free(&self, row: &Rc<Row>, line: u32) -> Result<bool, SpaceError> {
+        if row.moved.has_open(Range { first: line, count: 1 }, &self.shared) {
+            return Ok(false);
+        }
         let mut pages = Pages::new();
         for (column, _) in columns_of(row, Range { first: line, count: 1 }) {
             let (index, _) = place_in_page(line);
@@ -142,16 +185,61 @@ impl Space {
         Ok(self.class_of(places, &pages, &held) == WriteClass::Fresh)
     }
 
-    /// A flip of lines of which a row is the source. The caller holds their lock.
-    pub(crate) async fn flip_from(
-        &self,
-        source: Rc<Row>,
-        lines: std::ops::Range<u32>,
-    ) -> Result<Flip, SpaceError> {
-        let lines = Range { first: lines.start, count: lines.end - lines.start };
-        let pages = self.pages_of(&source, columns_of(&source, lines)).await?;
+    /// A flip of lines of which a row is the source; not where nobody here can tell what it has. The caller holds their lock.
+    pub(crate) async fn flip_from(&self, source: Rc<Row>, lines: Range) -> Result<Option<Flip>, SpaceError> {
+        let pages = match self.pages_of(&source, columns_of(&source, lines)).await {
+            Err(SpaceError::Unreadable { .. }) => return Ok(None),
+            pages => pages?,
+        };
         self.shared.settle_absences(&source).await?;
-        Ok(Flip { source, lines, pages })
+        Ok(Some(Flip { source, lines, pages }))
+    }
+
+    /// Writes whole lines with parity to a slot of theirs that is free; whether it did. The caller holds their lock.
+    pub(crate) async fn write_to_slot(
+        &self,
+        row: &Rc<Row>,
+        slot: Slot,
+        lines: Range,
+        parts: Parts,
+    ) -> Result<bool, SpaceError> {
+        let (target, source) = match slot {
+            Slot::In(target) => (target, None),
+            Slot::Flip { target, source } => (target, Some(source)),
+            _ => return Ok(false),
+        };
+        let flip = match source {
+            Some(source) => match self.flip_from(source, lines).await? {
+                None => return Ok(false),
+                flip => flip,
+            },
+            None => None,
+        };
+        self.shared.settle_absences(&target).await?;
+        if !self.survives(&target, &parts, &[]) {
+            return Ok(false);
+        }
+        let beside = flip.as_ref().map_or(Beside::Nothing, Beside::Flip);
+        let written = self.write_parts(&target, parts, beside).await;
+        if row.heir().is_some() {
+            row.moved.note(lines, &self.shared);
+        }
+        written?;
+        self.note_moved(row, &target, lines.count, flip.is_some());
+        Ok(true)
+    }
+
+    /// Says of lines that a stream has brought to an heir that the row has them no more. The caller holds their lock.
+    pub(crate) async fn leave_slots(&self, row: &Rc<Row>, lines: Range) -> Result<(), SpaceError> {
+        let Some(flip) = self.flip_from(Rc::clone(row), lines).await? else { return Ok(()) };
+        let held = self.shared.tickets.begin();
+        let mut body = Body::new();
+        flip.add_to(&self.shared, &mut body);
+        self.shared.record(&body, Wait::Written).await?;
+        flip.apply(&self.shared, &held);
+        drop(held);
+        row.moved.note(lines, &self.shared);
+        Ok(())
     }
 }
 
@@ -191,6 +279,7 @@ impl Flip {
             for (page, entry) in range.blocks().filter_map(|block| find(&self.pages, column, block)) {
                 page.set(entry, BlockState::Never, stamp, now);
             }
+            shared.note_unsettled(held.ticket(), &self.source, column, range);
         }
         shared.note_dirty(&self.source);
     }
@@ -220,22 +309,10 @@ impl Shared {
         if is_planted(Bug::SourceNotLeft) {
             return sources;
         }
-        let covered = self.covered_interval.get();
         for (row, blocks) in targets.values() {
             let Some(partner) = row.partner() else { continue };
             let lines: BTreeSet<u32> = blocks.iter().map(|(_, line)| *line).collect();
-            let parity = partner.shape.data_columns();
-            let has_left = |line: &u32| {
-                let (index, entry) = place_in_page(*line);
-                let page = partner.page(parity, index);
-                page.is_some_and(|page| page.is_forgotten_unflushed(entry, covered))
-            };
-            let of_row: BTreeSet<(usize, u32)> = lines
-                .into_iter()
-                .filter(has_left)
-                .flat_map(|line| columns_of(&partner, Range { first: line, count: 1 }))
-                .map(|(column, range)| (column, range.first))
-                .collect();
+            let of_row = self.unsettled_sources(&partner, &lines);
             if !of_row.is_empty() {
                 let key = (partner.space, partner.index, partner.id);
                 sources.insert(key, (partner, of_row));

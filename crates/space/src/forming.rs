@@ -51,6 +51,17 @@ impl Pieces {
         piece.slice(skipped..piece.len().min(skipped + most))
     }
 
+    /// So many bytes of it from one on.
+    pub(crate) fn part(&self, from: usize, length: usize) -> Self {
+        let (mut pieces, mut done) = (Self::default(), 0);
+        while done < length {
+            let piece = self.at(from + done, length - done);
+            pieces.0.push((done, piece.clone()));
+            done += piece.len();
+        }
+        pieces
+    }
+
     /// Adds a piece; not where another one is.
     fn add(&mut self, offset: usize, piece: &Bytes_) -> bool {
         let behind = self.0.partition_point(|(other, _)| *other < offset);

@@ -29,7 +29,7 @@ use crate::row::Row;
 use crate::shared::place_in_page;
 use crate::space::Space;
 use crate::stripe::PARITY_BYTES_MAX;
-use crate::write::{Beside, Part, Parts};
+use crate::write::{Part, Parts};
 
 impl Space {
     /// Brings the lines of an heir back to its row, if those are fewer than the heir lacks, and nothing stands in the way: the two, if
@@ -50,6 +50,9 @@ impl Space {
             return Ok(None);
         }
         if !lines.is_empty() {
+            if let Some(cache) = self.cache_of(&row) {
+                cache.empty_row(&row).await?;
+            }
             // Slots that lines have just left are free behind that.
             self.shared.flush().await?;
         }
@@ -79,25 +82,26 @@ impl Space {
     async fn flip_back(&self, row: &Rc<Row>, heir: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
         let columns = row.shape.columns();
         let blocks = u32::try_from(2 * columns).unwrap_or(u32::MAX).saturating_mul(lines.count);
-        let _log_room = self.shared.room_for(blocks).await?;
         let frames = if lines.count == 1 { &self.shared.lines } else { &self.shared.stripes };
         let _frames = frames.take(columns as u64).await;
+        let _log_room = self.shared.room_for(blocks).await?;
         let _guard = row.locks.lock_all(&stripes(row, &lines.blocks().collect())).await;
         let is_unfinished = || self.cache_of(row).is_some_and(|cache| cache.has_unfinished_beside(row));
         let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));
         if row.gone.get() || !is_heir || self.shared.is_unresolved(row) || is_unfinished() {
             return Ok(false);
         }
-        let Some(parts) = self.parts_of_lines(heir, lines).await? else { return Ok(false) };
-        let Slot::Flip { target, source } = self.slot_of(row, lines.blocks(), &parts).await? else {
-            return Ok(false);
-        };
-        self.shared.settle_absences(&target).await?;
-        if !Rc::ptr_eq(&source, heir) || !self.survives(&target, &parts, &[]) {
+        // What is cached goes in place first: its home must not change before.
+        let of_lines = stripes(row, &lines.blocks().collect());
+        if of_lines.into_iter().any(|range| row.mappings.has_any_of(range)) {
             return Ok(false);
         }
-        let flip = self.flip_from(source, lines.blocks()).await?;
-        self.write_parts(&target, parts, Beside::Flip(&flip)).await?;
+        let Some(parts) = self.parts_of_lines(heir, lines).await? else { return Ok(false) };
+        let slot = self.slot_of(row, lines.blocks(), &parts).await?;
+        let is_back = matches!(&slot, Slot::Flip { source, .. } if Rc::ptr_eq(source, heir));
+        if !is_back || !self.write_to_slot(row, slot, lines, parts).await? {
+            return Ok(false);
+        }
         self.shared.count(|counters| counters.heir_lines_copied += u64::from(lines.count));
         Ok(true)
     }
@@ -163,7 +167,7 @@ impl Space {
         let _tables = self.shared.table_turn.take().await;
         // Whoever finds its slabs later, and no map, is not to take what it had for its row's.
         let is_untabled =
-            || !heir.is_formatted() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
+            || heir.dirty.get() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
         if (is_unflushed() || is_untabled()) && !is_planted(Bug::GivenBackBeforeFlush) {
             return Ok(false);
         }

@@ -32,6 +32,7 @@ use crate::cache::{heirs_of, is_hidden};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::layout::Shape;
 use crate::limits::Limits;
+use crate::locks::Range;
 use crate::record::BlockState;
 use crate::row::Row;
 use crate::shared::place_in_page;
@@ -75,7 +76,7 @@ pub(crate) const GIVEN_UP_TOGETHER: usize = 16;
 /// What is known of an heir while it is one.
 struct Live {
     row: Rc<Row>,
-    kind: Kind,
+    kind: Cell<Kind>,
     /// Lines that it has, as far as they came since it is known.
     taken: Cell<u32>,
     used: Cell<Moment>,
@@ -95,7 +96,7 @@ enum Kind {
 impl Live {
     /// How long it may be idle.
     fn idle_after(&self) -> Duration {
-        match self.kind {
+        match self.kind.get() {
             Kind::OfStream | Kind::Found => IDLE_AFTER,
             Kind::ToAndFro => TO_AND_FRO_IDLE_AFTER,
         }
@@ -184,7 +185,7 @@ impl Heirs {
     /// Rows whose heirs streams have left.
     fn left_by_streams(&self, now: Moment) -> Vec<u64> {
         let live = self.live.borrow();
-        let is_left = |one: &Live| one.kind == Kind::OfStream && now.since(one.used.get()) >= WANTED_AFTER;
+        let is_left = |one: &Live| one.kind.get() == Kind::OfStream && now.since(one.used.get()) >= WANTED_AFTER;
         live.iter().filter(|(_, one)| is_left(one)).map(|(index, _)| *index).collect()
     }
 
@@ -203,7 +204,7 @@ impl Heirs {
 
     /// Whether lines of a row may come back from its heir.
     pub(crate) fn goes_to_and_fro(&self, row: &Row) -> bool {
-        self.live.borrow().get(&row.index).is_some_and(|one| one.kind != Kind::OfStream)
+        self.live.borrow().get(&row.index).is_some_and(|one| one.kind.get() != Kind::OfStream)
     }
 
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone.
@@ -231,7 +232,7 @@ impl Heirs {
     /// Rows that have heirs of streams.
     fn of_streams(&self) -> Vec<u64> {
         let live = self.live.borrow();
-        live.iter().filter(|(_, one)| one.kind == Kind::OfStream).map(|(index, _)| *index).collect()
+        live.iter().filter(|(_, one)| one.kind.get() == Kind::OfStream).map(|(index, _)| *index).collect()
     }
 
     /// How many heirs there are.
@@ -247,7 +248,7 @@ impl Heirs {
 
     fn add(&self, row: Rc<Row>, kind: Kind, now: Moment) {
         let index = row.index;
-        let one = Live { row, kind, taken: Cell::new(0), used: Cell::new(now) };
+        let one = Live { row, kind: Cell::new(kind), taken: Cell::new(0), used: Cell::new(now) };
         self.live.borrow_mut().insert(index, one);
     }
 }
@@ -258,6 +259,27 @@ impl Space {
         match row.heir() {
             Some(heir) if self.parity_of_heir(&heir, line).await? != BlockState::Never => Ok(heir),
             Some(_) | None => Ok(Rc::clone(row)),
+        }
+    }
+
+    /// Where a block is in place, and what it holds there: the row or its heir. Both are of one moment, as pages may come from
+    /// disks in between.
+    pub(crate) async fn in_place(
+        &self,
+        row: &Rc<Row>,
+        (column, line): (usize, u32),
+    ) -> Result<(Rc<Row>, BlockState), SpaceError> {
+        loop {
+            let home = self.home(row, line).await?;
+            let state = self.state_of(&home, (column, line)).await?;
+            let Some(heir) = row.heir().filter(|_| state == BlockState::Never) else {
+                return Ok((home, state));
+            };
+            let parity = heir.state_in_memory((row.shape.data_columns(), line));
+            let is_heirs = parity.is_some_and(|parity| parity != BlockState::Never);
+            if parity.is_some() && is_heirs == home.is_heir() {
+                return Ok((home, state));
+            }
         }
     }
 
@@ -415,11 +437,32 @@ impl Space {
         if row.gone.get() || row.heir().is_some() || lacks_room() {
             return Ok(());
         }
-        let is_room = (self.heirs.count() as u64) < self.heirs_allowed(&row.shape);
-        if !is_room || !self.claim_heir_of(row, Kind::ToAndFro).await? {
+        // One more takes from what is free, and adds to what they take.
+        let is_room = self.heirs.count() as u64 + 2 <= self.heirs_allowed(&row.shape);
+        if !is_room {
             self.heirs.note_lack_of_room(clock.now());
+            return Ok(());
+        }
+        if self.claim_heir_of(row, Kind::ToAndFro).await? {
+            // Whatever was written of it by now may not be flushed.
+            let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
+            row.moved.note(lines, &self.shared);
         }
         Ok(())
+    }
+
+    /// Has lines of a row go to and fro that has an heir for a stream; whether they may.
+    pub(crate) async fn let_go_to_and_fro(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
+        if !self.may_go_to_and_fro().await? {
+            return Ok(false);
+        }
+        if let Some(one) = self.heirs.live.borrow().get(&row.index)
+            && one.kind.replace(Kind::ToAndFro) == Kind::OfStream
+        {
+            let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
+            row.moved.note(lines, &self.shared);
+        }
+        Ok(true)
     }
 
     /// How many heirs may take as much as is free beside them.
@@ -612,7 +655,10 @@ impl Space {
             return Ok(false);
         }
         let Some(hidden) = self.hidden_for_heirs().await? else { return Ok(false) };
-        let Some(heir) = hidden.claim_heir(row).await? else { return Ok(false) };
+        let Some(heir) = hidden.claim_heir(row).await? else {
+            self.heirs.note_lack_of_room(pool.seams().clock.now());
+            return Ok(false);
+        };
         tracing::debug!(space = %self.name(), row = row.index, "a row has an heir");
         self.shared.count(|counters| counters.heirs_made += 1);
         self.heirs.add(heir, kind, pool.seams().clock.now());

@@ -150,6 +150,28 @@ impl Source {
         shared.note_dirty(&self.row);
     }
 
+    /// Has the log keep what it says of it.
+    pub(crate) fn keep(&self, shared: &Shared) {
+        if is_planted(Bug::SourceGoneEarly) {
+            return;
+        }
+        let mut unresolved = shared.unresolved.borrow_mut();
+        let claims = unresolved.entry((self.row.space, self.row.index)).or_default();
+        let own = self.blocks.iter().map(|block| ((block.column, block.block), block.claims.clone()));
+        Rc::make_mut(claims).extend(own);
+    }
+
+    /// The log need not keep it any more.
+    fn let_go(&self, shared: &Shared) {
+        let key = (self.row.space, self.row.index);
+        let mut unresolved = shared.unresolved.borrow_mut();
+        let Some(claims) = unresolved.get_mut(&key).map(Rc::make_mut) else { return };
+        self.blocks.iter().for_each(|block| drop(claims.remove(&(block.column, block.block))));
+        if claims.is_empty() {
+            unresolved.remove(&key);
+        }
+    }
+
     /// Adds to a record that it is not here.
     fn add_to(&self, shared: &Shared, body: &mut Vec<u8>) {
         for block in &self.blocks {
@@ -173,7 +195,10 @@ pub(crate) async fn say_gone(shared: &Shared, sources: &[Source]) -> Result<(), 
             body.clear();
         }
     }
-    sources.iter().for_each(|source| source.is_gone(shared));
+    for source in sources {
+        source.let_go(shared);
+        source.is_gone(shared);
+    }
     Ok(())
 }
 

@@ -20,7 +20,7 @@ impl Range {
         self.first..self.first + self.count
     }
 
-    fn overlaps(self, other: Self) -> bool {
+    pub(crate) fn overlaps(self, other: Self) -> bool {
         self.first < other.first + other.count && other.first < self.first + self.count
     }
 }

@@ -149,11 +149,14 @@ impl Space {
                 return Ok(());
             };
             self.decide_cached(&row, blocks).await?;
+            let heir = row.heir();
             let read = self.read_blocks(&row, blocks, memory).await;
             // A row that was freed meanwhile has given its tables away: what they say now is no error. Nor is what lies in place
             // its content, if the write cache had something newer. One that is only about to be freed is as it was: who frees it
             // has no turn before this ends.
-            if !self.is_freed(&row) {
+            // Nor is what an heir says that has given its lines back.
+            let is_given_back = read.is_err() && heir.is_some_and(|heir| heir.gone.get());
+            if !self.is_freed(&row) && !is_given_back {
                 break read?;
             }
         };
@@ -233,9 +236,9 @@ impl Space {
             }
             None => {
                 let spot = row.shape.locate(block);
-                let home =
-                    self.home(row, spot.block).await.map_err(|error| self.of_ours(row, block, error))?;
-                let state = self.state_of(&home, (spot.column, spot.block)).await?;
+                let place = (spot.column, spot.block);
+                let found = self.in_place(row, place).await;
+                let (home, state) = found.map_err(|error| self.of_ours(row, block, error))?;
                 Ok((home, (spot.column, spot.block), state))
             }
         }

@@ -198,6 +198,8 @@ pub(crate) async fn recover(
         gone.iter().for_each(|source| source.is_gone(shared));
         return Ok(recovery);
     }
+    // The log keeps what it says of lines that are in their other slots, and their tables wait, until those say so.
+    gone.iter().for_each(|source| source.keep(shared));
     let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
     shared.pool.set_table_owner(Rc::downgrade(&owner));
     // Also where nothing was to be decided: each opening leaves a stretch of the log to its epoch, and labels have room for

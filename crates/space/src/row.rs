@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::{heirs_of, is_of_heirs, seen_as};
+use crate::flips::Moved;
 use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
@@ -246,6 +247,8 @@ pub(crate) struct Row {
     pub(crate) seals: Cell<u64>,
     /// What of it is in the write cache; shared with its heir.
     pub(crate) mappings: Rc<Mappings>,
+    /// Which of its lines were written in place last; shared with its heir.
+    pub(crate) moved: Rc<Moved>,
     /// The row that is about to take its place (docs/design/0007).
     heir: RefCell<Option<Rc<Row>>>,
     /// The row whose heir this is.
@@ -257,13 +260,13 @@ pub(crate) struct Row {
 impl Row {
     /// A row as the metadata has it.
     pub(crate) fn new(space: SpaceId, index: u64, record: RowRecord) -> Rc<Self> {
-        Self::with(space, index, record, Rc::default(), Rc::default())
+        Self::with(space, index, record, Default::default())
     }
 
     /// The heir of this row as the metadata has it, in the hidden space of heirs.
     pub(crate) fn make_heir(self: &Rc<Self>, record: RowRecord) -> Rc<Self> {
-        let (locks, mappings) = (Rc::clone(&self.locks), Rc::clone(&self.mappings));
-        let heir = Self::with(heirs_of(self.space), self.index, record, locks, mappings);
+        let shared = (Rc::clone(&self.locks), Rc::clone(&self.mappings), Rc::clone(&self.moved));
+        let heir = Self::with(heirs_of(self.space), self.index, record, shared);
         *heir.heir_of.borrow_mut() = Rc::downgrade(self);
         *self.heir.borrow_mut() = Some(Rc::clone(&heir));
         heir
@@ -272,7 +275,8 @@ impl Row {
     /// This heir, or draft, as the row whose place it takes: with the same tables in memory, and that row's locks for whoever
     /// waits.
     pub(crate) fn in_place_of(&self, row: &Self, record: RowRecord) -> Rc<Self> {
-        let new = Self::with(row.space, row.index, record, Rc::clone(&row.locks), Rc::default());
+        let shared = (Rc::clone(&row.locks), Rc::default(), Rc::default());
+        let new = Self::with(row.space, row.index, record, shared);
         for (column, index, page) in self.pages() {
             new.put_page(column, index, page);
         }
@@ -283,8 +287,7 @@ impl Row {
         space: SpaceId,
         index: u64,
         record: RowRecord,
-        locks: Rc<RangeLocks>,
-        mappings: Rc<Mappings>,
+        (locks, mappings, moved): (Rc<RangeLocks>, Rc<Mappings>, Rc<Moved>),
     ) -> Rc<Self> {
         let pages = (0..record.shape.columns())
             .map(|column| RefCell::new(vec![None; record.shape.slab_map(column).pages()]));
@@ -303,6 +306,7 @@ impl Row {
             used: Cell::new(true),
             seals: Cell::new(0),
             mappings,
+            moved,
             heir: RefCell::default(),
             heir_of: RefCell::default(),
             moving: RefCell::default(),

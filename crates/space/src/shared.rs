@@ -194,7 +194,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Rc<Pool>,
     pub(crate) tickets: Rc<Tickets>,
     /// The latest flush interval that a flush has covered to its end.
-    pub(crate) covered_interval: Cell<Option<u64>>,
+    covered_interval: Cell<Option<u64>>,
     pub(crate) frozen: Cell<Option<Ticket>>,
     flush_turn: Turn,
     /// What the last flush covered: writes with an earlier ticket whose records have a lower LSN. A record may come to the log
@@ -637,6 +637,16 @@ impl Shared {
         of_row.flat_map(|entry| entry.blocks().map(|block| (entry.column, block))).collect()
     }
 
+    /// Blocks of lines of a row that hold nothing since a write that no flush has covered: of these lines, the row beside it is the target.
+    pub(crate) fn unsettled_sources(&self, row: &Row, lines: &BTreeSet<u32>) -> BTreeSet<(usize, u32)> {
+        let unsettled = self.unsettled.borrow();
+        let of_row = unsettled.iter().filter(|entry| entry.row.id == row.id);
+        of_row
+            .flat_map(|entry| entry.blocks().map(|block| (entry.column, block)))
+            .filter(|place| lines.contains(&place.1) && row.state_in_memory(*place) == Some(BlockState::Never))
+            .collect()
+    }
+
     /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
     pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
         self.pool.wait_for_log().await?;
@@ -709,9 +719,13 @@ impl Shared {
         }
         let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnsettledBlocks)> = BTreeMap::new();
         let mut away = BlocksOfRows::new();
-        for entry in
-            self.unsettled.borrow().iter().filter(|entry| !self.can_be_told(&entry.row, entry.column))
-        {
+        // That a line is in its other slot needs no disk of this one.
+        let is_source = |entry: &Unsettled| {
+            let first = entry.row.state_in_memory((entry.column, entry.range.first));
+            entry.row.partner().is_some() && first == Some(BlockState::Never)
+        };
+        let is_away = |entry: &&Unsettled| !self.can_be_told(&entry.row, entry.column) && !is_source(entry);
+        for entry in self.unsettled.borrow().iter().filter(is_away) {
             let (_, blocks) =
                 away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
             blocks.extend(entry.blocks().map(|block| (entry.column, block)));

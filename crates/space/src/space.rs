@@ -392,13 +392,17 @@ impl Space {
 
     async fn claim_new(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
+        let mut rounds = None;
         loop {
             let claimed = match self.try_claim(index).await {
                 // Heirs have room only as long as nobody else needs it.
                 Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
-                    if !self.shared.give_up_heirs().await {
+                    // As many as there are now: others may come meanwhile.
+                    let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_give_up_heirs());
+                    if left == 0 || !self.shared.give_up_heirs().await {
                         return Err(error.into());
                     }
+                    rounds = Some(left - 1);
                     continue;
                 }
                 claimed => claimed?,

@@ -26,13 +26,13 @@ use crate::line::encode;
 use crate::locks::Range;
 use crate::row::Row;
 use crate::space::Space;
-use crate::write::{Beside, Part, Parts};
+use crate::write::{Part, Parts};
 
 /// Bytes of parity of one column that are computed as one piece, at most: a frame.
 pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
 
 /// How often stripes look for a slot, of which flushes free some between.
-const TRIES: usize = 3;
+const TRIES: usize = 8;
 
 /// What became of whole stripes that were to go in place.
 enum Tried {
@@ -41,6 +41,12 @@ enum Tried {
     NoSlot,
     /// There is one when a flush has freed it.
     BehindFlush,
+    /// Each by itself may have one.
+    Apart,
+    /// There is one when the heir of the row is no more only for its stream.
+    OfStream(Rc<Row>),
+    /// There may be one when what is cached of these blocks is in place.
+    Cached(Rc<Row>, Range),
 }
 
 /// What a request has for one row.
@@ -149,9 +155,10 @@ impl Space {
             return Ok(if is_cut { before_end } else { usual });
         }
         let whole = length / stripe;
-        let Some(home) = self.home_of_new(&row, within).await?.filter(|_| whole > 0) else {
+        let home = self.home_of_new(&row, within).await?;
+        if whole == 0 || (home.is_none() && !self.heirs.goes_to_and_fro(&row)) {
             return Ok(usual);
-        };
+        }
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
         let parity = interleave_bytes(&row.shape) * row.shape.parity_columns();
         let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
@@ -159,7 +166,7 @@ impl Space {
         // They go out as one as far as they go to one place.
         while row.heir().is_some() && count < whole.min(most) {
             let next = self.home_of_new(&row, within + (count * stripe) as u64).await?;
-            if next.is_none_or(|next| !Rc::ptr_eq(&next, &home)) {
+            if next.map(|next| next.id) != home.as_ref().map(|home| home.id) {
                 return Ok(count * stripe);
             }
             count += 1;
@@ -174,10 +181,24 @@ impl Space {
         within: u64,
         data: &Pieces,
     ) -> Result<bool, SpaceError> {
+        let mut is_put_in_place = false;
         for _ in 0..TRIES {
             match self.try_stripes(index, within, data).await? {
                 Tried::Written => return Ok(true),
                 Tried::NoSlot => return Ok(false),
+                Tried::Apart => return self.write_apart(index, within, data).await,
+                Tried::OfStream(row) => {
+                    if !self.let_go_to_and_fro(&row).await? {
+                        return Ok(false);
+                    }
+                }
+                Tried::Cached(row, range) => {
+                    let cache = self.cache_of(&row).filter(|_| self.heirs.goes_to_and_fro(&row));
+                    let Some(cache) = cache.filter(|_| !is_put_in_place) else { return Ok(false) };
+                    let _held_up = self.forming.hold_up();
+                    cache.put_range_in_place(&row, range).await?;
+                    is_put_in_place = true;
+                }
                 Tried::BehindFlush => {
                     let _held_up = self.forming.hold_up();
                     self.shared.flush().await?;
@@ -187,13 +208,36 @@ impl Space {
         Ok(false)
     }
 
+    /// As [`write_stripes`](Self::write_stripes), one after another, each wherever it goes.
+    async fn write_apart(&self, index: u64, within: u64, data: &Pieces) -> Result<bool, SpaceError> {
+        let row = self.row_for_write(index).await?;
+        let mut done = 0;
+        while done < data.len() {
+            let within = within + done as u64;
+            let (_, stripe) = stripe_at(&row.shape, within);
+            let stripe = stripe.min(data.len() - done);
+            let mut from = 0;
+            let one = data.part(done, stripe);
+            if !Box::pin(self.write_stripes(index, within, &one)).await? {
+                self.pass_gate().await?;
+                while from < stripe {
+                    let piece = one.at(from, stripe - from);
+                    self.write_in_row(index, within + from as u64, piece.clone()).await?;
+                    from += piece.len();
+                }
+            }
+            done += stripe;
+        }
+        Ok(true)
+    }
+
     async fn try_stripes(&self, index: u64, within: u64, data: &Pieces) -> Result<Tried, SpaceError> {
         let row = self.row_for_write(index).await?;
         let (start, stripe) = stripe_at(&row.shape, within);
         if !row.has_parity() || within != start || !data.len().is_multiple_of(stripe) {
             return Ok(Tried::NoSlot);
         }
-        if self.home_of_new(&row, within).await?.is_none() {
+        if self.home_of_new(&row, within).await?.is_none() && !self.heirs.goes_to_and_fro(&row) {
             return Ok(Tried::NoSlot);
         }
         self.pass_gate().await?;
@@ -215,23 +259,24 @@ impl Space {
         let is_cached =
             row.mappings.has_any_of(range) || self.is_unfinished(&row, first_line..first_line + lines);
         if is_cached {
-            return Ok(Tried::NoSlot);
+            return Ok(Tried::Cached(Rc::clone(&row), range));
         }
-        let lines = first_line..first_line + lines;
-        let (target, flip) = match self.slot_of(&row, lines.clone(), &parts).await? {
-            Slot::None => return Ok(Tried::NoSlot),
-            Slot::BehindFlush => return Ok(Tried::BehindFlush),
-            Slot::In(target) => (target, None),
-            Slot::Flip { target, source } => (target, Some(self.flip_from(source, lines.clone()).await?)),
-        };
+        let slot = self.slot_of(&row, first_line..first_line + lines, &parts).await?;
         row.touch(range);
-        self.shared.settle_absences(&target).await?;
-        if !self.survives(&target, &parts, &[]) {
-            return Ok(Tried::NoSlot);
+        let lines = Range { first: first_line, count: lines };
+        match slot {
+            Slot::BehindFlush => return Ok(Tried::BehindFlush),
+            Slot::OfStream => return Ok(Tried::OfStream(Rc::clone(&row))),
+            Slot::Left { row } => {
+                self.leave_slots(&row, lines).await?;
+                return Ok(Tried::BehindFlush);
+            }
+            Slot::Apart | Slot::None if data.len() > stripe => return Ok(Tried::Apart),
+            slot => {
+                let is_written = self.write_to_slot(&row, slot, lines, parts).await?;
+                Ok(if is_written { Tried::Written } else { Tried::NoSlot })
+            }
         }
-        self.write_parts(&target, parts, flip.as_ref().map_or(Beside::Nothing, Beside::Flip)).await?;
-        self.note_moved(&row, &target, lines.end - lines.start, flip.is_some());
-        Ok(Tried::Written)
     }
 
     /// Whether a line of these waits to be finished.

@@ -275,11 +275,6 @@ impl Page {
         }
     }
 
-    /// Whether a block holds nothing, and no flush has covered that.
-    pub(crate) fn is_forgotten_unflushed(&self, index: usize, covered: Option<u64>) -> bool {
-        self.state(index) == BlockState::Never && self.unflushed.borrow().has_discarded(index, covered)
-    }
-
     /// Changes what is known of a block. `frozen` is the ticket of a write-back in progress: a write that began later
     /// leaves a snapshot behind, one that began earlier counts in.
     pub(crate) fn set(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {

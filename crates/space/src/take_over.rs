@@ -357,6 +357,13 @@ impl Space {
 }
 
 impl Shared {
+    /// How often some heirs have to be given up until none of those of now is left.
+    pub(crate) fn rounds_to_give_up_heirs(&self) -> usize {
+        let spaces = self.spaces.borrow().upgrade();
+        let counts = spaces.map(|spaces| spaces.borrow().values().map(|space| space.heirs.count()).max());
+        counts.flatten().unwrap_or(0).div_ceil(GIVEN_UP_TOGETHER) + 1
+    }
+
     /// Has heirs of all spaces take the places of their rows or give their lines back, which gives room back; whether any did.
     pub(crate) async fn give_up_heirs(&self) -> bool {
         let spaces = self.spaces.borrow().upgrade();
@@ -410,6 +417,21 @@ impl Cache {
             if !self.put_in_place_of(of_row, None).await? {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Puts what is cached of blocks of a row in place, as far as that can be now.
+    ///
+    /// # Errors
+    /// [`SpaceError`]: what stands in the way.
+    pub(crate) async fn put_range_in_place(&self, row: &Rc<Row>, range: Range) -> Result<(), SpaceError> {
+        let _log_room = self.shared().room_for(crate::destage::ROUND_BLOCKS).await?;
+        let _turn = self.turn.take().await;
+        let blocks: Vec<u32> = range.blocks().filter(|block| row.mappings.newest(*block).is_some()).collect();
+        if !blocks.is_empty() && !row.gone.get() {
+            let of_row = BTreeMap::from([((row.space, row.index), (Rc::clone(row), blocks))]);
+            self.put_in_place_of(of_row, None).await?;
         }
         Ok(())
     }
