@@ -31,7 +31,7 @@ bears() {
 }
 
 open_script 512 python3
-for set in 1 1-strict 1-heirs; do
+for set in 1 1-strict 1-heirs 1-slots; do
     if is "$set" = 1-strict; then special='strict'; else special='parity 2, thin'; fi
     step "the images $set"
     must 'are unpacked' unpacked "$set"

@@ -166,8 +166,7 @@ impl Space {
         // A write-back that is under way may have taken pages of it.
         let _tables = self.shared.table_turn.take().await;
         // Whoever finds its slabs later, and no map, is not to take what it had for its row's.
-        let is_untabled =
-            || heir.dirty.get() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
+        let is_untabled = || heir.dirty.get() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
         if (is_unflushed() || is_untabled()) && !is_planted(Bug::GivenBackBeforeFlush) {
             return Ok(false);
         }

@@ -185,7 +185,8 @@ impl Heirs {
     /// Rows whose heirs streams have left.
     fn left_by_streams(&self, now: Moment) -> Vec<u64> {
         let live = self.live.borrow();
-        let is_left = |one: &Live| one.kind.get() == Kind::OfStream && now.since(one.used.get()) >= WANTED_AFTER;
+        let is_left =
+            |one: &Live| one.kind.get() == Kind::OfStream && now.since(one.used.get()) >= WANTED_AFTER;
         live.iter().filter(|(_, one)| is_left(one)).map(|(index, _)| *index).collect()
     }
 
@@ -341,8 +342,8 @@ impl Space {
     /// A row, if a line of its heir may come back to it.
     async fn home_behind_flip(&self, row: &Rc<Row>, line: u32) -> Result<Option<Rc<Row>>, SpaceError> {
         let parity = (row.shape.data_columns(), line);
-        let is_free = self.heirs.goes_to_and_fro(row)
-            && self.state_of(row, parity).await? == BlockState::Never;
+        let is_free =
+            self.heirs.goes_to_and_fro(row) && self.state_of(row, parity).await? == BlockState::Never;
         Ok(is_free.then(|| Rc::clone(row)))
     }
 
@@ -375,8 +376,8 @@ impl Space {
 
     /// How many heirs there may be of rows like this one: more than two while they take little of what is free beside them.
     fn heirs_max(&self, shape: &Shape) -> usize {
-        let most =
-            (HEIRS_BYTES_MAX / self.row_bytes()).min(self.free_bytes() / SHARE_OF_FREE / self.heir_bytes(shape));
+        let most = (HEIRS_BYTES_MAX / self.row_bytes())
+            .min(self.free_bytes() / SHARE_OF_FREE / self.heir_bytes(shape));
         usize::try_from(most).unwrap_or(usize::MAX).max(HEIRS_USUAL)
     }
 

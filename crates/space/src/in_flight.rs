@@ -229,19 +229,19 @@ struct Line<'a> {
 
 impl Line<'_> {
     /// What its blocks are, if enough disks answer; what that took.
-    async fn decide(
-        &self,
-        without_table: &BTreeSet<u32>,
-    ) -> Result<(Decided, Recovery), SpaceError> {
+    async fn decide(&self, without_table: &BTreeSet<u32>) -> Result<(Decided, Recovery), SpaceError> {
         let mut part = Recovery::default();
         if without_table.contains(&self.line) {
             return Ok((Decided::NotYet, part));
         }
         let _frames = self.shared.looks.take(self.frames()).await;
-        let Some((before, written)) = self.before_and_written().await? else { return Ok((Decided::NotYet, part)) };
+        let Some((before, written)) = self.before_and_written().await? else {
+            return Ok((Decided::NotYet, part));
+        };
         let was_in_flight = self.was_in_flight();
         let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
-        let had_line = before.get(self.row.shape.data_columns()).is_some_and(|state| *state != BlockState::Never);
+        let had_line =
+            before.get(self.row.shape.data_columns()).is_some_and(|state| *state != BlockState::Never);
         if is_nothing && had_line && self.row.partner().is_some() {
             return Ok((Decided::ByPartner(before), part));
         }

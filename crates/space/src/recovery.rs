@@ -247,8 +247,7 @@ async fn decide_rows(
             let space = spaces.get(&row.owner()).unwrap_or(space);
             let mut part = Recovery { rows: 1, ..Recovery::default() };
             let claims = mentions.claims(of_row, |column| row.shape.blocks_of(column));
-            let (left, of_row) =
-                recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
+            let (left, of_row) = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
             Ok::<_, SpaceError>(Some((row, left, of_row, part)))
         }));
         for decided in decided.await {

@@ -504,11 +504,14 @@ impl Shared {
         }
         {
             let _turn = self.resolve_turn.take().await;
-            // What a line was left for in one of them may be decided by the other: the first one waits for that.
             let waits = |row: &Rc<Row>| self.unresolved.borrow().contains_key(&(row.space, row.index));
+            // A line of the heir that was left for the row is decided behind that: the heir is asked once more.
+            let again = both.first().filter(|_| both.len() > 1);
             let mut failed = None;
-            for row in both.iter().chain(both.first()) {
+            for (nth, row) in (0..).zip(both.iter().chain(again)) {
+                let is_in_vain = nth == both.len() && both.last().is_some_and(waits);
                 if waits(row)
+                    && !is_in_vain
                     && let Err(error) = self.decide_row(space, row).await
                 {
                     failed = Some(error);
@@ -643,7 +646,9 @@ impl Shared {
         let of_row = unsettled.iter().filter(|entry| entry.row.id == row.id);
         of_row
             .flat_map(|entry| entry.blocks().map(|block| (entry.column, block)))
-            .filter(|place| lines.contains(&place.1) && row.state_in_memory(*place) == Some(BlockState::Never))
+            .filter(|place| {
+                lines.contains(&place.1) && row.state_in_memory(*place) == Some(BlockState::Never)
+            })
             .collect()
     }
 

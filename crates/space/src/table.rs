@@ -482,7 +482,11 @@ mod tests {
         page.set(5, BlockState::Valid(1), stamp, covered(3, 2));
         page.set(5, BlockState::Never, stamp, covered(4, 3));
         page.set(6, BlockState::Never, stamp, covered(5, 3));
-        assert_eq!(page.class(5, covered(5, 3)), WriteClass::Overwrite, "discarded while a flush was under way");
+        assert_eq!(
+            page.class(5, covered(5, 3)),
+            WriteClass::Overwrite,
+            "discarded while a flush was under way"
+        );
         assert_eq!(page.class(5, covered(5, 4)), WriteClass::Fresh, "the next one has covered it");
         page.set(2, BlockState::Valid(1), stamp, covered(6, 2));
         page.set(1, BlockState::Valid(2), stamp, covered(5, 2));

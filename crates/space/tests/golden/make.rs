@@ -48,6 +48,15 @@ pub struct Set {
     drain: Option<WriteCacheDrain>,
     /// Those over whose first row streams go.
     streams: &'static [&'static str],
+    /// Those of which single stripes go to heirs and back, and the blocks of a stripe.
+    slots: &'static [(&'static str, u64)],
+}
+
+impl Set {
+    /// How many rows have heirs.
+    fn heirs(&self) -> u64 {
+        (self.streams.len() + self.slots.len()) as u64
+    }
 }
 
 /// The first that were made, when the format was frozen.
@@ -61,6 +70,7 @@ pub const FROZEN: Set = Set {
     behind: 1,
     drain: None,
     streams: &[],
+    slots: &[],
 };
 
 /// Strict spaces without parity; and settings of write caches.
@@ -74,6 +84,7 @@ pub const STRICT: Set = Set {
     behind: 2,
     drain: Some(WriteCacheDrain { fill: 60, rate: Some(Bytes::mib(200)) }),
     streams: &[],
+    slots: &[],
 };
 
 /// Streams over rows with parity, whose heirs are there in all images.
@@ -87,6 +98,21 @@ pub const HEIRS: Set = Set {
     behind: 4,
     drain: None,
     streams: &["parity", "twin", "firm"],
+    slots: &[],
+};
+
+/// Single stripes over rows with parity: lines lie in rows and heirs, and are on their way to and fro.
+pub const SLOTS: Set = Set {
+    name: "1-slots",
+    plans: &HEIRS_PLANS,
+    integrity: Integrity::Relaxed,
+    redundant: &["two", "parity", "twin", "firm"],
+    cached: &["parity", "twin", "firm"],
+    cache_count: 2,
+    behind: 5,
+    drain: None,
+    streams: &[],
+    slots: &[("parity", 20), ("twin", 32), ("firm", 40)],
 };
 
 const HEIRS_PLANS: [Plan; 4] = [
@@ -287,7 +313,10 @@ impl Maker {
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
         self.stream(&lab, &spaces, 0, 96).await?;
-        assert_eq!(spaces.counters().heirs_made, self.set.streams.len() as u64, "each has an heir");
+        self.stripes(&lab, &spaces, &[(2, 3)]).await?;
+        self.stripes(&lab, &spaces, &[(2, 1), (3, 1)]).await?;
+        self.stripes(&lab, &spaces, &[(2, 1)]).await?;
+        assert_eq!(spaces.counters().heirs_made, self.set.heirs(), "each has an heir");
         self.bench.disks[self.set.behind].vanish();
         for &name in self.set.redundant {
             self.put(&lab, &spaces, name, 1, 3).await?;
@@ -333,6 +362,16 @@ impl Maker {
         self.flush(spaces).await
     }
 
+    /// Writes whole stripes, the first and how many, of spaces of which they go to and fro.
+    async fn stripes(&self, lab: &Lab, spaces: &Spaces, stripes: &[(u64, u64)]) -> Outcome {
+        for &(name, stripe) in self.set.slots {
+            for (first, count) in stripes {
+                self.put(lab, spaces, name, first * stripe, count * stripe).await?;
+            }
+        }
+        self.flush(spaces).await
+    }
+
     async fn far_blocks(&self, lab: &Lab, spaces: &Rc<Spaces>) -> Outcome {
         let is_there = |name: &str| self.set.plans.iter().any(|(other, ..)| *other == name);
         for (name, first, count) in FAR.into_iter().filter(|(name, ..)| is_there(name)) {
@@ -346,10 +385,11 @@ impl Maker {
     /// The second image: a disk has left for good, and the daemon dies with much in its log and nothing under way.
     async fn until_killed(&self, lab: Lab) -> Outcome {
         let spaces = lab.open().await?;
-        assert_eq!(spaces.counters().heirs_found, self.set.streams.len() as u64, "each has an heir");
+        assert_eq!(spaces.counters().heirs_found, self.set.heirs(), "each has an heir");
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
         self.stream(&lab, &spaces, 96, 48).await?;
+        self.stripes(&lab, &spaces, &[(4, 1), (3, 1)]).await?;
         for &(name, ..) in self.set.plans {
             self.put(&lab, &spaces, name, 40, 6).await?;
         }
@@ -370,13 +410,20 @@ impl Maker {
             self.put(&lab, &spaces, name, 45, 1).await?;
             self.put(&lab, &spaces, name, 60, 2).await?;
         }
+        for &(name, stripe) in self.set.slots {
+            self.put(&lab, &spaces, name, 4 * stripe, stripe).await?;
+        }
+        assert!(
+            self.set.slots.is_empty() || spaces.counters().lines_flipped > 0,
+            "lines have gone to and fro"
+        );
         Ok(())
     }
 
     /// The third image: both disks got what they had missed, and power fails.
     async fn until_cut(&self, lab: &Lab) -> Result<Rc<Spaces>, Box<dyn Error>> {
         let spaces = lab.open().await?;
-        assert_eq!(spaces.counters().heirs_found, self.set.streams.len() as u64, "each has an heir");
+        assert_eq!(spaces.counters().heirs_found, self.set.heirs(), "each has an heir");
         spaces.resync(&Progress::default()).await?;
         self.flush(&spaces).await?;
         spaces.destage().await?;
@@ -392,6 +439,10 @@ impl Maker {
         let storms = self.set.plans.iter().map(async |&(name, ..)| {
             for (_, first, count) in FRESH.into_iter().filter(|(of, ..)| *of == name) {
                 self.put(lab, spaces, name, first, count).await?;
+            }
+            for (_, stripe) in self.set.slots.iter().filter(|(of, _)| *of == name) {
+                self.put(lab, spaces, name, 3 * stripe, *stripe).await?;
+                self.put(lab, spaces, name, 2 * stripe, *stripe).await?;
             }
             if self.set.streams.contains(&name) {
                 self.put(lab, spaces, name, 144, 40).await?;

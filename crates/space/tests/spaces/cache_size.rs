@@ -470,8 +470,8 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
             }
             spaces.destage().await?;
             // Blocks in all rows of the space, so many that they lie in many rows of the cache.
-            for piece in (0..24).flat_map(|row| (0..10).map(move |nth| (row << 20) + nth * (30 << 10))) {
-                lab.write(&space, piece, 30 << 10, 2).await?;
+            for piece in (0..24).flat_map(|row| (0..15).map(move |nth| (row << 20) + nth * (20 << 10))) {
+                lab.write(&space, piece, 20 << 10, 2).await?;
             }
             space.flush().await?;
             for disk in [1, 2] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::ExcludeReason;
-use dolmen_sim::{Fate, FaultKind, Random};
+use dolmen_sim::{Fate, FaultKind, Ran, Random, StopAt};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
@@ -69,7 +69,8 @@ fn single_stripes_are_written_once() {
                 places.dedup();
                 let fill = 2 + (round % 250) as u8;
                 places.iter().for_each(|stripe| fills[*stripe as usize] = fill);
-                let writes = places.iter().map(|stripe| lab.write(&space, stripe * STRIPE, STRIPE as usize, fill));
+                let writes =
+                    places.iter().map(|stripe| lab.write(&space, stripe * STRIPE, STRIPE as usize, fill));
                 join_all(writes).await.into_iter().collect::<Outcome>()?;
             }
             spaces.flush().await?;
@@ -308,4 +309,51 @@ fn a_stripe_that_finds_no_room_stays_where_it_was() {
         failed += u64::from(fails);
     }
     assert_eq!(failed, 3, "the disks of the slot");
+}
+
+/// Scenario: a stripe goes to the other slot, and is acknowledged without a flush; in another run it is new, and written twice. The daemon
+/// is killed, and the next one too, after each command of its opening. What was acknowledged is there.
+#[test]
+fn two_kills_lose_no_stripe_that_was_acknowledged() {
+    for back in [false, true] {
+        for commands in (0..).step_by(3) {
+            let bench = Rc::new(Bench::new(26, 4, Bytes::mib(64)));
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.create().await?;
+                    let space = make(&spaces, Bytes::mib(8)).await?;
+                    fill(&lab, &spaces, &space, 1).await?;
+                    lab.write(&space, 3 * STRIPE, STRIPE as usize, 2).await?;
+                    if back {
+                        spaces.flush().await?;
+                        lab.write(&space, 3 * STRIPE, STRIPE as usize, 3).await?;
+                    }
+                    for fill in [2, 3] {
+                        lab.write(&space, (OF_ROW + 2) * STRIPE, STRIPE as usize, fill).await?;
+                    }
+                    lab.hold((spaces, space));
+                    Ok(())
+                })
+                .unwrap();
+            bench.world.kill();
+            let lab = bench.lab();
+            let opening = async move { lab.open().await.map(drop).map_err(|error| error.to_string()) };
+            let ran = bench.world.run_to(StopAt::Commands(commands), opening).unwrap();
+            bench.world.kill();
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.open().await?;
+                    let space = spaces.find("data")?;
+                    lab.expect(&space, 3 * STRIPE, STRIPE as usize, if back { 3 } else { 2 }).await?;
+                    lab.expect(&space, (OF_ROW + 2) * STRIPE, STRIPE as usize, 3).await?;
+                    drop(space);
+                    lab.check_and_close(spaces).await
+                })
+                .unwrap_or_else(|error| panic!("back {back}, killed after {commands} commands: {error}"));
+            if matches!(ran, Ran::Finished(_)) {
+                assert!(commands > 20, "an opening of {commands} commands");
+                break;
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ use dolmen_units::Bytes;
 
 use crate::golden::content::{Content, SpaceContent, fill_blocks};
 use crate::golden::flips::{Fate, Flip, Told, draw, fate, judge};
-use crate::golden::make::{FROZEN, HEIRS, STRICT, Set};
+use crate::golden::make::{FROZEN, HEIRS, SLOTS, STRICT, Set};
 use crate::golden::places::{Place, Structure, disks_behind, used};
 use crate::golden::read::{expect_all, expect_spaces, read_all};
 use crate::golden::{BLOCK, Disk, Golden, make, stored};
@@ -56,7 +56,7 @@ const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
     (b"DTAB", 4, 2, 1),
 ];
 /// The sets of images.
-const SETS: [&Set; 3] = [&FROZEN, &STRICT, &HEIRS];
+const SETS: [&Set; 4] = [&FROZEN, &STRICT, &HEIRS, &SLOTS];
 /// Bits that turn on each image beside those in each structure.
 const BITS: u64 = 8;
 /// Bytes with which a structure says what it is: each of them has its turn where all bits are asked for.

@@ -474,6 +474,8 @@ fn every_block_is_where_its_line_is() {
         }
     }
     let (made, taken, copied, found, flipped, given_back) = *sum.borrow();
-    println!("{made} heirs made, {taken} taken over, {given_back} given back, {copied} lines copied, {found} found, {flipped} flipped");
+    println!(
+        "{made} heirs made, {taken} taken over, {given_back} given back, {copied} lines copied, {found} found, {flipped} flipped"
+    );
     assert!(made > 0 && taken > 0 && copied > 0 && found > 0 && flipped > 0 && given_back > 0);
 }

@@ -95,17 +95,15 @@ fn plots(kind: Kind) -> impl Iterator<Item = Plot> {
 /// The lives of a kind.
 fn plots_of(kind: Kind) -> &'static [Plot] {
     match (kind.resiliency, kind.integrity) {
-        (Resiliency::Parity { .. }, _) => {
-            &[
-                Plot::Blocks,
-                Plot::Owners,
-                Plot::Destage,
-                Plot::Stripes,
-                Plot::Heirs,
-                Plot::Flips,
-                Plot::Converted,
-            ]
-        }
+        (Resiliency::Parity { .. }, _) => &[
+            Plot::Blocks,
+            Plot::Owners,
+            Plot::Destage,
+            Plot::Stripes,
+            Plot::Heirs,
+            Plot::Flips,
+            Plot::Converted,
+        ],
         (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Converted],
         (_, Integrity::Relaxed) if kind == MIRROR => {
             &[Plot::Blocks, Plot::Owners, Plot::Shipped, Plot::Converted]

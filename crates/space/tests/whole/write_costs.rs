@@ -1,7 +1,7 @@
 //! What client writes cost at the disks: reads, writes, flushes and bytes for each class of write, everything included until
 //! it is in place and the log is empty. `cargo test --release -p dolmen-space --test whole -- --nocapture write_costs::` prints the table.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss, clippy::indexing_slicing)]
 
 use std::cell::Cell;
 use std::error::Error;
@@ -114,16 +114,21 @@ impl Asked {
 }
 
 /// The first bytes of requests of a class, in the order in which they are made, and their length.
-fn requests(class: Class, columns: u64) -> (Vec<u64>, usize) {
+fn requests(class: Class, columns: u64, row_bytes: u64) -> (Vec<u64>, usize) {
     if class != Class::Small {
         let stripe = columns * INTERLEAVE;
         let length = LARGE / stripe * stripe;
-        let mut places: Vec<u64> = (0..SIZE / length).map(|nth| nth * length).collect();
+        let of_row = |row: u64| (0..row_bytes / length).map(move |nth| row * row_bytes + nth * length);
+        let mut places: Vec<u64> = match class {
+            // Stripes begin anew in each row, and only in order do parts of them come together.
+            Class::Scattered | Class::Again => (0..SIZE / row_bytes).flat_map(of_row).collect(),
+            _ => (0..SIZE / length).map(|nth| nth * length).collect(),
+        };
         match class {
             Class::Scattered => shuffle(&mut places),
             Class::Again => {
-                let (mut random, all) = (Random::new(9), places.len());
-                places = (0..AGAIN * all as u64).map(|_| random.index(all) as u64 * length).collect();
+                let (mut random, all) = (Random::new(9), places.clone());
+                places = (0..AGAIN * all.len() as u64).map(|_| all[random.index(all.len())]).collect();
             }
             Class::Fresh | Class::Whole | Class::Small => {}
         }
@@ -156,7 +161,8 @@ async fn write_class(
     space: &Rc<Space>,
     (class, columns): (Class, u8),
 ) -> Result<(u64, usize), Box<dyn Error>> {
-    let (places, length) = requests(class, columns.into());
+    let row_bytes = space.spec().row_bytes().0;
+    let (places, length) = requests(class, columns.into(), row_bytes);
     let flushed_after = if class == Class::Small { FLUSHED_AFTER } else { places.len() };
     write_at(lab, spaces, space, (&places, length), flushed_after).await?;
     Ok((places.len() as u64, length))
@@ -348,7 +354,7 @@ async fn write_load(lab: &Lab, space: &Rc<Space>, load: Load, columns: u8) -> Re
     let of_large = usize::try_from(LARGE)?;
     match load {
         Load::Stripes(depth) => {
-            let (places, length) = requests(Class::Whole, columns.into());
+            let (places, length) = requests(Class::Whole, columns.into(), SIZE);
             write_together(lab, space, (&places, length), depth).await?;
         }
         Load::Mebibytes(depth) => write_together(lab, space, (&large, of_large), depth).await?,
