@@ -264,19 +264,19 @@ impl Space {
         let slot = self.slot_of(&row, first_line..first_line + lines, &parts).await?;
         row.touch(range);
         let lines = Range { first: first_line, count: lines };
-        match slot {
-            Slot::BehindFlush => return Ok(Tried::BehindFlush),
-            Slot::OfStream => return Ok(Tried::OfStream(Rc::clone(&row))),
+        Ok(match slot {
+            Slot::BehindFlush => Tried::BehindFlush,
+            Slot::OfStream => Tried::OfStream(Rc::clone(&row)),
             Slot::Left { row } => {
                 self.leave_slots(&row, lines).await?;
-                return Ok(Tried::BehindFlush);
+                Tried::BehindFlush
             }
-            Slot::Apart | Slot::None if data.len() > stripe => return Ok(Tried::Apart),
-            slot => {
-                let is_written = self.write_to_slot(&row, slot, lines, parts).await?;
-                Ok(if is_written { Tried::Written } else { Tried::NoSlot })
-            }
-        }
+            Slot::Apart | Slot::None if data.len() > stripe => Tried::Apart,
+            slot => match self.write_to_slot(&row, slot, lines, parts).await? {
+                true => Tried::Written,
+                false => Tried::NoSlot,
+            },
+        })
     }
 
     /// Whether a line of these waits to be finished.

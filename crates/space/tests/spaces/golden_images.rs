@@ -32,7 +32,7 @@ use crate::golden::{BLOCK, Disk, Golden, make, stored};
 use crate::harness::{Bench, Lab, Outcome};
 
 /// The files of the images, with the CRC-64/NVME of each: they stay as they are for ever. Images of a later version are added.
-const FILES: [(&str, u64); 12] = [
+const FILES: [(&str, u64); 16] = [
     ("1.images", 0x44b7_8831_9046_cc4c),
     ("1-closed.content", 0xd07d_0601_4855_22c7),
     ("1-killed.content", 0x1f2c_6bac_82d1_86e5),
@@ -45,6 +45,10 @@ const FILES: [(&str, u64); 12] = [
     ("1-heirs-closed.content", 0xab7c_be52_0926_7e5f),
     ("1-heirs-killed.content", 0xb2c6_b263_bbe5_a2f2),
     ("1-heirs-cut.content", 0xac46_9600_0b2d_f50f),
+    ("1-slots.images", 0xf03f_c2cc_187d_6317),
+    ("1-slots-closed.content", 0x762f_a57f_788b_f7fb),
+    ("1-slots-killed.content", 0xebe6_68c2_7f30_c7f0),
+    ("1-slots-cut.content", 0x183f_19a0_654a_6fa0),
 ];
 /// What a block says first, where its version stands, in how many bytes, and which that is in version 1 of the format.
 const VERSIONS: [(&[u8], usize, usize, u64); 6] = [

@@ -154,18 +154,27 @@ fn shuffle(places: &mut [u64]) {
     }
 }
 
-/// Writes a class from its beginning to its end; how many requests, and of how many bytes.
+/// Writes a class from its beginning to its end; how many requests, and how many bytes.
 async fn write_class(
     lab: &Lab,
     spaces: &Spaces,
     space: &Rc<Space>,
     (class, columns): (Class, u8),
-) -> Result<(u64, usize), Box<dyn Error>> {
+) -> Result<(u64, u64), Box<dyn Error>> {
     let row_bytes = space.spec().row_bytes().0;
     let (places, length) = requests(class, columns.into(), row_bytes);
     let flushed_after = if class == Class::Small { FLUSHED_AFTER } else { places.len() };
     write_at(lab, spaces, space, (&places, length), flushed_after).await?;
-    Ok((places.len() as u64, length))
+    let (mut count, mut bytes) = (places.len() as u64, (places.len() * length) as u64);
+    let left = row_bytes % length as u64;
+    if class == Class::Scattered && left > 0 {
+        // The ends of rows, in which as many stripes do not fit.
+        let ends: Vec<u64> = (1..=SIZE / row_bytes).map(|row| row * row_bytes - left).collect();
+        write_at(lab, spaces, space, (&ends, usize::try_from(left)?), ends.len()).await?;
+        count += ends.len() as u64;
+        bytes += ends.len() as u64 * left;
+    }
+    Ok((count, bytes))
 }
 
 /// Writes requests of one length in their order, many at a time, with a flush after so many; but not after the last ones where
@@ -241,7 +250,7 @@ async fn measure(lab: Lab, kind: Kind, shape: Shape, columns: u8) -> Outcome {
         spaces.pool().checkpoint().await?;
         let asked = Asked::of(&lab).since(before);
         let per_request = |sum: u64| sum as f64 / count as f64;
-        let bytes = asked.written as f64 / (count * length as u64) as f64;
+        let bytes = asked.written as f64 / length as f64;
         println!(
             "{:36} {:9} {:>8.2} {:>8.2} {:>8.3} {:>8.3}",
             match shape {
