@@ -156,7 +156,7 @@ impl Space {
         }
         let whole = length / stripe;
         let home = self.home_of_new(&row, within).await?;
-        if whole == 0 || (home.is_none() && !self.heirs.goes_to_and_fro(&row)) {
+        if whole == 0 || (home.is_none() && row.heir().is_none()) {
             return Ok(usual);
         }
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
@@ -237,7 +237,7 @@ impl Space {
         if !row.has_parity() || within != start || !data.len().is_multiple_of(stripe) {
             return Ok(Tried::NoSlot);
         }
-        if self.home_of_new(&row, within).await?.is_none() && !self.heirs.goes_to_and_fro(&row) {
+        if row.heir().is_none() && self.home_of_new(&row, within).await?.is_none() {
             return Ok(Tried::NoSlot);
         }
         self.pass_gate().await?;

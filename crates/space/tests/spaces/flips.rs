@@ -357,3 +357,46 @@ fn two_kills_lose_no_stripe_that_was_acknowledged() {
         }
     }
 }
+
+/// Scenario: a stream has brought a part of a row to its heir, and a stripe of that is written again; small writes lie in the write cache,
+/// and their stripe is written as a whole. Both go to the other slot, behind what stands in the way, and what is read is the newest.
+#[test]
+fn what_a_stream_or_a_small_write_has_touched_goes_to_and_fro_as_well() {
+    let bench = Rc::new(Bench::new(27, 5, Bytes::mib(128)));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&spaces, Bytes::mib(8)).await?;
+            fill(&lab, &spaces, &space, 1).await?;
+            let pieces = (0..10).map(|nth| lab.write(&space, nth * 2 * STRIPE, 2 * STRIPE as usize, 2));
+            join_all(pieces).await.into_iter().collect::<Outcome>()?;
+            assert_eq!((spaces.counters().heirs_made, spaces.counters().lines_flipped), (1, 0), "a stream's");
+            lab.write(&space, 3 * STRIPE, STRIPE as usize, 3).await?;
+            assert_eq!(spaces.counters().lines_flipped, 4, "back to the row");
+            lab.write(&space, 25 * STRIPE, STRIPE as usize, 3).await?;
+            assert_eq!(spaces.counters().lines_flipped, 8, "to the heir");
+            for stripe in [3, 25, 30] {
+                lab.write(&space, stripe * STRIPE + BLOCK, 2 * BLOCK as usize, 4).await?;
+                lab.write(&space, stripe * STRIPE, STRIPE as usize, 5).await?;
+            }
+            assert_eq!(spaces.counters().lines_flipped, 20, "behind what was cached");
+            let expect = async |lab: &Lab, space: &Rc<Space>| {
+                for stripe in 0..OF_ROW {
+                    let fill = match stripe {
+                        3 | 25 | 30 => 5,
+                        0..20 => 2,
+                        _ => 1,
+                    };
+                    lab.expect(space, stripe * STRIPE, STRIPE as usize, fill).await?;
+                }
+                Ok::<_, Box<dyn Error>>(())
+            };
+            expect(&lab, &space).await?;
+            spaces.flush().await?;
+            wait_for_idle(&lab).await;
+            expect(&lab, &space).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}

@@ -272,6 +272,7 @@ async fn measure(lab: Lab, kind: Kind, shape: Shape, columns: u8) -> Outcome {
             let stripe = u64::from(columns) + u64::from(resiliency.parity_columns());
             let more = match (class, shape) {
                 (Class::Whole, Shape::Usual) => STREAM_ON_FILES_MAX,
+                (Class::Scattered | Class::Again, Shape::Usual) => SINGLE_ON_FILES_MAX,
                 _ => STREAM_MAX,
             };
             let most = more * stripe as f64 / f64::from(columns);
@@ -323,6 +324,8 @@ const THIN: [Thin; 6] = [
 const STREAM_MAX: f64 = 1.05;
 /// The same on files.
 const STREAM_ON_FILES_MAX: f64 = 1.06;
+/// The same for single stripes in short rows: tables of the row are written as well.
+const SINGLE_ON_FILES_MAX: f64 = 1.08;
 /// The same for two streams at once.
 const TWO_STREAMS_MAX: f64 = 1.08;
 /// Bytes for each byte of a stream and of small writes beside it, at most.
