@@ -3,6 +3,7 @@
 import struct
 
 from .disk import Damage, Problem
+from .pool import HEIRS
 from .rows import DAMAGED, NEVER, PAGE_ENTRIES, state_of
 
 HEAD = struct.Struct("<QQQII3sBBBH")
@@ -93,12 +94,22 @@ class Records:
         for lsn, is_settled, head, rest in self.parity.get((row.space.id, row.index, row.id), []):
             if head[6] in (CACHED, DISCARDED):
                 _add_mapping(versions, row, lsn, is_settled, head, rest)
-        return versions, self._lines(row, versions), self._lines(heir, versions) if heir else {}
+        here = (row.space.id | HEIRS, row.index)
+        for key in [key for key in self.parity if key[:2] == here and not (heir and key[2] == heir.id)]:
+            # An heir that is no more: what was put in place there has ended versions all the same.
+            try:
+                self._lines(key, row, versions)
+            except Problem:
+                # It was of a row that had another shape, and none of these versions.
+                continue
+        own = self._lines((row.space.id, row.index, row.id), row, versions)
+        of_heir = self._lines((heir.space.id, heir.index, heir.id), heir, versions) if heir else {}
+        return versions, own, of_heir
 
-    def _lines(self, row, versions):
+    def _lines(self, key, row, versions):
         """Lines of a row that may be half in place; versions that are in place there end."""
         redos, done = [], {}
-        for lsn, is_settled, head, rest in self.parity.get((row.space.id, row.index, row.id), []):
+        for lsn, is_settled, head, rest in self.parity.get(key, []):
             _, _, _, first, count, _, kind, _, flags, _ = head
             if kind == DONE:
                 done[first] = lsn

@@ -2,8 +2,8 @@
 //! the one that it is not in (docs/design/0026).
 //!
 //! Invariants:
-//! - A record says of both slots what they are, and nobody believes one half of it alone: the line is in its target if that stands,
-//!   else where it was.
+//! - A write to one slot says of the other, in the same record, that the line is not there, and nobody believes one half of that alone:
+//!   the line is in its target if that stands, else where it was.
 //! - A target is never written, and a flush has covered that.
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); which rows have heirs (`heirs`).
@@ -42,7 +42,7 @@ pub(crate) enum Slot {
     /// Back to the row, once its heir is no more only for the stream that has brought them.
     OfStream,
     /// To the row, once it says that it has them no more: they are in its heir, as a flush has covered.
-    Left { row: Rc<Row> },
+    Left(Rc<Row>),
     /// To the row or its heir, whatever the other has of them.
     In(Rc<Row>),
     /// To the one, and the other says that it has them no more.
@@ -121,14 +121,14 @@ impl Space {
             Freedom::Free => Slot::In(target),
             Freedom::Unflushed => Slot::BehindFlush,
             // A stream has brought them, and left what the row had.
-            Freedom::Taken if is_heirs && !is_open => Slot::Left { row: target },
+            Freedom::Taken if is_heirs && !is_open => Slot::Left(target),
             Freedom::Taken if is_heirs => Slot::BehindFlush,
-            Freedom::Taken => Slot::None,
+            Freedom::Taken => Slot::Apart,
         })
     }
 
     /// Whether lines are an heir's, all of them or none; `None` where some are and others not, or nobody can tell.
-    async fn are_heirs(
+    pub(crate) async fn are_heirs(
         &self,
         heir: &Rc<Row>,
         lines: std::ops::Range<u32>,
@@ -206,7 +206,9 @@ impl Space {
         let (target, source) = match slot {
             Slot::In(target) => (target, None),
             Slot::Flip { target, source } => (target, Some(source)),
-            _ => return Ok(false),
+            Slot::None | Slot::Apart | Slot::BehindFlush | Slot::OfStream | Slot::Left(_) => {
+                return Ok(false);
+            }
         };
         let flip = match source {
             Some(source) => match self.flip_from(source, lines).await? {
@@ -229,9 +231,10 @@ impl Space {
         Ok(true)
     }
 
-    /// Says of lines that a stream has brought to an heir that the row has them no more. The caller holds their lock.
-    pub(crate) async fn leave_slots(&self, row: &Rc<Row>, lines: Range) -> Result<(), SpaceError> {
-        let Some(flip) = self.flip_from(Rc::clone(row), lines).await? else { return Ok(()) };
+    /// Says of lines that a stream has brought to an heir that the row has them no more; not where nobody here can tell what it has.
+    /// The caller holds their lock.
+    pub(crate) async fn leave_slots(&self, row: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
+        let Some(flip) = self.flip_from(Rc::clone(row), lines).await? else { return Ok(false) };
         let held = self.shared.tickets.begin();
         let mut body = Body::new();
         flip.add_to(&self.shared, &mut body);
@@ -239,7 +242,7 @@ impl Space {
         flip.apply(&self.shared, &held);
         drop(held);
         row.moved.note(lines, &self.shared);
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -82,9 +82,11 @@ impl Space {
     async fn flip_back(&self, row: &Rc<Row>, heir: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
         let columns = row.shape.columns();
         let blocks = u32::try_from(2 * columns).unwrap_or(u32::MAX).saturating_mul(lines.count);
-        let frames = if lines.count == 1 { &self.shared.lines } else { &self.shared.stripes };
-        let _frames = frames.take(columns as u64).await;
+        // As others take them: room in the log in front of frames for lines, and behind those for stripes.
+        let (is_single, columns) = (lines.count == 1, columns as u64);
+        let _of_stripe = if is_single { None } else { Some(self.shared.stripes.take(columns).await) };
         let _log_room = self.shared.room_for(blocks).await?;
+        let _of_line = if is_single { Some(self.shared.lines.take(columns).await) } else { None };
         let _guard = row.locks.lock_all(&stripes(row, &lines.blocks().collect())).await;
         let is_unfinished = || self.cache_of(row).is_some_and(|cache| cache.has_unfinished_beside(row));
         let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));
@@ -95,6 +97,10 @@ impl Space {
         let of_lines = stripes(row, &lines.blocks().collect());
         if of_lines.into_iter().any(|range| row.mappings.has_any_of(range)) {
             return Ok(false);
+        }
+        // Somebody may have written them since.
+        if self.are_heirs(heir, lines.blocks()).await? == Some(false) {
+            return Ok(true);
         }
         let Some(parts) = self.parts_of_lines(heir, lines).await? else { return Ok(false) };
         let slot = self.slot_of(row, lines.blocks(), &parts).await?;

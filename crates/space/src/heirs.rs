@@ -1,5 +1,6 @@
-//! Heirs of rows: what a stream of whole stripes brings over old content of a row with parity goes, line by line, to a row of the
-//! same shape, which takes the row's place by one change of the map (docs/design/0007).
+//! Heirs of rows: what whole stripes bring over old content of a row with parity goes, line by line, to a row of the same shape. That of a
+//! stream takes the row's place by one change of the map (docs/design/0007); of single stripes, lines go to and fro between the
+//! two (docs/design/0026).
 //!
 //! | what | whose |
 //! |---|---|
@@ -13,7 +14,8 @@
 //! - An heir takes the row's place when it has every line that the row has, a flush has covered them, its tables are on its disks,
 //!   and nothing of the row is cached: what the log says of either is of rows that are no more behind that.
 //!
-//! Left to others: which requests are a stream (`streams`); copying what a stream left out (`take_over`).
+//! Left to others: which requests are a stream (`streams`); to which of the two a line goes (`flips`); how heirs end (`take_over`,
+//! `give_back`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +63,7 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// Turns of others that they wait before they ask whether anybody else is under way.
 const TURNS: usize = 2;
 /// How long an heir waits for its stream to go on before it takes the row's place.
-pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
+const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How long it does where another stream wants one.
 const WANTED_AFTER: Duration = Duration::from_secs(1);
 /// How long an heir of which lines go to and fro stays when nobody writes any: what it was claimed for may go on.
@@ -144,6 +146,8 @@ pub(crate) struct Heirs {
     waiting: Cell<u64>,
     /// Held while one is claimed.
     turn: Turn,
+    /// Held while some end.
+    pub(crate) ending_turn: Turn,
     /// The row for which there was none the last time.
     refused: Cell<Option<u64>>,
     /// Until then nobody asks for one for single stripes: there was no room.

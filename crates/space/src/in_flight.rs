@@ -211,7 +211,7 @@ async fn other_has(shared: &Shared, row: &Row, line: u32) -> Result<Option<bool>
     }
     let (index, entry) = place_in_page(line);
     match shared.page(&partner, parity, index).await {
-        Ok(page) => Ok(Some(page.state(entry) != BlockState::Never)),
+        Ok(page) => Ok(Some(matches!(page.state(entry), BlockState::Valid(_)))),
         Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
         Err(error) => Err(error),
     }

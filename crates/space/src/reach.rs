@@ -288,7 +288,10 @@ impl Space {
         }
         let places =
             || decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
-        self.shared.record_again(row, places(), held.ticket()).await?;
+        // Nothing of a line with parity was ever there, as a flush has covered: behind one that is under way, which covers the record
+        // that it was written, that must not count as what was there before.
+        let covered = if row.has_parity() { Covered::Before } else { Covered::ByTheNextFlush };
+        self.shared.record_again(row, places(), covered, held.ticket()).await?;
         // The copies that they were given to may have left by now.
         undecided.extend(places().filter(|(column, block)| self.shared.is_to_be_left(row, *column, *block)));
         if undecided.is_empty() {

@@ -9,7 +9,7 @@ use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::{Cache, may_hold};
+use crate::cache::{Cache, is_of_heirs, may_hold, seen_as};
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
 use crate::had::Had;
@@ -146,10 +146,17 @@ impl Cached {
         let mut rows = Vec::new();
         let held = shared.tickets.begin();
         let mut heirs: BTreeMap<(SpaceId, u64), (Rc<Row>, OfRow)> = BTreeMap::new();
+        // What was in place of an heir that gave its lines back has ended versions of its row all the same.
+        let mut gone: BTreeMap<(SpaceId, u64), Vec<OfRow>> = BTreeMap::new();
         let mut others = Vec::new();
         for ((space, index, id), of_row) in self.rows {
             let Some(space) = spaces.get(&space) else { continue };
-            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else { continue };
+            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
+                if is_of_heirs(space.id()) {
+                    gone.entry((seen_as(space.id()), index)).or_default().push(of_row);
+                }
+                continue;
+            };
             match row.is_heir() {
                 true => drop(heirs.insert((row.owner(), index), (row, of_row))),
                 false => others.push((row, of_row)),
@@ -165,7 +172,11 @@ impl Cached {
                 others.push((row, OfRow::default()));
             }
         }
-        for (row, of_row) in others {
+        for (row, mut of_row) in others {
+            for mut of_gone in gone.remove(&(row.space, row.index)).into_iter().flatten() {
+                of_gone.redos.clear();
+                of_row.end_what_is_at(&mut of_gone, &row.shape);
+            }
             let cache = spaces.get(&row.space).and_then(|space| space.cache_of(&row));
             let Some(cache) = cache else { continue };
             let heir = heirs.remove(&(row.space, row.index));

@@ -830,11 +830,12 @@ impl Shared {
         &self,
         row: &Rc<Row>,
         places: impl Iterator<Item = (usize, u32)>,
+        covered: Covered,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
         let mut body: SmallVec<[u8; 256]> = SmallVec::new();
         for place in places {
-            self.restate(row, place, Covered::ByTheNextFlush, ticket, &mut body).await?;
+            self.restate(row, place, covered, ticket, &mut body).await?;
         }
         if body.is_empty() {
             return Ok(());

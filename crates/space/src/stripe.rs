@@ -1,8 +1,8 @@
-//! Whole stripes that were never written go to their places at once, data and parity, with one record of both (docs/design/0004,
-//! *Fresh stripes in place*).
+//! Whole stripes go in place at once, data and parity, with one record of both, where nothing was (docs/design/0004, *Fresh stripes in
+//! place*): in the row, or in its heir.
 //!
 //! Invariants:
-//! - Nothing is written in place with parity but whole lines of which a flush has covered that no block was ever written.
+//! - Nothing is written in place with parity but whole lines of which a flush has covered that no block was ever written there.
 //! - Memory for parity is taken before any lock, and nobody waits for it who holds some.
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); everything else that is written (`write`, `cache`).
@@ -196,7 +196,11 @@ impl Space {
                     let cache = self.cache_of(&row).filter(|_| self.heirs.goes_to_and_fro(&row));
                     let Some(cache) = cache.filter(|_| !is_put_in_place) else { return Ok(false) };
                     let _held_up = self.forming.hold_up();
-                    cache.put_range_in_place(&row, range).await?;
+                    match cache.put_range_in_place(&row, range).await {
+                        // The cache takes what replaces it.
+                        Err(error) if error.may_pass() => return Ok(false),
+                        put => put?,
+                    }
                     is_put_in_place = true;
                 }
                 Tried::BehindFlush => {
@@ -267,11 +271,11 @@ impl Space {
         Ok(match slot {
             Slot::BehindFlush => Tried::BehindFlush,
             Slot::OfStream => Tried::OfStream(Rc::clone(&row)),
-            Slot::Left { row } => {
-                self.leave_slots(&row, lines).await?;
-                Tried::BehindFlush
-            }
-            Slot::Apart | Slot::None if data.len() > stripe => Tried::Apart,
+            Slot::Left(row) => match self.leave_slots(&row, lines).await? {
+                true => Tried::BehindFlush,
+                false => Tried::NoSlot,
+            },
+            Slot::Apart if data.len() > stripe => Tried::Apart,
             slot => match self.write_to_slot(&row, slot, lines, parts).await? {
                 true => Tried::Written,
                 false => Tried::NoSlot,

@@ -1,4 +1,4 @@
-//! Heirs take the places of their rows (docs/design/0007, *Taking over*).
+//! Heirs take the places of their rows (docs/design/0007, *Taking over*), or give their lines back where those are fewer (`give_back`).
 //!
 //! 1. What is cached of the row is put in place; what the heir lacks is copied, verified, line by line.
 //! 2. A flush covers that, and the heir's tables are written: a checkpoint does both, for all heirs that are due. Nobody waits
@@ -62,11 +62,14 @@ impl Space {
         }
     }
 
-    /// Has the heirs of rows take their places, those that can now; whether any did. One checkpoint does for all of them.
+    /// Has the heirs of rows take their places or give their lines back, those that can now; whether any did. One checkpoint does for all
+    /// of them.
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Rows and heirs are as they were.
     pub(crate) async fn take_over(&self, rows: &[u64]) -> Result<bool, SpaceError> {
+        // Two at once would bring lines of one row to and fro.
+        let _turn = self.heirs.ending_turn.take().await;
         let (mut left, mut has_any) = (rows.to_vec(), false);
         for _ in 0..TRIES {
             let mut prepared = Vec::new();
@@ -359,11 +362,11 @@ impl Space {
 }
 
 impl Shared {
-    /// How often some heirs have to be given up until none of those of now is left.
+    /// How often some heirs have to be given up until none of those of now is left, at most.
     pub(crate) fn rounds_to_give_up_heirs(&self) -> usize {
         let spaces = self.spaces.borrow().upgrade();
         let counts = spaces.map(|spaces| spaces.borrow().values().map(|space| space.heirs.count()).max());
-        counts.flatten().unwrap_or(0).div_ceil(GIVEN_UP_TOGETHER) + 1
+        counts.flatten().unwrap_or(0) + 1
     }
 
     /// Has heirs of all spaces take the places of their rows or give their lines back, which gives room back; whether any did.
@@ -374,8 +377,14 @@ impl Shared {
         let mut has_freed = false;
         for space in spaces {
             space.heirs.note_lack_of_room(self.pool.seams().clock.now());
-            // Whoever wanted room hears that there is none.
-            has_freed |= space.take_over(&space.heirs.idlest(GIVEN_UP_TOGETHER)).await.unwrap_or(false);
+            // Some at a time: each may have a row to copy. Where something stands in the way of all of them, the next.
+            for some in space.heirs.idlest(usize::MAX).chunks(GIVEN_UP_TOGETHER) {
+                // Whoever wanted room hears that there is none.
+                if space.take_over(some).await.unwrap_or(false) {
+                    has_freed = true;
+                    break;
+                }
+            }
         }
         has_freed
     }

@@ -17,6 +17,7 @@ use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
+use crate::recovery::Covered;
 use crate::request::Request;
 use crate::row::{Row, Slab};
 use crate::shared::{Shared, by_page, place_in_page, push_stretch};
@@ -428,7 +429,7 @@ impl Space {
         self.shared.settle_absences(row).await?;
         let blocks_of = |part: &Part| part.range.first..part.range.first + part.range.count;
         let blocks = parts.iter().flat_map(|part| blocks_of(part).map(|block| (part.column, block)));
-        self.shared.record_again(row, blocks, held.ticket()).await?;
+        self.shared.record_again(row, blocks, Covered::ByTheNextFlush, held.ticket()).await?;
         // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
         // count as flushed with the next one, and what was left undecided has to be told of it.
         self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
