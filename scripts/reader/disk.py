@@ -14,7 +14,7 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 2
-# Rows may have heirs; spaces may be in the trash, have limits, and rows of two layouts.
+# Rows may have heirs, and lines go to and fro between them; spaces may be in the trash, have limits, and rows of two layouts.
 FEATURES = 1 | 2 | 4 | 8 | 16
 MEMBERS_MAX = 240
 VOTERS_MAX = 9

@@ -1,7 +1,9 @@
 //! Lines of rows with parity that were written in place as a whole and that no flush has covered, after a crash or when their
-//! disks are back (docs/design/0004, *Fresh stripes in place*).
+//! disks are back (docs/design/0004, *Fresh stripes in place*); and the slots that such lines have left (docs/design/0026).
 //!
-//! Invariant: a line is all of what was written, or what it was before: so parity is of what its blocks are.
+//! Invariants:
+//! - A line is all of what was written, or what it was before: so parity is of what its blocks are.
+//! - A slot that a line has left is decided behind the one that it went to.
 //!
 //! Left to others: what is settled, and what is cached of these lines (`replay`).
 

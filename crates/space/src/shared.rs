@@ -144,11 +144,11 @@ pub struct SpaceCounters {
     pub heirs_made: u64,
     /// Of all heirs, those that took their rows' places.
     pub heirs_taken_over: u64,
-    /// Lines that were copied to heirs, because no stream had brought them.
+    /// Lines that were copied to heirs, because nobody had brought them, or back to rows.
     pub heir_lines_copied: u64,
     /// Of all heirs, those that gave their lines back to their rows.
     pub heirs_given_back: u64,
-    /// Lines that went from a row to its heir or back because they were written as a whole.
+    /// Lines that went from a row to its heir or back, and are said to be there no more.
     pub lines_flipped: u64,
     /// Heirs that were there when the pool was opened.
     pub heirs_found: u64,
