@@ -17,7 +17,6 @@ use dolmen_planted::{Bug, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::format::STATE_NEVER;
 use crate::haste::Patience;
 use crate::layout::BLOCK;
 use crate::line::{LineStates, code_of};
@@ -26,7 +25,7 @@ use crate::read::{Copy, is_silence, matches_state};
 use crate::record::BlockState;
 use crate::recovery::{Claim, OpenBlock, Recovery, RowClaims, give_to_all};
 use crate::row::{Row, Slab};
-use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
+use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page, push_stretch};
 use crate::space::Space;
 use crate::tickets::Held;
 
@@ -175,21 +174,18 @@ impl Source {
     }
 
     /// Adds to a record that it is not here.
-    fn add_to(&self, shared: &Shared, body: &mut Vec<u8>) {
+    fn add_to(&self, shared: &Shared, body: &mut SmallVec<[u8; 256]>) {
         for block in &self.blocks {
             let range = Range { first: self.line, count: 1 };
-            let mut stretch = shared.stretch(&self.row, block.column, range, shared.stamp());
-            stretch.state = STATE_NEVER;
-            let [low, high, ..] = block.page.durable_generation().to_le_bytes();
-            stretch.generation = u16::from_le_bytes([low, high]);
-            body.extend_from_slice(&stretch.head());
+            let stretch = shared.stretch(&self.row, block.column, range, shared.stamp());
+            push_stretch(body, stretch, &[BlockState::Never], block.page.durable_generation());
         }
     }
 }
 
 /// Says of lines that they are not here, behind what tables have.
 pub(crate) async fn say_gone(shared: &Shared, sources: &[Source]) -> Result<(), SpaceError> {
-    let mut body = Vec::new();
+    let mut body = SmallVec::new();
     for (nth, source) in (1..).zip(sources) {
         source.add_to(shared, &mut body);
         if body.len() > RECORD_BYTES_MAX || nth == sources.len() {

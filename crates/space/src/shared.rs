@@ -504,22 +504,7 @@ impl Shared {
         }
         {
             let _turn = self.resolve_turn.take().await;
-            let waits = |row: &Rc<Row>| self.unresolved.borrow().contains_key(&(row.space, row.index));
-            // A line of the heir that was left for the row is decided behind that: the heir is asked once more.
-            let again = both.first().filter(|_| both.len() > 1);
-            let mut failed = None;
-            for (nth, row) in (0..).zip(both.iter().chain(again)) {
-                let is_in_vain = nth == both.len() && both.last().is_some_and(waits);
-                if waits(row)
-                    && !is_in_vain
-                    && let Err(error) = self.decide_row(space, row).await
-                {
-                    failed = Some(error);
-                }
-            }
-            if let Some(error) = failed.filter(|_| both.iter().any(waits)) {
-                return Err(error);
-            }
+            self.decide_both(space, row).await?;
         }
         // Nothing of the row is served before its decisions are durable.
         let _turn = self.settle_turn.take().await;
@@ -529,6 +514,18 @@ impl Shared {
             self.settling.borrow_mut().retain(|_, decided| *decided > before);
         }
         Ok(())
+    }
+
+    /// Decides what waits of an heir and its row; a line of the heir that was left for the row, behind that.
+    async fn decide_both(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
+        let decide = async |row: &Rc<Row>| {
+            let waits = self.unresolved.borrow().contains_key(&(row.space, row.index));
+            if waits { self.decide_row(space, row).await } else { Ok(()) }
+        };
+        let Some(heir) = row.heir() else { return decide(row).await };
+        let of_heir = decide(&heir).await;
+        decide(row).await?;
+        if of_heir.is_err() { decide(&heir).await } else { Ok(()) }
     }
 
     async fn decide_row(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {

@@ -37,6 +37,14 @@ async fn fill(lab: &Lab, spaces: &Spaces, space: &Rc<Space>, rows: u64) -> Outco
     Ok(spaces.pool().checkpoint().await?)
 }
 
+/// A pool with a space of eight rows, so many of which are in place.
+async fn filled(lab: &Lab, rows: u64) -> Result<(Rc<Spaces>, Rc<Space>), Box<dyn Error>> {
+    let spaces = lab.create().await?;
+    let space = make(&spaces, Bytes::mib(8)).await?;
+    fill(lab, &spaces, &space, rows).await?;
+    Ok((spaces, space))
+}
+
 /// Longer than an heir of which lines go to and fro waits for more of them.
 async fn wait_for_idle(lab: &Lab) {
     sleep(lab.seams.clock.as_ref(), Duration::from_secs(660)).await;
@@ -57,9 +65,7 @@ fn single_stripes_are_written_once() {
     let left = Rc::clone(&fills);
     bench
         .run(async move |lab| {
-            let spaces = lab.create().await?;
-            let space = make(&spaces, Bytes::mib(8)).await?;
-            fill(&lab, &spaces, &space, 8).await?;
+            let (spaces, space) = filled(&lab, 8).await?;
             let (mut random, mut fills) = (Random::new(3), vec![1; STRIPES as usize]);
             let before = written(&lab);
             let rounds = 12 * STRIPES / 8;
@@ -119,9 +125,7 @@ fn an_heir_ends_the_cheaper_way() {
         let bench = Bench::new(22, 5, Bytes::mib(128));
         bench
             .run(async move |lab| {
-                let spaces = lab.create().await?;
-                let space = make(&spaces, Bytes::mib(8)).await?;
-                fill(&lab, &spaces, &space, 1).await?;
+                let (spaces, space) = filled(&lab, 1).await?;
                 let free = || spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
                 let before = free();
                 for stripe in 0..count {
@@ -223,9 +227,7 @@ fn a_stripe_whose_new_slot_leaves_is_in_its_old_one() {
         let (tell, undecided) = (Rc::clone(&has_flushed), Rc::clone(&left));
         bench
             .run(async move |lab| {
-                let spaces = lab.create().await?;
-                let space = make(&spaces, Bytes::mib(8)).await?;
-                fill(&lab, &spaces, &space, 1).await?;
+                let (spaces, space) = filled(&lab, 1).await?;
                 lab.write(&space, 3 * STRIPE, STRIPE as usize, 2).await?;
                 spaces.flush().await?;
                 spaces.pool().checkpoint().await?;
@@ -279,9 +281,7 @@ fn a_stripe_that_finds_no_room_stays_where_it_was() {
         let (tell, outside) = (Rc::clone(&has_failed), Rc::clone(&bench));
         bench
             .run(async move |lab| {
-                let spaces = lab.create().await?;
-                let space = make(&spaces, Bytes::mib(8)).await?;
-                fill(&lab, &spaces, &space, 1).await?;
+                let (spaces, space) = filled(&lab, 1).await?;
                 lab.write(&space, 7 * STRIPE, STRIPE as usize, 2).await?;
                 spaces.flush().await?;
                 outside.disks[disk].arm(FaultKind::NoSpace);
@@ -320,9 +320,7 @@ fn two_kills_lose_no_stripe_that_was_acknowledged() {
             let bench = Rc::new(Bench::new(26, 4, Bytes::mib(64)));
             bench
                 .run(async move |lab| {
-                    let spaces = lab.create().await?;
-                    let space = make(&spaces, Bytes::mib(8)).await?;
-                    fill(&lab, &spaces, &space, 1).await?;
+                    let (spaces, space) = filled(&lab, 1).await?;
                     lab.write(&space, 3 * STRIPE, STRIPE as usize, 2).await?;
                     if back {
                         spaces.flush().await?;
@@ -365,9 +363,7 @@ fn what_a_stream_or_a_small_write_has_touched_goes_to_and_fro_as_well() {
     let bench = Rc::new(Bench::new(27, 5, Bytes::mib(128)));
     bench
         .run(async move |lab| {
-            let spaces = lab.create().await?;
-            let space = make(&spaces, Bytes::mib(8)).await?;
-            fill(&lab, &spaces, &space, 1).await?;
+            let (spaces, space) = filled(&lab, 1).await?;
             let pieces = (0..10).map(|nth| lab.write(&space, nth * 2 * STRIPE, 2 * STRIPE as usize, 2));
             join_all(pieces).await.into_iter().collect::<Outcome>()?;
             assert_eq!((spaces.counters().heirs_made, spaces.counters().lines_flipped), (1, 0), "a stream's");
