@@ -198,11 +198,19 @@ pub enum Bug {
     FailedFlipKeeps,
     /// A recovery writes tables that lack a line before others say where it is.
     SourceGoneEarly,
+    /// A file that lies on a space may become a disk of a pool.
+    DiskOnSpace,
+    /// A line of the log waits until the one before it was read.
+    LogWaits,
+    /// The host's record of an epoch is written over the one in force.
+    RecordOverInForce,
+    /// A disk that the system does not let the daemon open, for want of descriptors, counts as absent.
+    UnopenedIsAbsent,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 95] = [
+    pub const ALL: [Self; 99] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -298,6 +306,10 @@ impl Bug {
         Self::GivenBackBeforeFlush,
         Self::FailedFlipKeeps,
         Self::SourceGoneEarly,
+        Self::DiskOnSpace,
+        Self::LogWaits,
+        Self::RecordOverInForce,
+        Self::UnopenedIsAbsent,
     ];
 
     /// What `DOLMEN_BUG`, `scripts/bugs.txt` and `scripts/accidents.txt` call it.
@@ -400,6 +412,10 @@ impl Bug {
             Self::GivenBackBeforeFlush => "given-back-before-flush",
             Self::FailedFlipKeeps => "failed-flip-keeps",
             Self::SourceGoneEarly => "source-gone-early",
+            Self::DiskOnSpace => "disk-on-space",
+            Self::LogWaits => "log-waits",
+            Self::RecordOverInForce => "record-over-in-force",
+            Self::UnopenedIsAbsent => "unopened-is-absent",
         }
     }
 }
