@@ -1,9 +1,11 @@
 //! Whether the kernel uses a disk already, and for what.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -166,7 +168,7 @@ fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
 }
 
 /// The devices of the btrfs file systems that have one of these: a mount names one of its devices only.
-fn beside_in_btrfs(folders: &[PathBuf]) -> BTreeSet<DeviceNumber> {
+pub(crate) fn beside_in_btrfs(folders: &[PathBuf]) -> BTreeSet<DeviceNumber> {
     let own: BTreeSet<_> = folders.iter().filter_map(|folder| fs::canonicalize(folder).ok()).collect();
     let mut beside = BTreeSet::new();
     for file_system in names(Path::new("/sys/fs/btrfs")) {
@@ -233,21 +235,6 @@ fn file_under(device: &str) -> Option<FileNumber> {
     }
 }
 
-/// Whether a block device shows a space that a daemon of Dolmen, this one or another, attached here. Nobody is asked for
-/// it, so it is known of those whose daemon is gone, too.
-#[must_use]
-pub fn is_attached_space(path: &Path) -> bool {
-    let Ok(status) = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS) else {
-        return false;
-    };
-    let Some(Kind::Block(number)) = geometry::kind(&status) else { return false };
-    let Some(name) = geometry::attribute(&geometry::queue_owner(number).join("loop/backing_file")) else {
-        return false;
-    };
-    let mounts = mounts();
-    mount_of(Path::new(&name), &mounts).is_some_and(|mount| mount.file_system == SPACES_FILE_SYSTEM)
-}
-
 fn number_at(path: &Path) -> Option<FileNumber> {
     let status = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
     Some(FileNumber::of(&status))
@@ -260,14 +247,14 @@ fn with_partitions(disk: &Path) -> Vec<PathBuf> {
     std::iter::once(disk.to_path_buf()).chain(partitions).collect()
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
 
-fn number_of(folder: &Path) -> Option<DeviceNumber> {
+pub(crate) fn number_of(folder: &Path) -> Option<DeviceNumber> {
     parse_number(&geometry::attribute(&folder.join("dev"))?)
 }
 
@@ -278,18 +265,23 @@ fn parse_number(text: &str) -> Option<DeviceNumber> {
 
 /// A line of `mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
-    number: DeviceNumber,
-    at: PathBuf,
-    file_system: String,
+pub(crate) struct Mount {
+    pub(crate) id: u32,
+    /// The mount that this one is in.
+    pub(crate) parent: u32,
+    pub(crate) number: DeviceNumber,
+    pub(crate) at: PathBuf,
+    pub(crate) file_system: String,
     /// What is mounted, in the words of whoever did it.
     source: String,
+    /// The options of the file system.
+    options: String,
 }
 
 impl Mount {
     /// The devices that its source names. File systems over several of them, such as btrfs, have a number of their own, which is
     /// that of no device.
-    fn devices(&self) -> Vec<DeviceNumber> {
+    pub(crate) fn devices(&self) -> Vec<DeviceNumber> {
         if self.number.major != 0 {
             return Vec::new();
         }
@@ -305,19 +297,40 @@ impl Mount {
         paths.filter_map(number).collect()
     }
 
+    /// Folders of other file systems that this one shows, as far as it names them.
+    pub(crate) fn folders_below(&self) -> Vec<PathBuf> {
+        let named: Vec<&str> = match self.file_system.as_str() {
+            "overlay" => {
+                let options = self.options.split(',').filter_map(|option| option.split_once('='));
+                let layers = options.filter(|(name, _)| matches!(*name, "lowerdir" | "upperdir" | "workdir"));
+                layers.flat_map(|(_, folders)| folders.split(':')).collect()
+            }
+            "ecryptfs" => vec![&self.source],
+            _ if self.is_fuse() => self.source.split(':').collect(),
+            _ => Vec::new(),
+        };
+        // `host:/folder` lies elsewhere, whatever is at that folder here.
+        let is_here = named.iter().all(|folder| folder.starts_with('/')) || self.file_system == "overlay";
+        let folders = named.into_iter().filter(|folder| is_here && folder.starts_with('/'));
+        folders.filter(|folder| !folder.starts_with("/dev/")).map(PathBuf::from).collect()
+    }
+
     fn is_fuse(&self) -> bool {
         matches!(self.file_system.as_str(), "fuse" | "fuseblk") || self.file_system.starts_with("fuse.")
     }
 
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
-        let number = parse_number(fields.nth(2)?)?;
+        let (id, parent) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let number = parse_number(fields.next()?)?;
         let at = PathBuf::from(unescape(fields.nth(1)?));
         // Optional fields end with a hyphen.
         let mut behind = fields.skip_while(|field| *field != "-").skip(1);
         let file_system = behind.next()?.to_owned();
-        let source = behind.next().map(unescape).unwrap_or_default();
-        Some(Self { number, at, file_system, source })
+        let mut text =
+            || behind.next().map(|text| unescape(text).to_string_lossy().into_owned()).unwrap_or_default();
+        let (source, options) = (text(), text());
+        Some(Self { id, parent, number, at, file_system, source, options })
     }
 }
 
@@ -325,10 +338,31 @@ fn mounts() -> Vec<Mount> {
     mounts_of(Path::new("/proc/self"))
 }
 
+/// What is mounted for this process; an error where the kernel does not say.
+pub(crate) fn known_mounts() -> io::Result<Vec<Mount>> {
+    table_of(Path::new("/proc/self"))
+}
+
 /// What is mounted for a process.
 fn mounts_of(process: &Path) -> Vec<Mount> {
-    let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-    table.lines().filter_map(Mount::parse).collect()
+    table_of(process).unwrap_or_default()
+}
+
+fn table_of(process: &Path) -> io::Result<Vec<Mount>> {
+    let table = fs::read(process.join("mountinfo"))?;
+    Ok(in_ascii(&table).lines().filter_map(Mount::parse).collect())
+}
+
+/// Returns a table of the kernel with escapes for the bytes that the kernel leaves as they are: names need not be UTF-8.
+fn in_ascii(table: &[u8]) -> String {
+    let mut text = String::with_capacity(table.len());
+    for byte in table {
+        match byte.is_ascii() {
+            true => text.push(char::from(*byte)),
+            false => text.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    text
 }
 
 /// The mount that a path leads to: of those at the longest part of it, the last covers the others.
@@ -347,7 +381,7 @@ fn swaps() -> Vec<PathBuf> {
 }
 
 /// Undoes the octal escapes (`\040` for a space) of the kernel's tables.
-fn unescape(text: &str) -> String {
+fn unescape(text: &str) -> OsString {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -361,7 +395,7 @@ fn unescape(text: &str) -> String {
             rest = tail;
         }
     }
-    String::from_utf8_lossy(&plain).into_owned()
+    OsString::from_vec(plain)
 }
 
 #[cfg(test)]
@@ -374,12 +408,18 @@ mod tests {
             r"36 35 98:7 /root /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let number = DeviceNumber { major: 98, minor: 7 };
         let mount = Mount {
+            id: 36,
+            parent: 35,
             number,
             at: PathBuf::from(r"/mnt/a b\c"),
             file_system: "ext3".to_owned(),
             source: "/dev/root".to_owned(),
+            options: "rw,errors=continue".to_owned(),
         };
         assert_eq!(Mount::parse(line), Some(mount));
+        let mount =
+            Mount::parse(&in_ascii(b"36 35 98:7 / /mnt/\xff\xc3\xb6 rw - ext3 /dev/root rw")).unwrap();
+        assert_eq!(mount.at.as_os_str().as_encoded_bytes(), b"/mnt/\xff\xc3\xb6");
         assert_eq!(Mount::parse("torn line"), None);
         assert_eq!(Mount::parse("36 35 98:7 / /mnt rw"), None, "torn before the type");
     }
@@ -389,10 +429,13 @@ mod tests {
         // Scenario: the file of a loop device lies in a folder that a process serves, on a disk that is mounted over it,
         // or beside it. Only in the first case is it known without a question that it is not the file wanted.
         let mount = |minor, at: &str, file_system: &str| Mount {
+            id: minor,
+            parent: 0,
             number: DeviceNumber { major: 0, minor },
             at: PathBuf::from(at),
             file_system: file_system.to_owned(),
             source: String::new(),
+            options: String::new(),
         };
         let mounts = [
             mount(1, "/", "ext4"),

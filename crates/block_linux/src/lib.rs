@@ -2,6 +2,7 @@
 //!
 //! - [`Runtime`] runs the tasks of one thread, submits their requests in batches and reaps the answers.
 //! - [`LinuxDevice`] is a disk, a partition or a file; [`in_use()`] says whether the kernel uses it already.
+//! - [`DeviceStacks`] follows what a path lies on, down to an attached space.
 //! - [`Listener`] and [`Socket`] are streams with payloads in the arena's buffers.
 //! - [`Mailbox`] is how other threads reach the runtime.
 //!
@@ -30,6 +31,7 @@ mod reach;
 mod reactor;
 mod runtime;
 mod socket;
+mod stack;
 mod table;
 mod threads;
 mod uring;
@@ -39,7 +41,7 @@ pub use device::{COMMAND_LIMIT, LinuxDevice};
 pub use driver::DriverCounters;
 pub use geometry::BlockAtomicity;
 pub use holder::Holder;
-pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, is_attached_space, mounted_elsewhere};
+pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, mounted_elsewhere};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
 pub use open::{OpenError, OpenOptions};
 pub use runtime::{
@@ -47,3 +49,4 @@ pub use runtime::{
     RuntimeError, driver_asked_for,
 };
 pub use socket::{Family, Listener, SEND_PIECES_MAX, Socket, SocketError};
+pub use stack::{DeviceStacks, IsSpace, OnSpace};

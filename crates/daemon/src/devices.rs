@@ -14,11 +14,12 @@ use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
-use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use};
+use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use};
 use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
+use crate::below::{space_in, with_stacks};
 use crate::caller::Answer;
 use crate::config::Scan;
 use crate::engine::Engine;
@@ -33,8 +34,9 @@ const FILE_BYTES_MIN: u64 = 64 << 20;
 /// How long to wait before disks that another process holds are tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(100);
 
-/// The path that everybody else would call it, so that one device listed twice is seen to be one.
-pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
+/// The path that everybody else would call it, so that one device listed twice is seen to be one. Only for what lies on no
+/// space: see [`Engine::canonical`].
+fn canonical(path: &str) -> Answer<PathBuf> {
     let fail = |code, message: String| Err(ErrorBody::new(code, message).on(path));
     if !Path::new(path).is_absolute() {
         return fail(
@@ -54,28 +56,25 @@ pub(crate) fn canonical(path: &str) -> Answer<PathBuf> {
     }
 }
 
-/// Whether a block device shows a space, of this daemon or another, in either way.
-fn is_attached_space(path: &Path) -> bool {
-    dolmen_block_linux::is_attached_space(path) || dolmen_ublk::is_attached_space(path)
-}
-
 impl Engine {
+    /// Returns the path that everybody else would call it, so that one device listed twice is seen to be one. What lies on a
+    /// space is refused, and not touched.
+    pub(crate) fn canonical(&self, path: &str) -> Answer<PathBuf> {
+        if Path::new(path).is_absolute() {
+            self.check_below(Path::new(path))?;
+        }
+        canonical(path)
+    }
+
     /// Opens what is to become a disk, for this process alone.
     pub(crate) fn open_for_pool(&self, path: &Path, pool: PoolId) -> Answer<Rc<dyn BlockDevice>> {
+        self.check_below(path)?;
         if let Some(pool) = self.pool_with(path) {
             let message = format!(
                 "{} is a disk of pool {pool}, which is open here; nothing was written",
                 path.display()
             );
             return Err(ErrorBody::new(ErrorCode::DeviceInUse, message).on(path.display().to_string()));
-        }
-        if is_attached_space(path) {
-            let name = path.display().to_string();
-            let message =
-                format!("{name} is an attached space, which cannot be a disk of a pool; nothing was written");
-            return Err(ErrorBody::new(ErrorCode::UnfitDevice, message)
-                .on(name)
-                .hint("name the disks below it, or a file"));
         }
         if is_read_only(path) {
             let name = path.display().to_string();
@@ -122,28 +121,37 @@ impl Engine {
     }
 
     /// Where members of pools may be: all disks of the system that nobody uses, what was configured, and the hints, with
-    /// the folders of those that are files, because files are renamed. Of what was configured nothing else is looked at.
+    /// the folders of those that are files, because files are renamed. Of what was configured nothing else is looked at. What
+    /// lies on a space is no such place.
     pub(crate) fn places(&self, hints: &[PathBuf]) -> Vec<PathBuf> {
-        let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
-        for hint in hints {
-            places.add(hint);
-            let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
-            if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
-                places.add_folder(folder);
+        let found = self.with_stacks(|stacks| {
+            let mut places = Places::new(stacks);
+            for hint in hints {
+                if places.is_on_space(hint) {
+                    continue;
+                }
+                places.add(hint);
+                let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
+                if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
+                    places.add_folder(folder);
+                }
             }
-        }
-        self.config.look_in.iter().for_each(|place| places.add(place));
-        if self.config.scan == Scan::System {
-            places.add_disks();
-        }
-        places.found
+            self.config.look_in.iter().for_each(|place| places.add(place));
+            if self.config.scan == Scan::System {
+                places.add_disks();
+            }
+            places.found
+        });
+        known(found)
     }
 
     /// What is meant by the disks, files and folders of them that a person names.
     pub(crate) fn places_named(&self, named: &[PathBuf]) -> Vec<PathBuf> {
-        let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
-        named.iter().for_each(|path| places.add(path));
-        places.found
+        known(self.with_stacks(|stacks| {
+            let mut places = Places::new(stacks);
+            named.iter().for_each(|path| places.add(path));
+            places.found
+        }))
     }
 
     /// Looks at devices, without locking any of them.
@@ -313,10 +321,14 @@ pub struct UnusedDisk {
 /// where its whole disk is not.
 #[must_use]
 pub fn unused_disks() -> Vec<UnusedDisk> {
-    let mut places = Places { seen: BTreeSet::new(), found: Vec::new() };
-    places.add_disks();
+    let places = with_stacks(|stacks| {
+        let mut places = Places::new(stacks);
+        places.add_disks();
+        places.found
+    });
+    let places = known(places);
     let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
-    let found = places.found.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
+    let found = places.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
     let sized = |(own, path): (PathBuf, PathBuf)| {
         let sectors: u64 = fs::read_to_string(own.join("size")).ok()?.trim().parse().ok()?;
         Some(UnusedDisk { path, size: Bytes(sectors.checked_mul(SECTOR_BYTES)?) })
@@ -386,14 +398,37 @@ pub fn is_read_only(path: &Path) -> bool {
     fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
 }
 
-struct Places {
+/// Returns the places that were found; none where it is not known what they lie on.
+fn known(found: std::io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
+    found.unwrap_or_else(|error| {
+        tracing::error!(%error, "the table of mounts cannot be read: no disks are looked for");
+        Vec::new()
+    })
+}
+
+struct Places<'a> {
+    stacks: &'a DeviceStacks<'a>,
     seen: BTreeSet<Identity>,
     found: Vec<PathBuf>,
 }
 
-impl Places {
+impl<'a> Places<'a> {
+    fn new(stacks: &'a DeviceStacks<'a>) -> Self {
+        Self { stacks, seen: BTreeSet::new(), found: Vec::new() }
+    }
+
+    /// Whether a path is, or lies on, an attached space: reading it would wait for this very thread, or for a daemon that
+    /// may be gone.
+    fn is_on_space(&self, path: &Path) -> bool {
+        space_in(self.stacks, path).is_some()
+    }
+
     /// A device, a file, or a folder of files.
     fn add(&mut self, path: &Path) {
+        if self.is_on_space(path) {
+            tracing::debug!(path = %path.display(), "lies on a space; not looked at");
+            return;
+        }
         let Ok(status) = fs::metadata(path) else { return };
         if status.is_dir() {
             return self.add_folder(path);
@@ -412,16 +447,15 @@ impl Places {
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
-            let large =
-                fs::metadata(&path).is_ok_and(|status| status.is_file() && status.len() >= FILE_BYTES_MIN);
+            let large = !self.is_on_space(&path)
+                && fs::metadata(&path).is_ok_and(|status| status.is_file() && status.len() >= FILE_BYTES_MIN);
             if large {
                 self.add(&path);
             }
         }
     }
 
-    /// The disks and partitions of the system; not those that daemons provide, since reading one of them would wait for this
-    /// very thread, or for a daemon that may be gone.
+    /// The disks and partitions of the system; not those that daemons provide.
     fn add_disks(&mut self) {
         let entries = fs::read_dir(BLOCK_CLASS).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
@@ -431,7 +465,7 @@ impl Places {
             let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
             let is_empty = matches!(read("size").trim(), "" | "0");
             let path = Path::new("/dev").join(&name);
-            if !is_empty && !is_attached_space(&path) && matches!(in_use(&path), Ok(None)) {
+            if !is_empty && !self.is_on_space(&path) && matches!(in_use(&path), Ok(None)) {
                 self.add(&path);
             }
         }

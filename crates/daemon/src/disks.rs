@@ -1,7 +1,7 @@
 //! Disks of a pool: shown, replaced, taken back in.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{
@@ -13,8 +13,9 @@ use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_de
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
 
+use crate::below::is_on_space;
 use crate::caller::Answer;
-use crate::devices::{allocate_metadata, canonical};
+use crate::devices::allocate_metadata;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::lost_labels_text;
@@ -22,7 +23,6 @@ use crate::forget::give_up;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
-use crate::pools::NamedDisks;
 use crate::words::counted;
 
 /// What the label at a path says of a pool.
@@ -42,6 +42,9 @@ impl Engine {
     pub(crate) fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
         let found = pool.spaces.pool().find_disk(what).or_else(|error| {
             // A path that leads to the disk by another name, a link by its serial number for instance.
+            if !Path::new(what).is_absolute() || is_on_space(Path::new(what)) {
+                return Err(error);
+            }
             let path = std::fs::canonicalize(what).map_err(|_| error.clone())?;
             pool.spaces.pool().find_disk(&path.display().to_string())
         });
@@ -88,7 +91,7 @@ impl Engine {
                 .on(what)
                 .hint("`dolmen jobs` shows how far it is"));
         }
-        let disks = NamedDisks::of(std::slice::from_ref(&request.with), &request.destroy)?;
+        let disks = self.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
@@ -387,7 +390,7 @@ impl Engine {
         }
         let plan = pool.plan_of_return(&disk).await?;
         let path = match (&request.path, found_at) {
-            (Some(path), _) => canonical(path)?,
+            (Some(path), _) => self.canonical(path)?,
             (None, Some(path)) => path,
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
@@ -430,7 +433,7 @@ impl Engine {
 
     /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
     async fn disk_at(&self, pool: &OpenPool, what: &str) -> At {
-        let Ok(path) = canonical(what) else { return At::Nothing };
+        let Ok(path) = self.canonical(what) else { return At::Nothing };
         let found = self.look_at(std::slice::from_ref(&path)).await;
         let first = found.pools.get(&pool.id()).and_then(|found| found.first());
         let Some(label) = first.map(|found| &found.label) else { return At::Nothing };
@@ -458,6 +461,9 @@ impl Engine {
     async fn not_found(&self, pool: &OpenPool, disk: &Disk) -> ErrorBody {
         let (name, path) = (disk.name(), PathBuf::from(disk.name()));
         let error = |message: String| ErrorBody::new(ErrorCode::NoSuchDevice, message).on(name.clone());
+        if let Err(on_space) = self.check_below(&path) {
+            return on_space;
+        }
         if !path.is_absolute() || !path.exists() {
             return error(format!("{name} was not found anywhere"))
                 .hint("attach it, or name the path where it is now");

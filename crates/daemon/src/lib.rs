@@ -15,7 +15,7 @@
 //! | `control` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
-//! | `member`, `devices`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `shutdown` | what can be asked for |
+//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
 //! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
@@ -31,6 +31,7 @@ mod absent;
 mod arbiter;
 mod attach;
 mod bay;
+mod below;
 mod caller;
 mod config;
 mod control;

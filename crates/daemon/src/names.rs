@@ -14,6 +14,7 @@ use std::{fs, io};
 use dolmen_block_io::{Clock, sleep};
 use dolmen_units::Bytes;
 
+use crate::below::is_on_space;
 use crate::devices::{Identity, identity};
 use crate::engine::Engine;
 use crate::plight::Plight;
@@ -92,6 +93,10 @@ fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, Occupant> {
 }
 
 fn occupant_of(place: &Path) -> Occupant {
+    // What lies on a space is no disk, and to look at it may wait for a pool that is not open.
+    if is_on_space(place) {
+        return Occupant::Nothing;
+    }
     match fs::metadata(place) {
         Ok(status) if status.is_file() => Occupant::File(Bytes(status.len())),
         Ok(_) => Occupant::Other,

@@ -17,7 +17,6 @@ use dolmen_space::{Clients, Spaces};
 use dolmen_units::PoolId;
 
 use crate::caller::Answer;
-use crate::devices::canonical;
 use crate::disks::stopped;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
@@ -160,8 +159,12 @@ impl Engine {
         if paths.is_empty() {
             let message = format!("none of the disks of pool {} is here", remembered.name);
             let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message);
-            error.causes = unusable(&found);
+            error.causes = self.on_spaces(remembered.paths.iter().map(PathBuf::as_path));
+            error.causes.extend(unusable(&found));
             return Err(error);
+        }
+        for cause in self.on_spaces(remembered.paths.iter().map(PathBuf::as_path)) {
+            tracing::warn!(pool = remembered.name, cause, "a disk of the pool is not opened");
         }
         check_not_given_up(labels, mode, &remembered.name)?;
         let how = How { mode, clients: remembered.clients(), patience: REOPEN_PATIENCE };
@@ -335,7 +338,7 @@ impl Engine {
     pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
         let _changes = self.changes.take().await;
         self.check_running()?;
-        let mut hints = request.paths.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let mut hints = request.paths.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
         let named = self.places_named(&hints);
         let asked = hints.clone();
         hints.extend(self.paths_on_record(request.pool.as_deref()));

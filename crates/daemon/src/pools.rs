@@ -17,7 +17,7 @@ use dolmen_space::{Clients, Incident, RebalanceForecast, Space, SpaceRange, Veri
 use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
 
 use crate::caller::Answer;
-use crate::devices::{allocate_metadata, canonical};
+use crate::devices::allocate_metadata;
 use crate::enclosure::{Domains, check_count};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
@@ -45,17 +45,6 @@ pub(crate) struct NamedDisks {
 }
 
 impl NamedDisks {
-    pub(crate) fn of(disks: &[String], destroy: &[String]) -> Answer<Self> {
-        if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
-            let message =
-                format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(stranger.as_str()));
-        }
-        let paths = disks.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
-        let overwrite = destroy.iter().map(|path| canonical(path)).collect::<Answer<Vec<_>>>()?;
-        Ok(Self { paths, overwrite: overwrite.iter().map(|path| path.display().to_string()).collect() })
-    }
-
     pub(crate) fn steps(&self, verb: &str) -> Vec<String> {
         let step = |path: &PathBuf| {
             let name = path.display().to_string();
@@ -67,6 +56,17 @@ impl NamedDisks {
 }
 
 impl Engine {
+    pub(crate) fn named_disks(&self, disks: &[String], destroy: &[String]) -> Answer<NamedDisks> {
+        if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
+            let message =
+                format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(stranger.as_str()));
+        }
+        let paths = disks.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let overwrite = destroy.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
+        Ok(NamedDisks { paths, overwrite: overwrite.iter().map(|path| path.display().to_string()).collect() })
+    }
+
     pub(crate) async fn create_pool(self: Rc<Self>, request: CreatePool) -> Answer<Change> {
         let _changes = self.changes.take().await;
         self.check_running()?;
@@ -81,7 +81,7 @@ impl Engine {
             .map_err(|error| error.on(name.as_str()))?;
         let Domains { numbers, named } = Domains::of(&request.enclosures, None)?;
         let fault_domains = if numbers.is_empty() { request.fault_domains } else { numbers };
-        let disks = NamedDisks::of(&request.disks, &request.destroy)?;
+        let disks = self.named_disks(&request.disks, &request.destroy)?;
         let id = PoolId(self.seams.entropy.next_id());
         let devices = self.open_all(&disks.paths, id)?;
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
@@ -400,7 +400,7 @@ impl Engine {
     pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let _turn = self.turn_to_change(&pool).await?;
-        let disks = NamedDisks::of(&request.disks, &request.destroy)?;
+        let disks = self.named_disks(&request.disks, &request.destroy)?;
         let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut offers = pool.offers();

@@ -9,9 +9,9 @@ use crate::client::{World, eventually, pattern};
 use crate::mounts;
 
 /// Takes away what a test that failed would leave.
-struct Cleaned<'a> {
-    world: &'a mut World,
-    mount: std::path::PathBuf,
+pub(crate) struct Cleaned<'a> {
+    pub(crate) world: &'a mut World,
+    pub(crate) mount: std::path::PathBuf,
 }
 
 impl Drop for Cleaned<'_> {
@@ -45,7 +45,7 @@ fn is_attached(world: &World) -> bool {
 }
 
 /// A tank whose mirror is attached, with ext4 that is mounted; says why not where the machine cannot.
-fn mounted(world: &mut World) -> Option<Cleaned<'_>> {
+pub(crate) fn mounted(world: &mut World) -> Option<Cleaned<'_>> {
     world.make_tank(&["d0", "d1"]);
     if !is_attached(world) {
         return None;
@@ -61,11 +61,11 @@ fn mounted(world: &mut World) -> Option<Cleaned<'_>> {
     Some(cleaned)
 }
 
-fn link_of(world: &World) -> PathBuf {
+pub(crate) fn link_of(world: &World) -> PathBuf {
     world.folder.path().join("dev/tank/m")
 }
 
-fn run(program: &str, arguments: &[&Path]) -> bool {
+pub(crate) fn run(program: &str, arguments: &[&Path]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 

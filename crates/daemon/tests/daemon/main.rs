@@ -37,6 +37,8 @@ mod memory;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod on_space;
+#[cfg(test)]
 mod partitions;
 #[cfg(test)]
 mod pki;
