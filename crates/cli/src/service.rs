@@ -16,7 +16,7 @@ const SOCKET_NAME: &str = "dolmen.sock";
 
 /// Runs the daemon until it is told to end. Its logs go to standard error, which nothing else may hold meanwhile.
 pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<ExitCode, CliError> {
-    dolmen_daemon::init_logging();
+    let _log = dolmen_daemon::init_logging();
     let asked = socket_asked();
     dolmen_daemon::run(&config(arguments, own_socket(arguments, socket, asked.as_deref()))?)?;
     Ok(ExitCode::Ok)

@@ -11,7 +11,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `config`, `error`, `process`, `files` | settings, reasons not to run, the process, locks and own files |
+//! | `config`, `error`, `process`, `files`, `log` | settings, reasons not to run, the process, locks and own files, what is logged |
 //! | `control` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
@@ -66,6 +66,7 @@ mod kernel;
 mod ledger;
 mod limits;
 mod locate;
+mod log;
 mod member;
 mod names;
 mod nbd;
@@ -109,13 +110,13 @@ use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER};
 pub use control::openapi;
 pub use devices::{UnusedDisk, is_read_only, unused_disks};
 pub use dolmen_fuse::{KeeperProgram, keep};
 pub use error::DaemonError;
+pub use log::{LogEnd, init_logging};
 
 use crate::caller::Caller;
 use crate::doors::Doors;
@@ -135,15 +136,6 @@ pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 /// The stack of the engine's thread; locked whole.
 const ENGINE_STACK_BYTES: usize = 4 << 20;
-
-/// Logs to standard error what happens, from `info` on unless [`LOG_VARIABLE`] says otherwise. Once per process.
-pub fn init_logging() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let logging =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    // A program that has set its own logging up keeps it.
-    let _ = logging.try_init();
-}
 
 /// Runs the daemon in the calling process, until it is told to end.
 ///

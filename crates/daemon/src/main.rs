@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     if arguments.peek().is_some_and(|first| first == KEEPER_COMMAND) {
         return ExitCode::from(dolmen_daemon::keep());
     }
-    dolmen_daemon::init_logging();
+    let _log = dolmen_daemon::init_logging();
     let config = match parse(arguments) {
         Ok(config) => config,
         Err(error) => {

@@ -8,6 +8,8 @@ use rustix::fs::Mode;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Signal, configure_io_flusher_behavior, geteuid, getrlimit, umask};
 
+use crate::log::log_panic;
+
 /// The out-of-memory killer takes others first: without this process, the data of all of them stands still.
 const OOM_SCORE: &str = "-900";
 
@@ -43,7 +45,10 @@ fn lock_memory() {
 pub(crate) fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |what| {
-        report(what);
+        // Where nothing reads the log, the default report would wait for that, and the process would not end.
+        if !log_panic(what) {
+            report(what);
+        }
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::ABORT);
     }));
 }

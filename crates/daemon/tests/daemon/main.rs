@@ -33,6 +33,8 @@ mod life;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod mounts;
