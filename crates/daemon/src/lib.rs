@@ -14,7 +14,7 @@
 //! | `config`, `error`, `process`, `files`, `log` | settings, reasons not to run, the process, locks and own files, what is logged |
 //! | `control` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
-//! | `arbiter`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
+//! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
@@ -46,6 +46,7 @@ mod effort;
 mod emptying;
 mod enclosure;
 mod engine;
+mod epoch_record;
 mod error;
 mod event_record;
 mod events;
