@@ -104,9 +104,9 @@ write_page() {
     cat <<END
 # The long run
 
-Made by \`scripts/long_run.sh\`, part by part. Each seed is a whole life of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one. A part in which a life failed is run again with the mended code, and stands here as it was then; what had failed is told where the engine is described (docs/design). So this is no sample of one engine: each part is of the commit that it names, and lives that failed on the way are not counted below.
+Made by \`scripts/long_run.sh\`, part by part. Each seed is a simulation run of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts, and an oracle of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one. A part with a failed run is repeated with the fixed code; failed runs on the way are not counted. So the parts are of the commits that they name, not one sample of one engine.
 
-**$lives lives, $operations operations of clients, $lost lives that lost something acknowledged or ended with a pool that was not sound.** With none in n, fewer than one in n/3 is lost, with a confidence of 95 % (the rule of three): here one in $((operations / 3)) operations. Faults and states that no life met: ${unmet:-none}. Faults that no space of a layout met: ${unmet_by_layout:-none} (\`can_meet\` in \`crates/space/tests/whole/simulator.rs\` says which cannot).
+**$lives runs, $operations client operations, $lost runs that lost acknowledged data or ended with an unsound pool.** With none in n, fewer than one in n/3 is lost, with 95 % confidence (the rule of three): here one in $((operations / 3)) operations. Faults and states that no run met: ${unmet:-none}. Faults that no space of a layout met: ${unmet_by_layout:-none} (\`can_meet\` in \`crates/space/tests/whole/simulator.rs\` lists which cannot).
 
 | seeds | length | commit | operations | seconds | day | failed |
 |--:|--:|--|--:|--:|--|--:|
@@ -119,7 +119,7 @@ Each counted where it took effect.
 $(cat "$faults")
 \`\`\`
 
-The same by the layouts of spaces that the pool held at that moment (which of several spaces a fault met is not told; what damages data strikes metadata alone where a space has one copy):
+The same by the layouts of spaces in the pool at that time. Which of several spaces a fault met is not recorded; where a space has one copy, damage strikes metadata only:
 
 \`\`\`layouts
 $head_of_layouts

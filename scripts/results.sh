@@ -68,11 +68,6 @@ figures() {
 # count NAME: a number of the simulator's tally.
 count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulator.log" | head -n 1; }
 
-# block FIRST LAST: the lines of the simulator's log from one pattern to another, without those two.
-block() {
-    sed -n "/$1/,/$2/{/$1/d;/$2/d;p;}" "$state/simulator/logs/simulator.log" | grep -v -e '^test ' -e ' seeds$'
-}
-
 note nested "$state/simulator"
 note nested "$state/accidents"
 part 'accidents' accidents env DOLMEN_STATE="$state/accidents" sh scripts/accidents.sh
@@ -91,53 +86,36 @@ operations=$(count operations)
 
 Made by \`scripts/results.sh --seeds $seeds\` on $(date -u +%Y-%m-%d), of commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), with $(nproc) processors.
 
-## Accidents
-Each is a test against the daemon, and fails without the rule that makes it impossible ([accidents](accidents.md)).
+## Incident scenarios
+Each is a test against the daemon, and fails without its safeguard ([incidents](accidents.md)).
 
 \`\`\`text
 $(grep -E '^  accident |passed, ' "$logs/accidents.log")
 \`\`\`
 
-## Whole lives in the simulator
-$seeds lives from seed 1 on, each of several daemons, with clients, faults, kills, power cuts and a judge of every acknowledged byte.
+## Simulation runs
+$seeds runs from seed 1 on, each with several daemons, clients, faults, kills, power cuts, and an oracle of every acknowledged byte.
 
-| operations of clients | daemons | kills | power cuts | replacements | removals | conversions | blocks compared |
+| client operations | daemons | kills | power cuts | replacements | removals | conversions | blocks compared |
 |--:|--:|--:|--:|--:|--:|--:|--:|
 | $operations | $(count lives) | $(count kills) | $(count power_cuts) | $(count replacements) | $(count removals) | $(count conversions) | $(count blocks_checked) |
 
-Lives that lost something acknowledged, or ended with a pool that was not sound: $(grep -c '^seed [0-9]* failed' "$state/simulator/logs/simulator.log"). With none in $operations operations, fewer than one in $((operations / 3)) lose something, with a confidence of 95 % (the rule of three).
+Runs that lost acknowledged data, or ended with an unsound pool: $(grep -c '^seed [0-9]* failed' "$state/simulator/logs/simulator.log"). With none in $operations operations, fewer than one in $((operations / 3)) loses something, with 95 % confidence (the rule of three).
 
-Faults, each counted where it took effect:
-
-\`\`\`text
-$(block '^seeds ' '^Tally')
-\`\`\`
-
-The same by the layouts of spaces that the pool held at that moment (which of several spaces a fault met is not told; what damages
-data strikes metadata alone where a space has one copy):
-
-\`\`\`text
-$(block '^by layout:' 'seeds in')
-\`\`\`
-
-Rare states that were met:
-
-\`\`\`text
-$(block '^}' '^by layout:')
-\`\`\`
+The [long run](long-run.md): $(sed -n 's/^\*\*\(.*\)\*\*.*/\1/p' docs/long-run.md) That page counts faults by kind and by layout, and rare states.
 
 ## Slow and hung disks
-Modelled disks, in virtual time: three seconds before a disk turns, the five behind that, and three more ([0021](design/0021-slow-disks.md)).
+Modelled disks, in virtual time: three seconds before a disk becomes slow or hangs, five seconds from then on, and three more ([0021](design/0021-slow-disks.md)).
 
 END
     figures slow ' times slower: '
-    printf '## Repair\nAt what rate redundancy is restored on modelled disks that nobody else wants, beside what one of them takes.\n\n'
+    printf '## Repair\nRates of repairs on modelled disks without clients, beside the rate of one disk.\n\n'
     figures repair_speed ' of what one takes'
-    printf 'What clients get meanwhile, with and without a limit of their latency, exact in virtual time.\n\n'
+    printf 'Clients beside a repair, with and without a limit of their latency, exact in virtual time.\n\n'
     figures repair_pace ' requests, median '
-    printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced by another again and again (`scripts/repair_latency.sh`).\n\n'
+    printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced again and again (`scripts/repair_latency.sh`).\n\n'
     printf '```text\n%s\n```\n\n' "$(grep -E '^skipped: | median |^   meanwhile ' "$logs/latency.log")"
-    printf '## What a write costs\nCommands to disks for each request of a client, and bytes for each byte.\n\n'
+    printf '## What a write costs\nReads, writes and flushes per client request, and bytes per byte.\n\n'
     figures write_costs '^(space|simple|span|mirror|parity|dual|strict|sustained)'
 } >"$to.new" && mv "$to.new" "$to"
 say "$to"
