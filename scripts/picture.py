@@ -45,6 +45,8 @@ class Run:
         self.program = program
         # The folder has one name, so that two pictures differ in figures alone.
         self.folder = os.path.join(tempfile.gettempdir(), "disks")
+        if os.path.exists(self.folder):
+            raise SystemExit(f"{self.folder} is there already; remove it, or name another folder by TMPDIR")
         os.mkdir(self.folder)
         self.state = tempfile.mkdtemp(prefix="dolmen-picture-")
         self.socket = os.path.join(self.state, "sock")

@@ -109,9 +109,9 @@ Modelled disks, in virtual time: three seconds before a disk becomes slow or han
 
 END
     figures slow ' times slower: '
-    printf '## Repair\nRates of repairs on modelled disks without clients, beside the rate of one disk.\n\n'
+    printf '## Repair\nRates of repairs on modelled disks without clients, compared with the rate of one disk.\n\n'
     figures repair_speed ' of what one takes'
-    printf 'Clients beside a repair, with and without a limit of their latency, exact in virtual time.\n\n'
+    printf 'Clients during a repair, with and without a limit of their latency, exact in virtual time.\n\n'
     figures repair_pace ' requests, median '
     printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced again and again (`scripts/repair_latency.sh`).\n\n'
     printf '```text\n%s\n```\n\n' "$(grep -E '^skipped: | median |^   meanwhile ' "$logs/latency.log")"
