@@ -35,7 +35,7 @@ SPACES = {"home": [], "media": ["--resiliency", "parity"]}
 WRITTEN_MIB = 900
 # Progress of the rebuild from which on the picture is taken, in percent.
 TAKEN_FROM = 30
-WAIT_S = 60
+WAIT_S = 400
 
 
 class Run:
@@ -150,19 +150,19 @@ def taken(run):
     for space in SPACES:
         write_over_nbd(run.state + "/run/nbd.sock", f"tank/{space}", 1)
     run.ask("disk", "replace", "tank", run.path(LOST), run.path(NEW[0]), "--no-wait")
-    text = until(lambda: is_of_interest(run.ask("status")), "the rebuild can be drawn")
-    return text, run.document("status"), progress(text), run.document("space", "list")["spaces"]
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        text, status = run.ask("status"), run.document("status")
+        if progress(text) >= TAKEN_FROM and "cannot be used" not in text:
+            return text, status, progress(text), run.document("space", "list")["spaces"]
+        time.sleep(0.1)
+    raise SystemExit(f"the rebuild could not be drawn; try again. The last status was:\n{text}")
 
 
 def progress(text):
     """The progress of the rebuild that a status names, in percent; 0 where it names none."""
     found = re.search(r"\(job \d+, (\d+) %", text)
     return int(found[1]) if found else 0
-
-
-def is_of_interest(text):
-    """Returns a status in which the rebuild is under way."""
-    return text if TAKEN_FROM <= progress(text) < 100 and "cannot be used" not in text else None
 
 
 INK, PAPER, STONE = "#1b1f24", "#ffffff", "#d8dee4"
