@@ -108,16 +108,25 @@ fn process(pid: u32) -> Listed {
 ///
 /// `None` where the file system refuses: those on a network take both locks for the same kind, and the one that is held
 /// shows in the place of the mark.
-pub(crate) fn mark(file: &OwnedFd) -> Option<OwnedFd> {
+///
+/// # Errors
+/// Where no further file may be open: without its mark the disk would seem to be nobody's to others.
+pub(crate) fn mark(file: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     // The very file, opened once more: its path may lead elsewhere by now.
-    let again = open_to_ask(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let fd = again.inspect_err(|error| note_unmarked(&std::io::Error::from(*error))).ok()?;
+    let fd = match open_to_ask(format!("/proc/self/fd/{}", file.as_raw_fd())) {
+        Ok(fd) => fd,
+        Err(error @ (Errno::MFILE | Errno::NFILE)) => return Err(error),
+        Err(error) => {
+            note_unmarked(&error.into());
+            return Ok(None);
+        }
+    };
     // SAFETY: the descriptor is open for the whole call, and the kernel only reads the struct.
     let set = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &mark_of(libc::F_RDLCK)) };
     if set != 0 {
         note_unmarked(&std::io::Error::last_os_error());
     }
-    (set == 0).then_some(fd)
+    Ok((set == 0).then_some(fd))
 }
 
 /// Notes that a lock has no mark beside it.
@@ -210,7 +219,7 @@ mod tests {
         let path = folder.path().join("disk");
         fs::write(&path, b"disk").unwrap();
         assert!(!is_used(&path));
-        let marked = || mark(&fs::File::open(&path).unwrap().into()).unwrap();
+        let marked = || mark(&fs::File::open(&path).unwrap().into()).unwrap().unwrap();
         let (first, second) = (marked(), marked());
         assert!(is_used(&path));
         // One that is opened and closed beside it, as whoever looks at disks does, takes nothing away.

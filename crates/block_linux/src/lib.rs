@@ -43,7 +43,7 @@ pub use geometry::BlockAtomicity;
 pub use holder::Holder;
 pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, mounted_elsewhere};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
-pub use open::{OpenError, OpenOptions};
+pub use open::{FileLimit, OpenError, OpenOptions};
 pub use runtime::{
     CLOSE_LIMIT, DRIVER_VARIABLE, DriverChoice, Handle, Runtime, RuntimeConfig, RuntimeCounters,
     RuntimeError, driver_asked_for,

@@ -5,6 +5,7 @@
 //! device keeps the kernel's own users out (a mount, a RAID array, a swap), and is refused while they are there. A mark
 //! beside them ends with the process, and so tells a living owner from commands of one that has ended (see `holder`).
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use dolmen_block_io::{Geometry, Zoning};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::device::{Access, COMMAND_LIMIT, Opened};
 use crate::geometry::{self, BlockAtomicity, DirectIo, Kind};
@@ -99,6 +101,14 @@ pub enum OpenError {
         /// What it reports.
         found_bytes: u32,
     },
+    /// No further file may be open.
+    #[error("opening {}: {limit}", path.display())]
+    TooManyFiles {
+        /// The path.
+        path: PathBuf,
+        /// Which limit says so.
+        limit: FileLimit,
+    },
     /// The system says something else.
     #[error("opening {}: the system refused", path.display())]
     System {
@@ -110,6 +120,51 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Returns the path that was not opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::NotFound { path }
+            | Self::Denied { path }
+            | Self::ReadOnly { path }
+            | Self::NotADisk { path }
+            | Self::Locked { path, .. }
+            | Self::InUse { path, .. }
+            | Self::Zoned { path }
+            | Self::BlockSize { path, .. }
+            | Self::TooManyFiles { path, .. }
+            | Self::System { path, .. } => path,
+        }
+    }
+}
+
+/// A limit of open files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileLimit {
+    /// That of this process; unknown where the system does not say it.
+    Process(Option<u64>),
+    /// That of the whole system.
+    System,
+}
+
+impl fmt::Display for FileLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(Some(limit)) => write!(
+                f,
+                "this process may have {limit} files open, and has; raise the limit (LimitNOFILE= of its unit, `ulimit -n`)"
+            ),
+            Self::Process(None) => f.write_str(
+                "this process has as many files open as it may; raise the limit (LimitNOFILE= of its unit, `ulimit -n`)",
+            ),
+            Self::System => {
+                f.write_str("the system has as many files open as it may; raise its limit (sysctl fs.file-max)")
+            }
+        }
+    }
+}
+
 pub(crate) fn open(handle: &Handle, path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
     let kind = look(path)?;
     let (fd, direct) = match kind {
@@ -119,7 +174,7 @@ pub(crate) fn open(handle: &Handle, path: &Path, options: OpenOptions) -> Result
     let mut marked = None;
     if options.exclusive {
         lock(&fd, path)?;
-        marked = mark(&fd);
+        marked = mark(&fd).map_err(|error| refused(path, error))?;
     }
     let geometry = geometry_of(&fd, path, options.atomicity, direct)?;
     check(path, geometry)?;
@@ -226,6 +281,11 @@ fn refused(path: &Path, error: Errno) -> OpenError {
         Errno::NOENT | Errno::NOTDIR => OpenError::NotFound { path },
         Errno::ACCESS | Errno::PERM => OpenError::Denied { path },
         Errno::ROFS => OpenError::ReadOnly { path },
+        Errno::MFILE => {
+            let limit = FileLimit::Process(getrlimit(Resource::Nofile).current);
+            OpenError::TooManyFiles { path, limit }
+        }
+        Errno::NFILE => OpenError::TooManyFiles { path, limit: FileLimit::System },
         error => OpenError::System { path, source: error.into() },
     }
 }

@@ -327,7 +327,7 @@ pub(crate) fn open_exit(error: &OpenError) -> ExitCode {
         | OpenError::BlockSize { .. } => ExitCode::Usage,
         OpenError::Denied { .. } | OpenError::ReadOnly { .. } => ExitCode::Permission,
         OpenError::Locked { .. } | OpenError::InUse { .. } => ExitCode::Busy,
-        OpenError::System { .. } => ExitCode::Io,
+        OpenError::TooManyFiles { .. } | OpenError::System { .. } => ExitCode::Io,
     }
 }
 

@@ -15,7 +15,9 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use};
+use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
@@ -154,17 +156,23 @@ impl Engine {
         }))
     }
 
-    /// Looks at devices, without locking any of them.
-    pub(crate) async fn look_at(&self, paths: &[PathBuf]) -> Found {
+    /// Looks at devices, without locking any of them. One that may not be opened because too many files are open is no device
+    /// without a label: nothing is concluded from the others then.
+    pub(crate) async fn look_at(&self, paths: &[PathBuf]) -> Answer<Found> {
         let options = OpenOptions { read_only: true, exclusive: false, ..OpenOptions::default() };
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         for path in paths {
             match LinuxDevice::open(&self.handle, path, options) {
                 Ok(device) => devices.push(device),
+                Err(error) if is_unopened(&error) => {
+                    let message =
+                        format!("{} places where disks may be cannot be looked at: {error}", paths.len());
+                    return Err(ErrorBody::new(ErrorCode::Io, message));
+                }
                 Err(error) => tracing::debug!(path = %path.display(), %error, "not looked at"),
             }
         }
-        discover(&self.seams, &devices).await
+        Ok(discover(&self.seams, &devices).await)
     }
 
     /// Opens the disks of a pool for this process alone. One that cannot be had is absent, and why is logged; but one that
@@ -182,14 +190,18 @@ impl Engine {
         let limit = clock.now() + patience;
         loop {
             let (found, refused) = self.try_members(pool, paths).await;
+            if refused.iter().any(is_unopened) {
+                return Err(too_many_files(name, &refused, paths.len()));
+            }
             let is_over = clock.now() >= limit || !refused.iter().any(is_locked);
             let held: Vec<String> =
                 refused.iter().filter(|error| is_held(error)).map(ToString::to_string).collect();
             if is_over && held.is_empty() {
+                let refused = reasons(&refused);
                 for error in &refused {
-                    tracing::warn!(%pool, %error, "a disk of the pool cannot be opened");
+                    tracing::warn!(%pool, error, "disks of the pool cannot be opened");
                 }
-                return Ok((found, refused.iter().map(ToString::to_string).collect()));
+                return Ok((found, refused));
             }
             drop(found);
             if is_over {
@@ -288,6 +300,46 @@ fn is_locked(error: &OpenError) -> bool {
 /// Whether a process that lives holds the device.
 fn is_held(error: &OpenError) -> bool {
     matches!(error, OpenError::Locked { by: Some(_), .. })
+}
+
+/// Whether the device may well be there, and only no further file may be open.
+fn is_unopened(error: &OpenError) -> bool {
+    matches!(error, OpenError::TooManyFiles { .. }) && !is_planted(Bug::UnopenedIsAbsent)
+}
+
+/// Refuses to take disks for absent that this process may not open.
+fn too_many_files(pool: &str, refused: &[OpenError], count: usize) -> ErrorBody {
+    let unopened = refused.iter().filter(|error| is_unopened(error)).count();
+    let message = format!(
+        "pool {pool} is not opened: {unopened} of its {count} disks that are here cannot be opened, because too many files \
+         are open; nothing was changed"
+    );
+    let mut error = ErrorBody::new(ErrorCode::Io, message).on(pool);
+    error.causes = reasons(refused);
+    error.hint(format!(
+        "raise the limit and start the daemon again; a pool takes two open files for each disk, {} here",
+        2 * count
+    ))
+}
+
+/// Returns why devices were not opened, each reason once.
+fn reasons(refused: &[OpenError]) -> Vec<String> {
+    let mut paths: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
+    for error in refused {
+        let text = in_one_line(error);
+        let opening = format!("opening {}: ", error.path().display());
+        let reason = text.strip_prefix(&opening).unwrap_or(&text).to_owned();
+        paths.entry(reason).or_default().push(error.path());
+    }
+    let told = |(reason, paths): (String, Vec<&Path>)| {
+        let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+        match paths.len() {
+            0 | 1 => format!("opening {first}: {reason}"),
+            2 => format!("opening {first} and another: {reason}"),
+            count => format!("opening {first} and {} others: {reason}", count - 1),
+        }
+    };
+    paths.into_iter().map(told).collect()
 }
 
 fn held_elsewhere(pool: &str, held: Vec<String>) -> ErrorBody {
@@ -474,7 +526,34 @@ impl<'a> Places<'a> {
 
 #[cfg(test)]
 mod tests {
+    use dolmen_block_linux::FileLimit;
+
     use super::*;
+
+    /// Scenario: three disks that no further open file is left for, and one that is not there. Each reason is told once, with what
+    /// the system said.
+    #[test]
+    fn many_refusals_for_one_reason_are_told_once() {
+        let path = |name: &str| PathBuf::from(name);
+        let limit = FileLimit::Process(Some(64));
+        let mut refused: Vec<_> =
+            ["/a", "/b", "/c"].map(|name| OpenError::TooManyFiles { path: path(name), limit }).into();
+        refused.push(OpenError::System {
+            path: path("/d"),
+            source: std::io::Error::from_raw_os_error(libc::EIO),
+        });
+        let told = reasons(&refused);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told.iter()
+                .any(|text| text.starts_with("opening /a and 2 others: ") && text.contains("64 files"))
+        );
+        assert!(
+            told.iter().any(|text| text.starts_with("opening /d: ") && text.contains("Input/output error"))
+        );
+        let error = too_many_files("tank", &refused, 4).to_string();
+        assert!(error.contains("3 of its 4 disks") && error.matches("/a").count() <= 1, "{error}");
+    }
 
     #[test]
     fn a_partition_is_listed_where_its_disk_is_not() {

@@ -434,7 +434,7 @@ impl Engine {
     /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
     async fn disk_at(&self, pool: &OpenPool, what: &str) -> At {
         let Ok(path) = self.canonical(what) else { return At::Nothing };
-        let found = self.look_at(std::slice::from_ref(&path)).await;
+        let Ok(found) = self.look_at(std::slice::from_ref(&path)).await else { return At::Nothing };
         let first = found.pools.get(&pool.id()).and_then(|found| found.first());
         let Some(label) = first.map(|found| &found.label) else { return At::Nothing };
         let inner = pool.spaces.pool();
@@ -448,7 +448,7 @@ impl Engine {
     async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
         let hints: Vec<PathBuf> =
             pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
-        let found = self.look_at(&self.places(&hints)).await;
+        let found = self.look_at(&self.places(&hints)).await?;
         let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
         let at = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
         match at {

@@ -33,7 +33,9 @@ pub(crate) fn open_device(error: &DeviceOpenError) -> ErrorBody {
         DeviceOpenError::Locked { path, .. } | DeviceOpenError::InUse { path, .. } => {
             (ErrorCode::DeviceInUse, path)
         }
-        DeviceOpenError::System { path, .. } => (ErrorCode::Io, path),
+        DeviceOpenError::TooManyFiles { path, .. } | DeviceOpenError::System { path, .. } => {
+            (ErrorCode::Io, path)
+        }
     };
     body(code, error).on(path.display().to_string())
 }

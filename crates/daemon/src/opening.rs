@@ -144,7 +144,7 @@ impl Engine {
         if remembered.is_being_destroyed {
             return self.go_on_destroying(id, remembered).await;
         }
-        let found = self.look_at(&self.places(&remembered.paths)).await;
+        let found = self.look_at(&self.places(&remembered.paths)).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if remembered.is_being_made && is_unmade(labels) {
             return self.give_up_making(id, remembered, &paths_of(labels)).await;
@@ -196,7 +196,7 @@ impl Engine {
 
     /// Wipes what a daemon that ended in the middle of it has left of a pool's labels.
     async fn go_on_destroying(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
-        let found = self.look_at(&self.places(&remembered.paths)).await;
+        let found = self.look_at(&self.places(&remembered.paths)).await?;
         let mut paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
         // What lies beside them was not named: a copy that somebody made before.
         paths.retain(|path| remembered.paths.contains(path));
@@ -343,7 +343,7 @@ impl Engine {
         let asked = hints.clone();
         hints.extend(self.paths_on_record(request.pool.as_deref()));
         let passed_over = self.of_open_pools(&named);
-        let found = self.look_at(&self.places(&hints)).await;
+        let found = self.look_at(&self.places(&hints)).await?;
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
         let left_out = unusable_at(&asked, &found);

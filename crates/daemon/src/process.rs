@@ -6,12 +6,21 @@
 
 use rustix::fs::Mode;
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Resource, Signal, configure_io_flusher_behavior, geteuid, getrlimit, umask};
+use rustix::process::{
+    Resource, Rlimit, Signal, configure_io_flusher_behavior, geteuid, getrlimit, setrlimit, umask,
+};
 
 use crate::log::log_panic;
 
 /// The out-of-memory killer takes others first: without this process, the data of all of them stands still.
 const OOM_SCORE: &str = "-900";
+
+/// Open files that a daemon may need: two for each of the most disks of a large pool, and as many clients.
+const FILES_WANTED: u64 = 4096;
+/// Threads that a daemon may need: those of its own, of the driver and of ublk queues.
+const THREADS_WANTED: u64 = 1024;
+/// Memory that a daemon locks, at most about that much.
+const LOCKED_WANTED: u64 = 1 << 30;
 
 /// Prepares the process; what the system does not grant is a warning, since a pool without attached spaces needs none
 /// of it.
@@ -21,9 +30,36 @@ pub(crate) fn prepare() {
     if let Err(error) = configure_io_flusher_behavior(true) {
         tracing::warn!(%error, "not an I/O flusher (CAP_SYS_RESOURCE): do not attach spaces while memory is short");
     }
+    raise_limits();
     lock_memory();
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
         tracing::warn!(%error, "the out-of-memory killer may take this process first");
+    }
+}
+
+/// Raises the limits of open files, threads and locked memory to what the system grants; what is less than a daemon may need is
+/// a warning with its number.
+fn raise_limits() {
+    for (limit, what, wanted) in [
+        (Resource::Nofile, "open files (LimitNOFILE=, ulimit -n)", FILES_WANTED),
+        (Resource::Nproc, "threads (LimitNPROC=, ulimit -u)", THREADS_WANTED),
+        (Resource::Memlock, "bytes of locked memory (LimitMEMLOCK=, ulimit -l)", LOCKED_WANTED),
+    ] {
+        if limit == Resource::Memlock && geteuid().is_root() {
+            continue;
+        }
+        let found = getrlimit(limit);
+        let is_less = |bound: Option<u64>| bound.is_some_and(|bound| bound < wanted);
+        let maximum = if is_less(found.maximum) { Some(wanted) } else { found.maximum };
+        // Who may raise its own limit does; everybody may use what there is of it.
+        let raised = Rlimit { current: maximum, maximum };
+        if setrlimit(limit, raised).is_err() {
+            let _ = setrlimit(limit, Rlimit { current: found.maximum, ..found });
+        }
+        let granted = getrlimit(limit).current;
+        if is_less(granted) {
+            tracing::warn!(granted, wanted, "the limit of {what} is less than large pools may need");
+        }
     }
 }
 
