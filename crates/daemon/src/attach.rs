@@ -367,6 +367,7 @@ fn attach_fault(error: &AttachError) -> ErrorBody {
         AttachError::Attached { .. } => body(ErrorCode::Busy, error),
         AttachError::NameTaken { .. } => body(ErrorCode::NameTaken, error),
         AttachError::Ended { .. }
+        | AttachError::PutBack { .. }
         | AttachError::Open { .. }
         | AttachError::Link { .. }
         | AttachError::Ledger(_) => body(ErrorCode::Io, error),

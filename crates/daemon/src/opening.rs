@@ -120,6 +120,7 @@ impl Engine {
         self.end_jobs_of_lost_pools().await;
         self.take_up_attached().await;
         self.keep_taking_up();
+        self.keep_putting_back();
         // Clients that were cut off when the last daemon ended come back, and find everything as it was.
         self.listen();
     }

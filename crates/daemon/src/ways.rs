@@ -29,6 +29,8 @@ use crate::scribe::Scribe;
 /// seconds by itself.
 const TRIES_MAX: u32 = 8;
 const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether what attached spaces need is there.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A space that is attached, in one way or the other.
 #[derive(Debug, Clone)]
@@ -86,6 +88,11 @@ impl Shown {
             Self::Loop(_) => AttachedBy::LoopUring,
             Self::Ublk(..) => AttachedBy::Ublk,
         }
+    }
+
+    /// Whether a keeper holds its connection.
+    fn is_kept_loop(&self) -> bool {
+        matches!(self, Self::Loop(one) if one.survival.outlives_daemon())
     }
 
     /// Whether the next daemon takes it up, so that its I/O only pauses in between.
@@ -231,6 +238,11 @@ impl Makers {
             Shown::Loop(one) => self.files_of(one)?.resize(space).map(|_| ()).map_err(Refused::Loop),
             Shown::Ublk(one, _) => self.devices_of(one)?.resize(space).map(|_| ()).map_err(Refused::Ublk),
         }
+    }
+
+    /// Puts back what somebody else has taken away; in words, what that was.
+    pub(crate) fn put_back(&self) -> Vec<String> {
+        self.all_files().flat_map(|files| files.put_back()).collect()
     }
 
     /// Takes away what would end with this daemon; what stayed, in words.
@@ -436,8 +448,26 @@ impl Engine {
     /// The files of FUSE, made or taken up when they are first needed.
     pub(crate) async fn ways_files(&self) -> Answer<Arc<Files>> {
         let _turn = self.ways.starting.take().await;
-        if let Some(files) = &self.ways.makers.borrow().files {
-            return Ok(Arc::clone(files));
+        let ended = self.ways.makers.borrow().files.clone();
+        match ended {
+            Some(files) if !files.has_ended() => return Ok(files),
+            Some(ended) => {
+                tracing::warn!(
+                    "the folder of attached spaces was unmounted, and its connection has ended: a new one is begun"
+                );
+                self.ways.makers.borrow_mut().files = None;
+                // Its threads end with it, and are waited for.
+                let _ = self
+                    .ways
+                    .usher
+                    .run(move || {
+                        drop(ended);
+                        Ok(())
+                    })
+                    .await;
+                self.ways.attached.borrow_mut().retain(|one| !one.is_kept_loop());
+            }
+            None => {}
         }
         self.tell_sizes();
         let mut config = FilesConfig::new(self.config.run.clone(), self.config.keeper.clone());
@@ -536,6 +566,30 @@ impl Engine {
 }
 
 impl Engine {
+    /// Looks now and then whether somebody else has taken away what attached spaces need, and puts it back.
+    pub(crate) fn keep_putting_back(self: &Rc<Self>) {
+        let engine = Rc::downgrade(self);
+        let clock = Rc::clone(&self.seams.clock);
+        let keeping = async move {
+            // What cannot be put back is told once.
+            let mut told_before = Vec::new();
+            loop {
+                sleep(clock.as_ref(), LOOK_EVERY).await;
+                let Some(engine) = engine.upgrade() else { return };
+                let is_idle = engine.ways.makers.borrow().all_files().next().is_none();
+                if is_idle || engine.is_stopping.get() {
+                    continue;
+                }
+                let Ok(told) = engine.ways.with(Makers::put_back).await else { continue };
+                for what in told.iter().filter(|what| !told_before.contains(*what)) {
+                    tracing::warn!(what, "somebody else has taken away what attached spaces need");
+                }
+                told_before = told;
+            }
+        };
+        self.seams.spawner.spawn("attached spaces", Box::pin(keeping));
+    }
+
     /// Tries again, for a while, to take up devices that were still busy with the daemon before: the kernel can take half a minute
     /// to put back what that one had.
     pub(crate) fn keep_taking_up(self: &Rc<Self>) {

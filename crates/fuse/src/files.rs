@@ -16,7 +16,7 @@ use crate::keeper::{Keeper, KeeperError, KeeperProgram};
 use crate::ledger::{Access, Attachment, Ledger, LedgerError, Made};
 use crate::links;
 use crate::loop_device::{Cleared, LoopDevice, LoopError, Plan, Tag};
-use crate::mount::{self, MountError};
+use crate::mount::{self, MountError, Mounted};
 use crate::nodes::File;
 use crate::session::{Readers, SessionCounters, Shared};
 
@@ -142,11 +142,21 @@ pub enum AttachError {
         /// The link that both would have.
         link: PathBuf,
     },
-    /// The mounted folder is gone.
-    #[error("attaching {name}: the folder of attached spaces was unmounted; restart the daemon")]
+    /// The connection to the kernel has ended.
+    #[error("attaching {name}: the connection of attached spaces to the kernel has ended; begin a new one")]
     Ended {
         /// What was to be attached.
         name: String,
+    },
+    /// The folder was unmounted by somebody else, and cannot be mounted again.
+    #[error(
+        "attaching {name}: the folder of attached spaces was unmounted, and cannot be mounted again while spaces are attached: {source}"
+    )]
+    PutBack {
+        /// What was to be attached.
+        name: String,
+        /// Why not.
+        source: MountError,
     },
     /// The file of the space could not be opened.
     #[error("attaching {name}: opening {}: {source}", path.display())]
@@ -390,6 +400,9 @@ impl Files {
         if !self.shared.is_alive() {
             return Err(AttachError::Ended { name });
         }
+        if let Err(source) = self.put_folder_back() {
+            return Err(AttachError::PutBack { name, source });
+        }
         if let Some(attached) = self.find_attached(&inner, wanted, &name)? {
             return Ok(attached);
         }
@@ -403,6 +416,60 @@ impl Files {
                 Err(error)
             }
         }
+    }
+
+    /// Mounts the folder again where somebody has unmounted it; whether it was so. What is attached holds the connection, which
+    /// the kernel mounts a second time since Linux 5.15.
+    fn put_folder_back(&self) -> Result<bool, MountError> {
+        match mount::mounted(&self.at) {
+            Mounted::Ours => Ok(false),
+            Mounted::Other { kind } => Err(MountError::Occupied { at: self.at.clone(), found: kind }),
+            Mounted::Nothing => mount::mount(self.shared.fuse(), &self.at).map(|()| true),
+        }
+    }
+
+    /// Whether the connection to the kernel has ended: nothing can be attached any more, and I/O on what is attached fails.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !self.shared.is_alive()
+    }
+
+    /// Puts back what somebody else has taken away while spaces are attached: the keeper, the mount of the folder, links. To be
+    /// called now and then; what was put back, or cannot be, in words.
+    pub fn put_back(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        if self.has_ended() {
+            return told;
+        }
+        match self.tend() {
+            Ok(KeeperHealth::Replaced) => {
+                told.push("the keeper had ended, and there is a new one".to_owned())
+            }
+            Ok(KeeperHealth::Alive | KeeperHealth::NotNeeded) => {}
+            Err(error) => told.push(error.to_string()),
+        }
+        let inner = self.lock();
+        if inner.made.attachments.is_empty() {
+            return told;
+        }
+        match self.put_folder_back() {
+            Ok(true) => told.push(format!("{} had been unmounted, and is mounted again", self.at.display())),
+            Ok(false) => {}
+            Err(error) => told.push(error.to_string()),
+        }
+        for one in inner.made.attachments.iter().map(|one| self.describe(one)) {
+            let is_gone =
+                fs::symlink_metadata(&one.link).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if !is_gone || one.device.as_os_str().is_empty() {
+                continue;
+            }
+            let link = one.link.display();
+            told.push(match links::link(&one.link, &one.device) {
+                Ok(()) => format!("the link {link} had been removed, and is there again"),
+                Err(error) => format!("the link {link} was removed, and cannot be made again: {error}"),
+            });
+        }
+        told
     }
 
     fn find_attached(
@@ -513,6 +580,9 @@ impl Files {
         inner.record(&attachment)?;
         let file = self.shared.nodes.get(attachment.node).ok_or_else(not_attached)?;
         file.size.store(size.0, Ordering::Relaxed);
+        if let Err(error) = self.put_folder_back() {
+            tracing::debug!(%space, %error, "the folder of a space that was resized is not mounted");
+        }
         // The kernel believes attributes for no time at all: looking at the file makes it learn the new length.
         let looked = fs::metadata(self.at.join(file_name(&attachment)));
         if let Err(error) = looked {

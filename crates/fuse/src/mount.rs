@@ -64,7 +64,7 @@ pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
 }
 
 /// Mounts the folder that the connection serves.
-pub(crate) fn mount(fuse: &OwnedFd, at: &Path) -> Result<(), MountError> {
+pub(crate) fn mount(fuse: impl AsFd, at: &Path) -> Result<(), MountError> {
     let failed = |doing: &'static str, source| MountError::Failed { doing, at: at.to_owned(), source };
     fs::create_dir_all(at).map_err(|source| failed("making", source))?;
     let uid = rustix::process::geteuid().as_raw();

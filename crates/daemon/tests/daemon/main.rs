@@ -43,6 +43,8 @@ mod mounts;
 #[cfg(test)]
 mod on_space;
 #[cfg(test)]
+mod outside;
+#[cfg(test)]
 mod partitions;
 #[cfg(test)]
 mod pki;

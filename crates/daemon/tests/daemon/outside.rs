@@ -1,0 +1,62 @@
+//! What attached spaces need is taken away by somebody else. These need root, FUSE and loop devices; where one of them is missing
+//! the test says so and ends.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::attached::{link_of, mounted, run};
+use crate::client::{World, eventually};
+use crate::mounts;
+
+fn is_mounted(at: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|found| Path::new(found) == at))
+}
+
+/// Scenario: the folder of attached spaces is unmounted lazily under a mounted file system, and a link is removed. Both are put
+/// back; another space is attached meanwhile, and both go on with the next daemon. The folder is unmounted once more when nothing
+/// is attached, and a space is attached after that.
+#[test]
+fn what_attached_spaces_need_is_put_back() {
+    let _mounts = mounts::mounting();
+    let mut world = World::new(2);
+    let Some(cleaned) = mounted(&mut world) else { return };
+    let (world, mount) = (&mut *cleaned.world, &cleaned.mount);
+    let folder = world.folder.path().join("run/attached");
+    if !is_mounted(&folder) {
+        println!("skipped: spaces are not attached by loop devices here");
+        return;
+    }
+    let other = json!({"name": "n", "size_bytes": 16 << 20, "resiliency": "mirror", "row_bytes": 1 << 20});
+    world.post("/v1/pools/tank/spaces", &other);
+    let attach = |world: &World| world.post("/v1/pools/tank/spaces/n/attach", &json!({"way": "loop"}));
+    assert!(run("umount", &[Path::new("-l"), &folder]));
+    assert!(!is_mounted(&folder));
+    attach(world);
+    assert!(is_mounted(&folder), "attaching has put it back");
+    assert!(run("umount", &[Path::new("-l"), &folder]));
+    std::fs::remove_file(link_of(world)).unwrap();
+    eventually("folder and link are put back", || {
+        (is_mounted(&folder) && link_of(world).exists()).then_some(())
+    });
+    std::fs::write(mount.join("file"), vec![7; 1 << 20]).unwrap();
+    assert!(run("sync", &[Path::new("-f"), mount]));
+    world.kill();
+    world.start();
+    let attachments = world.get("/v1/attachments");
+    assert_eq!(attachments["attachments"].as_array().unwrap().len(), 2, "{attachments}");
+    assert_eq!(std::fs::read(mount.join("file")).unwrap(), vec![7; 1 << 20]);
+    world.post("/v1/pools/tank/spaces/n/detach", &json!({}));
+    assert!(run("umount", &[mount]));
+    world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+    assert!(run("umount", &[&folder]));
+    attach(world);
+    let error = world.refused("/v1/pools/tank/spaces/n/rename", &json!({"name": "new"}));
+    assert_eq!(error["code"], "busy");
+    assert!(error["message"].as_str().unwrap().contains("while it is attached at"), "{error}");
+    world.post("/v1/pools/tank/spaces/n/detach", &json!({}));
+    world.post("/v1/shutdown", &json!({}));
+    assert!(world.ended().success());
+    assert!(!is_mounted(&folder));
+}
