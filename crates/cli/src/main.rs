@@ -55,6 +55,8 @@ mod why;
 mod words;
 mod wrap;
 
+use std::io::Write;
+
 use args::{Arguments, Command, Format};
 use args_space::{ResiliencyWord, SpaceCommand, SpaceCreate};
 use change::Session;
@@ -79,10 +81,41 @@ fn main() -> std::process::ExitCode {
             if let Some(document) = unread(&error, std::env::args_os().skip(1)) {
                 Out::with_process_streams(|out| out.line(document));
             }
-            error.exit()
+            return print_unread(&error);
         }
     };
-    Out::with_process_streams(|out| run(arguments, out, Pace::USUAL)).into()
+    Out::with_process_streams(|out| {
+        let code = run(arguments, out, Pace::USUAL);
+        written(code, out)
+    })
+    .into()
+}
+
+/// Prints help, version or what is wrong with the line, and says how the process ends.
+fn print_unread(error: &clap::Error) -> std::process::ExitCode {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    let unwritten = printed.err().filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe);
+    match unwritten.filter(|_| !error.use_stderr()) {
+        Some(unwritten) => Out::with_process_streams(|out| {
+            out.unwritten = Some(unwritten);
+            written(ExitCode::Ok, out)
+        })
+        .into(),
+        None => u8::try_from(error.exit_code()).unwrap_or(u8::MAX).into(),
+    }
+}
+
+/// How a process ends whose results may not have been written: without them nothing was a success.
+fn written(code: ExitCode, out: &mut Out<'_>) -> ExitCode {
+    match (out.unwritten.take(), code) {
+        (Some(error), ExitCode::Ok | ExitCode::Unhealthy) => {
+            out.tell(format_args!(
+                "dolmen: the results could not be written: {error}; what was asked for is done"
+            ));
+            ExitCode::Io
+        }
+        (_, code) => code,
+    }
 }
 
 /// Reads the command line, with what its definition alone cannot say.

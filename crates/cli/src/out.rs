@@ -51,6 +51,8 @@ pub(crate) struct Out<'a> {
     pub paint_results: Paint,
     /// Set once the reader of the results has gone: what is shown from then on has nobody to see it.
     pub is_unread: bool,
+    /// Why results could not be written, where their reader has not just gone.
+    pub unwritten: Option<io::Error>,
 }
 
 impl Out<'_> {
@@ -75,6 +77,7 @@ impl Out<'_> {
             answers: &mut stdin.lock(),
             paint_results: if paint { Paint::Always } else { Paint::Never },
             is_unread: false,
+            unwritten: None,
         };
         run(&mut out)
     }
@@ -82,8 +85,18 @@ impl Out<'_> {
     /// Shows a result, which ends its own lines.
     pub(crate) fn show(&mut self, text: &str) {
         let shown = self.results.write_all(harmless(text, self.results_kind, self.paint_results).as_bytes());
-        // `dolmen … | head` is no mistake of anybody's: who stopped reading has seen enough.
-        self.is_unread |= shown.and_then(|()| self.results.flush()).is_err();
+        let shown = shown.and_then(|()| self.results.flush());
+        self.note(shown);
+    }
+
+    /// Notes what became of results. `dolmen … | head` is no mistake of anybody's: who stopped reading has seen enough. A file
+    /// that takes no more has not got what a script will look for in it.
+    fn note(&mut self, shown: io::Result<()>) {
+        let Err(error) = shown else { return };
+        self.is_unread = true;
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.unwritten.get_or_insert(error);
+        }
     }
 
     /// Shows a line of results.
@@ -104,6 +117,7 @@ impl Out<'_> {
             columns: self.columns,
             paint_results: self.paint_results,
             is_unread: false,
+            unwritten: None,
         };
         let ended = run(&mut inner);
         (ended, String::from_utf8_lossy(&results).into_owned())
@@ -129,7 +143,8 @@ impl Out<'_> {
         }
         screen.push_str(CLEAR_BELOW);
         let shown = self.results.write_all(screen.as_bytes());
-        self.is_unread |= shown.and_then(|()| self.results.flush()).is_err();
+        let shown = shown.and_then(|()| self.results.flush());
+        self.note(shown);
     }
 
     /// Shows a line of results behind a label; on a terminal broken between words.

@@ -18,6 +18,24 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Scenario: results go to a device that is always full, and to a pipe whose reader has gone. The first is no success and says
+/// why; the second ends quietly. Neither panics.
+#[test]
+fn results_that_cannot_be_written_are_no_success() {
+    for words in [vec!["plan", "4x8TB"], vec!["--help"], vec!["explain"], vec!["completion", "bash"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_dolmen")).args(&words).stdout(full).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(74), "{words:?}: {told}");
+        assert!(told.contains("No space left on device") && !told.contains("panicked"), "{words:?}: {told}");
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let output = Command::new(env!("CARGO_BIN_EXE_dolmen")).args(&words).stdout(write).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{words:?}");
+    }
+}
+
 #[test]
 fn help_reads_as_it_was_agreed() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

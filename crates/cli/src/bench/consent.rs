@@ -67,6 +67,7 @@ mod tests {
             paint_results: Paint::Never,
             columns: None,
             is_unread: false,
+            unwritten: None,
         };
         let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
         let judged = consent(prepared, &named, &mut out);

@@ -133,6 +133,7 @@ pub(super) fn run(words: &[&str], person: &Person) -> Ended {
         paint_results: Paint::Never,
         columns: None,
         is_unread: false,
+        unwritten: None,
     };
     let code = crate::run(arguments, &mut out, Pace { pause: Duration::from_millis(1) });
     Ended {

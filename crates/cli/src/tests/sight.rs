@@ -142,6 +142,7 @@ fn seen(fake: &Fake, line: &str, kind: Kind, left: usize) -> (ExitCode, String) 
         paint_results: Paint::Never,
         columns: None,
         is_unread: false,
+        unwritten: None,
     };
     let code = crate::run(arguments, &mut out, Pace::USUAL);
     (code, String::from_utf8(reader.text).unwrap())
