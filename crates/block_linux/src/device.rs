@@ -13,6 +13,7 @@ use dolmen_units::Epoch;
 
 use crate::geometry::{Kind, length};
 use crate::open::{OpenError, OpenOptions, open};
+use crate::path_name::name_of;
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
 use crate::work::{RangeWay, Work};
@@ -142,7 +143,7 @@ impl BlockDevice for LinuxDevice {
     }
 
     fn name(&self) -> String {
-        self.path.display().to_string()
+        name_of(&self.path)
     }
 
     fn submit(&self, command: Command) -> Submission {

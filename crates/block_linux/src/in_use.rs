@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::geometry::{self, DeviceNumber, FileNumber, Kind};
+use crate::path_name::path_of;
 
 /// The type, in the kernel's table of mounts, of the folder in which a daemon shows its spaces to loop devices.
 pub const SPACES_FILE_SYSTEM: &str = "fuse.dolmen";
@@ -93,7 +94,7 @@ impl fmt::Display for InUse {
 /// # Errors
 /// When the path cannot be looked at.
 pub fn in_use(path: &Path) -> io::Result<Option<InUse>> {
-    let path = fs::canonicalize(path)?;
+    let path = fs::canonicalize(path_of(path))?;
     let status = rustix::fs::statx(CWD, &path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
     let mut by = Vec::new();
     match geometry::kind(&status) {

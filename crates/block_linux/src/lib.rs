@@ -27,6 +27,7 @@ mod in_use;
 mod mailbox;
 mod open;
 mod park;
+mod path_name;
 mod reach;
 mod reactor;
 mod runtime;
@@ -44,6 +45,7 @@ pub use holder::Holder;
 pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, mounted_elsewhere};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
 pub use open::{FileLimit, OpenError, OpenOptions};
+pub use path_name::{name_of, path_of, unescaped};
 pub use runtime::{
     CLOSE_LIMIT, DRIVER_VARIABLE, DriverChoice, Handle, Runtime, RuntimeConfig, RuntimeCounters,
     RuntimeError, driver_asked_for,

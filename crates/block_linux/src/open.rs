@@ -20,6 +20,7 @@ use crate::device::{Access, COMMAND_LIMIT, Opened};
 use crate::geometry::{self, BlockAtomicity, DirectIo, Kind};
 use crate::holder::{Holder, holder, mark};
 use crate::in_use::{InUse, in_use, mounted_elsewhere};
+use crate::path_name::path_of;
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
 
@@ -166,6 +167,7 @@ impl fmt::Display for FileLimit {
 }
 
 pub(crate) fn open(handle: &Handle, path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
+    let path = &*path_of(path);
     let kind = look(path)?;
     let (fd, direct) = match kind {
         Kind::File => open_file(path, options)?,

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_block_linux::{DeviceStacks, OnSpace};
+use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
 use dolmen_planted::{Bug, is_planted};
 
 use crate::caller::Answer;
@@ -26,7 +26,10 @@ pub(crate) fn is_on_space(path: &Path) -> bool {
 
 /// Returns the attached space that a path lies on.
 pub(crate) fn space_in(stacks: &DeviceStacks<'_>, path: &Path) -> Option<OnSpace> {
-    stacks.space_below(path).filter(|found| found.mounted_at.is_none() || !is_planted(Bug::DiskOnSpace))
+    // Its name may have escapes; to see whether it has, it would have to be touched.
+    let below = |path: &Path| stacks.space_below(path);
+    let found = below(path).or_else(|| unescaped(path).and_then(|path| below(&path)));
+    found.filter(|found| found.mounted_at.is_none() || !is_planted(Bug::DiskOnSpace))
 }
 
 impl Engine {

@@ -14,7 +14,7 @@ use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
-use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use};
+use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_planted::{Bug, is_planted};
@@ -46,8 +46,8 @@ fn canonical(path: &str) -> Answer<PathBuf> {
             format!("{path} is not an absolute path, so it means nothing to the daemon"),
         );
     }
-    match fs::canonicalize(path) {
-        Ok(path) => Ok(path),
+    match fs::canonicalize(path_of(Path::new(path))) {
+        Ok(path) => Ok(PathBuf::from(name_of(&path))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             fail(ErrorCode::NoSuchDevice, format!("there is nothing at {path}"))
         }
@@ -133,6 +133,7 @@ impl Engine {
                     continue;
                 }
                 places.add(hint);
+                let hint = &*path_of(hint);
                 let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
                 if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
                     places.add_folder(folder);
@@ -355,7 +356,7 @@ pub(crate) type Identity = (bool, u64, u64);
 /// What tells one device from another: the number of a block device, the file system and inode of a file.
 pub(crate) fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::FileTypeExt;
-    let status = fs::metadata(path).ok()?;
+    let status = fs::metadata(path_of(path)).ok()?;
     let block = status.file_type().is_block_device();
     Some(if block { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
 }
@@ -399,8 +400,9 @@ fn without_parts(found: Vec<(PathBuf, PathBuf)>) -> Vec<(PathBuf, PathBuf)> {
 /// more than the claims of data. Content is left as it is.
 pub(crate) fn allocate_metadata(paths: &[PathBuf], extents: &[Extent]) -> Answer<()> {
     for (path, extent) in paths.iter().zip(extents) {
-        if fs::metadata(path).is_ok_and(|status| status.is_file()) {
-            allocate(path, extent).map_err(|error| no_room_for_metadata(path, extent, error))?;
+        let at = &*path_of(path);
+        if fs::metadata(at).is_ok_and(|status| status.is_file()) {
+            allocate(at, extent).map_err(|error| no_room_for_metadata(path, extent, error))?;
         }
     }
     Ok(())
@@ -433,7 +435,7 @@ fn no_room_for_metadata(path: &Path, extent: &Extent, error: std::io::Error) -> 
 
 /// Whether it is a file that nobody may write to, root included.
 pub(crate) fn is_immutable(path: &Path) -> bool {
-    let flags = fs::File::open(path).ok().and_then(|file| rustix::fs::ioctl_getflags(&file).ok());
+    let flags = fs::File::open(path_of(path)).ok().and_then(|file| rustix::fs::ioctl_getflags(&file).ok());
     flags.is_some_and(|flags| flags.contains(rustix::fs::IFlags::IMMUTABLE))
 }
 
@@ -481,6 +483,7 @@ impl<'a> Places<'a> {
             tracing::debug!(path = %path.display(), "lies on a space; not looked at");
             return;
         }
+        let path = &*path_of(path);
         let Ok(status) = fs::metadata(path) else { return };
         if status.is_dir() {
             return self.add_folder(path);
@@ -490,7 +493,8 @@ impl<'a> Places<'a> {
         }
         let (Some(identity), Ok(path)) = (identity(path), fs::canonicalize(path)) else { return };
         if self.seen.insert(identity) {
-            self.found.push(path);
+            // Names are text; what opens a device knows what they stand for.
+            self.found.push(PathBuf::from(name_of(&path)));
         }
     }
 

@@ -8,6 +8,7 @@ use dolmen_api::{
     Change, DeviceState, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
+use dolmen_block_linux::{name_of, path_of};
 use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
 use dolmen_space::Progress;
@@ -45,8 +46,8 @@ impl Engine {
             if !Path::new(what).is_absolute() || is_on_space(Path::new(what)) {
                 return Err(error);
             }
-            let path = std::fs::canonicalize(what).map_err(|_| error.clone())?;
-            pool.spaces.pool().find_disk(&path.display().to_string())
+            let path = std::fs::canonicalize(path_of(Path::new(what))).map_err(|_| error.clone())?;
+            pool.spaces.pool().find_disk(&name_of(&path))
         });
         found.map_err(|error| fault::pool(&error).on(what))
     }
@@ -464,7 +465,7 @@ impl Engine {
         if let Err(on_space) = self.check_below(&path) {
             return on_space;
         }
-        if !path.is_absolute() || !path.exists() {
+        if !path.is_absolute() || !path_of(&path).exists() {
             return error(format!("{name} was not found anywhere"))
                 .hint("attach it, or name the path where it is now");
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use dolmen_block_io::{Clock, sleep};
+use dolmen_block_linux::{name_of, path_of};
 use dolmen_units::Bytes;
 
 use crate::below::is_on_space;
@@ -97,7 +98,7 @@ fn occupant_of(place: &Path) -> Occupant {
     if is_on_space(place) {
         return Occupant::Nothing;
     }
-    match fs::metadata(place) {
+    match fs::metadata(path_of(place)) {
         Ok(status) if status.is_file() => Occupant::File(Bytes(status.len())),
         Ok(_) => Occupant::Other,
         Err(_) => Occupant::Nothing,
@@ -111,7 +112,7 @@ fn look_at(held: &[Held]) -> io::Result<Seen> {
         if is_unplugged(disk.identity) {
             seen.plights.push((disk.name.clone(), Plight::Unplugged));
         } else if identity(Path::new(&disk.name)) == Some(disk.identity) {
-            let status = fs::metadata(&disk.name);
+            let status = fs::metadata(path_of(Path::new(&disk.name)));
             let cut = status.ok().and_then(|status| cut_short(disk, &status));
             seen.plights.extend(cut.map(|cut| (disk.name.clone(), cut)));
         } else {
@@ -138,7 +139,7 @@ fn look_for(missed: &[&Held], seen: &mut Seen) -> io::Result<()> {
         }
         // One that was deleted has no name any more, and is not what this says.
         let new = fs::read_link(&link).ok().filter(|path| identity(path) == Some(is));
-        let Some(new) = new.and_then(|path| path.into_os_string().into_string().ok()) else { continue };
+        let Some(new) = new.map(|path| name_of(&path)) else { continue };
         if !seen.renamed.iter().any(|(old, _)| *old == disk.name) {
             seen.renamed.push((disk.name.clone(), new));
         }

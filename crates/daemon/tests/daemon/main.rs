@@ -41,6 +41,8 @@ mod memory;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod odd_names;
+#[cfg(test)]
 mod on_space;
 #[cfg(test)]
 mod outside;
