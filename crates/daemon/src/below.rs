@@ -4,8 +4,10 @@
 //! request, from a record or from a list of folders is followed through the kernel's tables before anything at it is
 //! touched.
 
-use std::io;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::{fs, io};
 
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
@@ -13,6 +15,7 @@ use dolmen_planted::{Bug, is_planted};
 
 use crate::caller::Answer;
 use crate::engine::Engine;
+use crate::error::DaemonError;
 
 /// Runs something with the kernel's tables of mounts and devices as they are now.
 pub(crate) fn with_stacks<T>(run: impl FnOnce(&DeviceStacks<'_>) -> T) -> io::Result<T> {
@@ -30,6 +33,20 @@ pub(crate) fn space_in(stacks: &DeviceStacks<'_>, path: &Path) -> Option<OnSpace
     let below = |path: &Path| stacks.space_below(path);
     let found = below(path).or_else(|| unescaped(path).and_then(|path| below(&path)));
     found.filter(|found| found.mounted_at.is_none() || !is_planted(Bug::DiskOnSpace))
+}
+
+/// Refuses a folder of the daemon's own that lies on a space which only the daemon with this run folder can serve. A folder on a
+/// space of another daemon is that one's affair.
+pub(crate) fn check_own_folder(folder: &Path, run: &Path, option: &'static str) -> Result<(), DaemonError> {
+    // Where the tables cannot be read, what follows says why.
+    let found = with_stacks(|stacks| space_in(stacks, folder)).ok().flatten();
+    let Some(device) = found.and_then(|found| found.device) else { return Ok(()) };
+    let name = device.file_name().unwrap_or_default();
+    let backing = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).unwrap_or_default();
+    if !Path::new(OsStr::from_bytes(&backing)).starts_with(run) {
+        return Ok(());
+    }
+    Err(DaemonError::OnOwnSpace { path: folder.to_path_buf(), device, option })
 }
 
 impl Engine {

@@ -48,8 +48,20 @@ pub enum DaemonError {
         /// What it holds.
         found: String,
     },
+    /// A folder of its own lies on a space that it serves.
+    #[error("the folder {} lies on a space of this very daemon ({}), which would wait for itself; choose another {option}, on a disk of the system", path.display(), device.display())]
+    OnOwnSpace {
+        /// The folder.
+        path: PathBuf,
+        /// The device that shows the space.
+        device: PathBuf,
+        /// The option that says where the folder is.
+        option: &'static str,
+    },
     /// No thread could be made.
-    #[error("starting the {name} thread failed")]
+    #[error(
+        "starting the {name} thread failed; threads are limited by TasksMax= and LimitNPROC= of its unit (`ulimit -u`)"
+    )]
     Thread {
         /// Which.
         name: &'static str,
@@ -75,7 +87,7 @@ impl DaemonError {
             }
             Self::File { .. } | Self::Thread { .. } => ExitCode::Io,
             Self::Locked { .. } => ExitCode::Busy,
-            Self::HostId { .. } | Self::SocketPath { .. } => ExitCode::Config,
+            Self::HostId { .. } | Self::SocketPath { .. } | Self::OnOwnSpace { .. } => ExitCode::Config,
             Self::Runtime(RuntimeError::UnknownDriver { .. }) => ExitCode::Config,
             Self::Runtime(RuntimeError::UringRefused { .. }) => ExitCode::Missing,
             Self::Runtime(RuntimeError::Event { .. }) => ExitCode::Io,

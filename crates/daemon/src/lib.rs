@@ -148,6 +148,9 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
     for (socket, option) in [(&config.nbd_socket(), "--run"), (&config.socket, "--socket")] {
         check_socket(socket, option)?;
     }
+    for (folder, option) in [(&config.state, "--state"), (&config.run, "--run")] {
+        below::check_own_folder(folder, &config.run, option)?;
+    }
     let folders = [
         config.state.clone(),
         config.run.clone(),

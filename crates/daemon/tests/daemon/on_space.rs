@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -38,6 +38,21 @@ fn requests(disk: &str) -> [(&'static str, Value); 5] {
     ]
 }
 
+/// Each request that takes a disk refuses this one, by its name, the space, the pool and the mount point.
+fn is_refused(world: &World, mount: &Path, disk: &str) {
+    for dry_run in [true, false] {
+        for (path, mut request) in requests(disk) {
+            request["dry_run"] = json!(dry_run);
+            let error = world.refused(path, &request);
+            assert_eq!(error["code"], "unfit_device", "{path}: {error}");
+            let message = error["message"].as_str().unwrap();
+            let named = [disk, "space tank/m of pool tank", &mount.display().to_string()];
+            assert!(named.iter().all(|name| message.contains(*name)), "{path}: {message}");
+            assert!(error["hint"].is_string(), "{path}: {error}");
+        }
+    }
+}
+
 /// Scenario: ext4 on an attached space, and a file on it: by its path, by a link, under a loop device. Every request that
 /// takes a disk refuses it by the file, the space and the pool, first in a dry run, and the file system goes on.
 #[test]
@@ -51,20 +66,17 @@ fn what_lies_on_a_space_becomes_no_disk() {
     std::fs::File::create(&own).unwrap().set_len(128 << 20).unwrap();
     let link = world.disk("link");
     symlink(&own, &link).unwrap();
-    let device = Loop::over(&own);
-    for disk in [own.display().to_string(), link, device.0.clone()] {
-        for dry_run in [true, false] {
-            for (path, mut request) in requests(&disk) {
-                request["dry_run"] = json!(dry_run);
-                let error = world.refused(path, &request);
-                assert_eq!(error["code"], "unfit_device", "{path}: {error}");
-                let message = error["message"].as_str().unwrap();
-                let named = [&disk, "space tank/m of pool tank", &mount.display().to_string()];
-                assert!(named.iter().all(|name| message.contains(*name)), "{path}: {message}");
-                assert!(error["hint"].is_string(), "{path}: {error}");
-            }
-        }
+    let own = own.display().to_string();
+    for disk in [&own, &link] {
+        is_refused(world, mount, disk);
     }
+    let device = Loop::over(Path::new(&own));
+    is_refused(world, mount, &device.0);
+    // Nor does the daemon keep its own records there.
+    let mut own_state = world.command("mnt/state", "run");
+    let ended = own_state.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && told.contains("lies on a space of this very daemon"), "{told}");
     let attached = link_of(world).display().to_string();
     let error = world.refused("/v1/pools", &json!({"name": "inner", "disks": [attached]}));
     assert!(error["message"].as_str().unwrap().contains("is an attached space"), "{error}");
