@@ -139,11 +139,21 @@ impl Engine {
             },
         };
         self.refuse_second_to_ublk(wanted)?;
+        let mut attached = self.attach_by_loop(wanted).await?;
+        if matches!(attached, Err(AttachError::Ended { .. } | AttachError::PutBack { .. }))
+            && self.ways.has_ended()
+        {
+            // The folder was unmounted a moment ago, with nothing attached: a new one is begun.
+            attached = self.attach_by_loop(wanted).await?;
+        }
+        attached.map(|one| (Shown::Loop(one), passed_over)).map_err(|error| attach_fault(&error))
+    }
+
+    async fn attach_by_loop(&self, wanted: &Wanted) -> Answer<Result<dolmen_fuse::Attached, AttachError>> {
         let files = self.ways_files().await?;
         self.tell_sizes();
         let wanted = wanted.clone();
-        let attached = self.ways.with(move |_| files.attach(&wanted)).await?;
-        attached.map(|one| (Shown::Loop(one), passed_over)).map_err(|error| attach_fault(&error))
+        self.ways.with(move |_| files.attach(&wanted)).await
     }
 
     /// One that could not be taken up, or not yet, has requests that wait, and perhaps a file system that is mounted.

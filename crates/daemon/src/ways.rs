@@ -343,6 +343,11 @@ impl Ways {
         }
     }
 
+    /// Whether the connection of the kept folder has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.makers.borrow().files.as_ref().is_some_and(|files| files.has_ended())
+    }
+
     /// What is attached, with those who use it.
     pub(crate) async fn with_holders(&self) -> Answer<Vec<(Shown, Vec<Holder>)>> {
         if self.makers.borrow().is_empty() {
