@@ -42,13 +42,20 @@
 //! - Records that share a [`Fork`] are one line of history and are ordered by number. Only a confirmed opening
 //!   of a set that may not write starts a new fork; sides that share no line are never merged, nor is one of
 //!   them chosen without being told to.
+//!
+//! [`decide()`] says whether a set of disks may be written. Which of those disks take part in it is a question for
+//! [`standing()`]: a disk that was put back from an older image does not, whether it votes or not.
 
 mod change;
 mod decide;
+mod member;
 #[cfg(test)]
 mod model;
 mod record;
 
 pub use change::{ChangeError, Kind, Successor, commit_counts, next};
 pub use decide::{Decision, DiskView, ReadOnlyReason, decide};
+pub use member::{
+    Attendance, Claim, Entry, Facts, History, LabelAge, Standing, Vote, next_sequence, standing,
+};
 pub use record::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, VOTERS_MAX};

@@ -76,6 +76,16 @@ pub enum Bug {
     BlindHeartbeat,
     /// A disk that was away decides what is in force.
     StaleDiskWins,
+    /// A member whose label is older than its entry takes part.
+    OldMemberTrusted,
+    /// An opening names labels of members before they are durable.
+    MemberNamedEarly,
+    /// A stamp is committed before the labels that it names are durable.
+    StampBeforeLabels,
+    /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.
+    OldImageAsAbsent,
+    /// A disk that is taken back in counts before its label says so.
+    ReturnUnstamped,
     /// Some of the disks can be written on a host that does not own them.
     ForeignHalfWrites,
     /// A line that was left half in place is finished without the parity that it had recorded.
@@ -210,7 +220,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 99] = [
+    pub const ALL: [Self; 104] = [
         Self::MarkBeforeFlush,
         Self::FlushSkipsADisk,
         Self::FlushWaitsForNobody,
@@ -245,6 +255,11 @@ impl Bug {
         Self::NoHold,
         Self::BlindHeartbeat,
         Self::StaleDiskWins,
+        Self::OldMemberTrusted,
+        Self::MemberNamedEarly,
+        Self::StampBeforeLabels,
+        Self::OldImageAsAbsent,
+        Self::ReturnUnstamped,
         Self::ForeignHalfWrites,
         Self::RedoOfNewDataOnly,
         Self::DifferenceTwice,
@@ -351,6 +366,11 @@ impl Bug {
             Self::NoHold => "no-hold",
             Self::BlindHeartbeat => "blind-heartbeat",
             Self::StaleDiskWins => "stale-disk-wins",
+            Self::OldMemberTrusted => "old-member-trusted",
+            Self::MemberNamedEarly => "member-named-early",
+            Self::StampBeforeLabels => "stamp-before-labels",
+            Self::OldImageAsAbsent => "old-image-as-absent",
+            Self::ReturnUnstamped => "return-unstamped",
             Self::ForeignHalfWrites => "foreign-half-writes",
             Self::RedoOfNewDataOnly => "redo-of-new-data-only",
             Self::DifferenceTwice => "difference-twice",

@@ -13,6 +13,7 @@
 //! `DOLMEN_DEPTH` sets how many events the orders have (4); `./test` goes to 6.
 
 mod explore;
+mod members;
 mod state;
 
 use dolmen_planted::{Bug, is_planted};
