@@ -14,8 +14,9 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 2
-# Rows may have heirs, and lines go to and fro between them; spaces may be in the trash, have limits, and rows of two layouts.
-FEATURES = 1 | 2 | 4 | 8 | 16
+# Rows may have heirs, and lines go to and fro between them; spaces may be in the trash, have limits, and rows of two layouts;
+# entries of members name the label that each of them has at least.
+FEATURES = 1 | 2 | 4 | 8 | 16 | 32
 MEMBERS_MAX = 240
 VOTERS_MAX = 9
 SPANS_MAX = 16
@@ -94,6 +95,7 @@ class Member:
         self.capacity, self.slot, self.state, self.domain, self.left, self.successor = struct.unpack_from(
             "<QHHIQH", raw, 16
         )
+        (self.sequence,) = struct.unpack_from("<Q", raw, 48)
         check(self.slot < MEMBERS_MAX, f"a member has the slot {self.slot}")
         check(self.state in (1, 2), f"a member has the state {self.state}")
 
@@ -134,7 +136,7 @@ class Label:
         check(self.base is not None, "the label names no epoch")
         middle = FIXED + MEMBER * base
         self.members = _members(raw[FIXED:middle])
-        _members(raw[middle : middle + MEMBER * pending])
+        self.pending_members = _members(raw[middle : middle + MEMBER * pending])
         self._check_cut()
 
     def _check_cut(self):
@@ -260,6 +262,7 @@ class Members:
         whole = [disk for disk in disks if not self._note_cut(disk)]
         holder = next((disk for disk in disks if disk.label.base.id == self.epoch.id), None)
         self.members = holder.label.members
+        self._name_newest_labels(disks)
         self.by_slot = {}
         for member in self.members:
             disk = next((disk for disk in whole if disk.label.disk == member.disk), None)
@@ -301,12 +304,26 @@ class Members:
             )
         return disk.is_cut_short
 
+    def _name_newest_labels(self, disks):
+        """Has each entry name the newest label that any table of the epoch names for that member."""
+        labels = [disk.label for disk in disks]
+        tables = [label.members for label in labels if label.base.id == self.epoch.id]
+        tables += [label.pending_members for label in labels if label.pending and label.pending.id == self.epoch.id]
+        for member in self.members:
+            same = (other for table in tables for other in table if other.disk == member.disk)
+            member.sequence = max(other.sequence for other in same)
+
     def _note_old(self, disk, member):
         """Whether a disk is as it was long ago."""
         label = disk.label
-        if label.knows(self.epoch):
-            return False
-        is_old = label.disk in self.epoch.voters or (member.left and member.left <= label.base.id[0])
+        if label.sequence < member.sequence:
+            self.notes.append(
+                f"{disk.path} is as it was in epoch {label.base}, with its label {label.sequence}, before its label "
+                f"{member.sequence}; it is left out"
+            )
+            return True
+        was_left_out = member.left and member.left <= label.base.id[0]
+        is_old = was_left_out or (label.disk in self.epoch.voters and not label.knows(self.epoch))
         if is_old:
             self.notes.append(f"{disk.path} is as it was in epoch {label.base}, before epoch {self.epoch}; it is left out")
         return is_old

@@ -389,18 +389,18 @@ impl Engine {
             let text = format!("{} takes part already", disk.name());
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
         }
-        let plan = pool.plan_of_return(&disk).await?;
         let path = match (&request.path, found_at) {
             (Some(path), _) => self.canonical(path)?,
             (None, Some(path)) => path,
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
         let device = self.open_for_pool(&path, pool.id())?;
-        match pool.spaces.pool().absent_member(device.as_ref()).await {
-            Ok((known, _)) if known.id() == disk.id() => {}
+        let old = match pool.spaces.pool().absent_member(device.as_ref()).await {
+            Ok(absent) if absent.disk.id() == disk.id() => absent.old,
             Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
             Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
-        }
+        };
+        let plan = pool.plan_of_return(&disk, old.as_ref()).await?;
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
         }
@@ -515,7 +515,8 @@ impl OpenPool {
     }
 
     /// What follows when a disk that was away is taken back in.
-    async fn plan_of_return(&self, disk: &Disk) -> Answer<Plan> {
+    /// Of a disk that is as it was before, all that it has is copied.
+    async fn plan_of_return(&self, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
         let pool = self.spaces.pool();
         let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
         let missed = missed.map_err(|error| fault::pool(&error))?;
@@ -525,10 +526,13 @@ impl OpenPool {
         // No more than there is room for on it, however long its rows are.
         let capacity =
             Extent::of(disk.member().capacity).map_or(0, |extent| extent.grain_count() * GRAIN_BYTES);
-        let moved = bytes.min(capacity);
-        let copy = match missed.len() {
-            0 => "copy what it missed".to_owned(),
-            rows => {
+        let room = pool.room().into_iter().find(|room| room.slot == disk.slot());
+        let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
+        let moved = if old.is_some() { used } else { bytes.min(capacity) };
+        let copy = match (old, missed.len()) {
+            (Some(why), _) => format!("copy all that lies on it, {} at most: {why}", Bytes(moved)),
+            (None, 0) => "copy what it missed".to_owned(),
+            (None, rows) => {
                 format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
             }
         };

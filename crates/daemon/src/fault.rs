@@ -63,7 +63,9 @@ pub(crate) fn create(error: &CreateError) -> ErrorBody {
 
 pub(crate) fn open(error: &OpenError) -> ErrorBody {
     let code = match error {
-        OpenError::NoDisks | OpenError::NoMetadata { .. } => ErrorCode::NoSuchPool,
+        OpenError::NoDisks | OpenError::NoMetadata { .. } | OpenError::OnlyStrays { .. } => {
+            ErrorCode::NoSuchPool
+        }
         OpenError::TwoPools { .. } => ErrorCode::BadRequest,
         OpenError::Duplicate { .. } | OpenError::Extent { .. } | OpenError::SmallVoter { .. } => {
             ErrorCode::UnfitDevice
@@ -81,6 +83,9 @@ pub(crate) fn open(error: &OpenError) -> ErrorBody {
             .on(name.to_string())
             .hint("attach the disks that are missing; or look at it with --read-only; or, if you know that those disks are in use nowhere else, say --confirmed"),
         OpenError::NoMetadata { name } => found.on(name.to_string()).hint("attach more of its disks"),
+        OpenError::OnlyStrays { name, .. } => found
+            .on(name.to_string())
+            .hint("attach the disks as the pool has last used them; what older ones hold, `dolmen-rescue` can read"),
         OpenError::OpenElsewhere { name, .. } => found.on(name.to_string()),
         _ => found,
     }

@@ -24,9 +24,11 @@ pub const FEATURE_LIMITS: u64 = 4;
 pub const FEATURE_LAYOUTS: u64 = 8;
 /// A line of a row and its heir may go to and fro between the two (docs/design/0026).
 pub const FEATURE_SLOTS: u64 = 16;
+/// Entries of members name the label that each of them has at least (docs/design/0027).
+pub const FEATURE_ENTRIES: u64 = 32;
 /// Features without which a pool must not be touched: those that this build knows. A label has those that its pool uses.
 pub const FEATURES_INCOMPAT: u64 =
-    FEATURE_HEIRS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS | FEATURE_SLOTS;
+    FEATURE_HEIRS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS | FEATURE_SLOTS | FEATURE_ENTRIES;
 
 pub(crate) const EPOCH_PRESENT: u32 = 1;
 pub(crate) const EPOCH_FORKED: u32 = 2;
@@ -104,7 +106,11 @@ pub(crate) struct RawMember {
     /// Of a retired disk the slot that gets its slabs, plus one; 0: none.
     pub(crate) successor: U16,
     /// Zero.
-    pub(crate) reserved: [u8; 22],
+    pub(crate) reserved: [u8; 6],
+    /// The least `sequence` that this disk's newest label has: an older image of the disk is noticed.
+    pub(crate) sequence: U64,
+    /// Zero.
+    pub(crate) reserved_tail: [u8; 8],
 }
 
 /// The fixed part of a label; the members of the epoch in force follow, then those of the pending epoch.
@@ -168,3 +174,4 @@ const _: () = assert!(size_of::<RawEpoch>() == 640);
 const _: () = assert!(size_of::<RawMember>() == MEMBER_BYTES);
 const _: () = assert!(size_of::<RawLabel>() == HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(RawLabel, base) == 248);
+const _: () = assert!(std::mem::offset_of!(RawMember, sequence) == 48);

@@ -39,6 +39,9 @@ pub struct Member {
     pub left: Epoch,
     /// Of a retired disk, the one that gets its slabs: so whoever opens the pool knows what a replacement has left to do.
     pub successor: Option<DiskSlot>,
+    /// The least `sequence` that its newest label has, as far as whoever wrote this knew; 0 for a pool that nobody has opened since
+    /// labels say it. With an older label it is as it was before (docs/design/0027).
+    pub sequence: u64,
 }
 
 impl Member {
@@ -389,7 +392,9 @@ impl RawMember {
             fault_domain: member.fault_domain.into(),
             left: member.left.0.into(),
             successor: member.successor.map_or(0, |slot| slot.0 + 1).into(),
-            reserved: [0; 22],
+            reserved: [0; 6],
+            sequence: member.sequence.into(),
+            reserved_tail: [0; 8],
         }
     }
 
@@ -414,6 +419,7 @@ impl RawMember {
             fault_domain: self.fault_domain.get(),
             left: Epoch(self.left.get()),
             successor: self.successor.get().checked_sub(1).map(DiskSlot),
+            sequence: self.sequence.get(),
         })
     }
 }
@@ -513,6 +519,7 @@ mod tests {
             fault_domain: 0,
             left: Epoch(u64::from(number == 1)),
             successor: (number == 1).then_some(DiskSlot(0)),
+            sequence: 3 * u64::from(number),
         };
         let generation = Generation { epoch, members: (0..members).map(member).collect() };
         Label {

@@ -21,8 +21,8 @@ pub use extent::{
 };
 pub use foreign::{Foreign, signature_of};
 pub use format::{
-    FEATURE_HEIRS, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_SLOTS, FEATURE_TRASH, FEATURES_COMPAT,
-    FEATURES_INCOMPAT, FEATURES_RO_COMPAT, FORMAT_VERSION, LABEL_BYTES_MAX,
+    FEATURE_ENTRIES, FEATURE_HEIRS, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_SLOTS, FEATURE_TRASH,
+    FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT, FORMAT_VERSION, LABEL_BYTES_MAX,
 };
 pub use label::{Generation, Label, LabelError, Member, MemberState};
 pub use label_io::{Contents, LOOK_PATIENCE, LabelIoError, look, renew_label, wipe, write_label};

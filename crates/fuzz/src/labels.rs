@@ -30,6 +30,7 @@ fn member(number: u16) -> Member {
         fault_domain: u32::from(number / 2),
         left: Epoch(u64::from(leaves)),
         successor: leaves.then_some(DiskSlot(0)),
+        sequence: u64::from(number),
     }
 }
 

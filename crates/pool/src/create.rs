@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, Zoning, flush, write};
 use dolmen_disk::{
-    Contents, Extent, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member, MemberState,
-    look, wipe, write_label,
+    Contents, Extent, FEATURE_ENTRIES, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member,
+    MemberState, look, wipe, write_label,
 };
-use dolmen_epoch::{EpochRecord, Owner};
+use dolmen_epoch::{EpochRecord, Owner, next_sequence};
 use dolmen_journal::Ring;
 use dolmen_store::{Area, Replica, Store};
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, Lsn, Name, PoolId};
@@ -25,8 +25,22 @@ use crate::disk::Disk;
 use crate::epochs::{Joining, VOTERS_WANTED};
 use crate::error::{CreateError, PoolError, StrayReason};
 use crate::free::FreeMap;
+use crate::members::{raise, stray_reason};
 use crate::open::{Opened, open_new};
 use crate::pool::Pool;
+
+/// A device that is an absent member.
+#[derive(Debug)]
+pub struct AbsentMember {
+    /// The member.
+    pub disk: Rc<Disk>,
+    /// Its label.
+    pub label: Box<Label>,
+    /// Why all of it is stale, if it is as it was before.
+    pub old: Option<StrayReason>,
+    /// Where labels stood that something else was written over.
+    pub(crate) lost_labels: Vec<u64>,
+}
 
 const MEBIBYTE: u64 = 1 << 20;
 /// Length of the checkpoint slots between the beginning of the metadata area and the log.
@@ -100,6 +114,7 @@ pub async fn create_as(
             fault_domain: options.fault_domains.get(usize::from(slot)).copied().unwrap_or(0),
             left: Epoch(0),
             successor: None,
+            sequence: 0,
         })
         .collect();
     let voters = choose_voters(devices, &members, &extents);
@@ -130,7 +145,7 @@ pub async fn create_as(
         extent: *extent,
         log,
         pages,
-        features: 0,
+        features: FEATURE_ENTRIES,
         heartbeat: 0,
         base: generation.clone(),
         pending: None,
@@ -319,6 +334,7 @@ impl Pool {
             fault_domain,
             left: Epoch(0),
             successor: None,
+            sequence: 0,
         };
         let disk = self.admit(device, extent, (member, Joining::New), retires).await?;
         self.give_room(&disk).await?;
@@ -358,11 +374,13 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
     pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
-        let (known, label, lost_labels) = self.look_at_absent(device.as_ref()).await?;
+        let AbsentMember { disk: known, label, lost_labels, .. } =
+            self.absent_member(device.as_ref()).await?;
         // Those that are written now stand where they stood.
         known.note_lost_labels(&lost_labels);
-        self.sequences.borrow_mut().insert(label.disk, label.sequence);
-        let disk = self.admit(device, label.extent, (known.member(), Joining::Back), None).await?;
+        self.count_from(&label);
+        let joining = Joining::Back(&label);
+        let disk = self.admit(device, label.extent, (known.member(), joining), None).await?;
         // It may have left before its room was on record.
         self.give_room(&disk).await?;
         self.take_back_returned().await?;
@@ -370,20 +388,21 @@ impl Pool {
         Ok(disk)
     }
 
-    /// The absent member that a device is, and its label.
+    /// Has labels of a disk that comes back go on above the label that it has and those that the pool knows of, and to the other
+    /// slot than the one that it has.
+    fn count_from(&self, label: &Label) {
+        let named = self.named.borrow().get(&label.disk).copied();
+        let mut sequences = self.sequences.borrow_mut();
+        let known = sequences.get(&label.disk).copied().max(named).unwrap_or(0);
+        sequences.insert(label.disk, next_sequence(label.sequence, known) - 1);
+    }
+
+    /// The absent member that a device is.
     ///
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read, [`PoolError::Stray`] when it has
     /// gone on elsewhere, or was cut short.
-    pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<(Rc<Disk>, Box<Label>), PoolError> {
-        self.look_at_absent(device).await.map(|(known, label, _)| (known, label))
-    }
-
-    /// The same, and where labels stood that something else was written over.
-    async fn look_at_absent(
-        &self,
-        device: &dyn BlockDevice,
-    ) -> Result<(Rc<Disk>, Box<Label>, Vec<u64>), PoolError> {
+    pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<AbsentMember, PoolError> {
         let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
         let looked = look(&self.seams, device).await;
         let looked = looked.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
@@ -391,13 +410,19 @@ impl Pool {
         let known = self.disks().into_iter().find(|disk| disk.id() == label.disk && !disk.is_present());
         let known = known.filter(|_| label.pool == self.id).ok_or_else(stranger)?;
         let stray = |why| PoolError::Stray { name: self.name.clone(), disk: device.name(), why };
-        let epoch = &label.base.epoch;
-        if !self.now.borrow().epoch.continues(epoch) {
-            return Err(stray(StrayReason::Apart { epoch: epoch.id() }));
-        }
+        let reason = {
+            let now = self.now.borrow();
+            let mut entry = now.members.iter().find(|member| member.disk == label.disk).copied();
+            entry.iter_mut().for_each(|entry| raise(std::slice::from_mut(entry), &self.named.borrow()));
+            stray_reason(&label, &now.epoch, entry.as_ref())
+        };
+        let old = match reason {
+            Some(why) if !why.is_old() => return Err(stray(why)),
+            old => old,
+        };
         // It would leave with the first flush, as it did before.
         let fits = label.extent.fits(device.geometry().capacity);
         fits.map_err(|source| stray(StrayReason::CutShort { source }))?;
-        Ok((known, label, lost_labels(&damage)))
+        Ok(AbsentMember { disk: known, label, old, lost_labels: lost_labels(&damage) })
     }
 }

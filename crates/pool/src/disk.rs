@@ -7,6 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_block_io::sync::Turn;
 use dolmen_block_io::{
     BlockDevice, DeviceError, Durability, Geometry, Meter, discard, flush, read_within, write,
 };
@@ -88,6 +89,10 @@ pub struct Disk {
     /// Goes up when a write begins and when it ends. Equal to `flushed` means that nothing rests in the device's cache.
     activity: Cell<u64>,
     flushed: Cell<u64>,
+    /// What `activity` was when it got its last label.
+    stamped: Cell<u64>,
+    /// The turn to write its label.
+    pub(crate) label_turn: Turn,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
     /// Whether a read was late, and nothing was answered since.
@@ -113,6 +118,8 @@ impl Disk {
             activity: Cell::new(1),
             seating: Cell::new(1),
             flushed: Cell::new(0),
+            stamped: Cell::new(0),
+            label_turn: Turn::default(),
             under_way: Cell::new(0),
             counters: Cell::default(),
             silent: Cell::default(),
@@ -320,6 +327,22 @@ impl Disk {
     #[must_use]
     pub fn needs_flush(&self) -> bool {
         self.activity.get() != self.flushed.get()
+    }
+
+    /// Whether something was written to it since its last stamp.
+    pub(crate) fn needs_stamp(&self) -> bool {
+        self.activity.get() != self.stamped.get()
+    }
+
+    /// Notes that its label is about to be written; what [`end_stamp`](Self::end_stamp) takes.
+    pub(crate) fn begin_stamp(&self) -> u64 {
+        self.note_other_write();
+        self.activity.get()
+    }
+
+    /// Notes that its label is durable.
+    pub(crate) fn end_stamp(&self, begun: u64) {
+        self.stamped.set(begun);
     }
 
     fn begin(self: &Rc<Self>, wrote: bool) -> UnderWay {

@@ -22,6 +22,7 @@ use crate::disk::Disk;
 use crate::error::PoolError;
 use crate::free::FreeMap;
 use crate::keys;
+use crate::members::raised;
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
@@ -37,12 +38,12 @@ pub(crate) const SPANS_FOR_WISHES: usize = SPANS_MAX - SPANS_FOR_OPENINGS;
 const CALLED_OFF: &str = "its replacement was called off";
 
 /// What a device is to the pool that takes it in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Joining {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Joining<'a> {
     /// It was prepared just now, and was never a member.
     New,
-    /// It is a member that was away.
-    Back,
+    /// It is a member that was away, with this label.
+    Back(&'a Label),
 }
 
 /// What the next epoch is to be.
@@ -99,7 +100,7 @@ impl Pool {
         self: &Rc<Self>,
         device: Rc<dyn BlockDevice>,
         extent: Extent,
-        (mut member, joining): (Member, Joining),
+        (mut member, joining): (Member, Joining<'_>),
         retires: Option<DiskId>,
     ) -> Result<Rc<Disk>, PoolError> {
         let turn = self.epoch_turn.take().await;
@@ -109,11 +110,15 @@ impl Pool {
         let disk = match known {
             Some(disk) if disk.id() == member.disk && !disk.is_present() => {
                 disk.seat(device, extent);
+                if let Err(error) = self.renew_returning(&disk, joining).await {
+                    disk.unseat(Epoch(u64::MAX));
+                    return Err(error);
+                }
                 disk
             }
             Some(_) => return Err(PoolError::Full { name: self.name.clone(), why: "its place is taken" }),
             // Its slabs are elsewhere, and what it holds is of the past.
-            None if joining == Joining::Back => {
+            None if matches!(joining, Joining::Back(_)) => {
                 return Err(PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() });
             }
             None => {
@@ -143,7 +148,7 @@ impl Pool {
         }
         let entry = self.now.borrow().members.iter().find(|other| other.disk == member.disk).copied();
         disk.set_member(entry.unwrap_or(member));
-        if joining == Joining::New {
+        if matches!(joining, Joining::New) {
             // What is known of free grains under its number is of who had that before.
             self.free.borrow_mut().remove(&member.slot);
         }
@@ -152,6 +157,24 @@ impl Pool {
         drop(turn);
         self.changed.notify_all();
         Ok(disk)
+    }
+
+    /// Gives a disk that comes back a later label before it counts, so that the epoch that counts it in names that label: else
+    /// it would be called old behind a crash, or an image from while it was away would not be. What the label says of epochs stays
+    /// as it is: until that epoch, the disk is absent.
+    async fn renew_returning(&self, disk: &Disk, joining: Joining<'_>) -> Result<(), PoolError> {
+        let Joining::Back(label) = joining else { return Ok(()) };
+        if is_planted(Bug::ReturnUnstamped) {
+            return Ok(());
+        }
+        let Some(device) = disk.device() else { return Ok(()) };
+        let _turn = disk.label_turn.take().await;
+        disk.note_other_write();
+        let label = Label { sequence: self.count_label(disk), ..label.clone() };
+        let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
+        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
+        self.name_label(&label);
+        Ok(())
     }
 
     /// Whether a disk is a member, and not only of the number of one.
@@ -292,6 +315,7 @@ impl Pool {
     pub async fn export(self: &Rc<Self>) -> Result<(), PoolError> {
         self.checkpoint().await?;
         self.flush_disks().await?;
+        self.stamp().await;
         let turn = self.epoch_turn.take().await;
         let withdrawn = self.arbiter.withdraw(self.id).await;
         withdrawn.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
@@ -312,7 +336,9 @@ impl Pool {
             Ok(_) => {
                 async {
                     self.checkpoint().await?;
-                    self.flush_disks().await
+                    self.flush_disks().await?;
+                    self.stamp().await;
+                    Ok(())
                 }
                 .await
             }
@@ -628,16 +654,37 @@ impl Pool {
         base: &Generation,
         pending: Option<&Generation>,
     ) -> Result<(), PoolError> {
+        let _turn = disk.label_turn.take().await;
         let (device, label) = self.next_label(disk, base, pending)?;
         let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
-        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
+        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
+        self.name_label(&label);
+        Ok(())
+    }
+
+    /// Notes that a label is durable.
+    fn name_label(&self, label: &Label) {
+        let mut named = self.named.borrow_mut();
+        let newest = named.entry(label.disk).or_default();
+        *newest = label.sequence.max(*newest);
+    }
+
+    /// The number of the next label of a disk.
+    fn count_label(&self, disk: &Disk) -> u64 {
+        let mut sequences = self.sequences.borrow_mut();
+        let sequence = sequences.entry(disk.id()).or_insert(0);
+        *sequence += 1;
+        *sequence
     }
 
     /// Writes the label of a disk that says what it said before, and is of another time. The caller holds the epoch turn.
     pub(crate) async fn renew_one_label(&self, disk: &Rc<Disk>, now: &Generation) -> Result<(), PoolError> {
+        let _turn = disk.label_turn.take().await;
         let (device, label) = self.next_label(disk, now, None)?;
         let written = renew_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
-        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })
+        written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
+        self.name_label(&label);
+        Ok(())
     }
 
     /// The next label of a disk, and the device that it goes to.
@@ -650,12 +697,8 @@ impl Pool {
         let (Some(device), Some(extent)) = (disk.device(), disk.extent()) else {
             return Err(PoolError::NoSuchDisk { name: self.name.clone(), what: disk.name() });
         };
-        let sequence = {
-            let mut sequences = self.sequences.borrow_mut();
-            let sequence = sequences.entry(disk.id()).or_insert(0);
-            *sequence += 1;
-            *sequence
-        };
+        let sequence = self.count_label(disk);
+        let named = self.named.borrow();
         let label = Label {
             pool: self.id,
             pool_name: self.name.clone(),
@@ -666,8 +709,8 @@ impl Pool {
             pages: self.page_bytes,
             features: self.features.get(),
             heartbeat: self.heartbeat.get(),
-            base: base.clone(),
-            pending: pending.cloned(),
+            base: raised(base, &named),
+            pending: pending.map(|pending| raised(pending, &named)),
         };
         Ok((device, label))
     }

@@ -175,6 +175,16 @@ pub enum OpenError {
         /// Its name.
         name: Name,
     },
+    /// All disks that carry its metadata and are here are as they were before.
+    #[error("none of the disks here that carry the metadata of pool {name} is what it was; {disk}: {source}")]
+    OnlyStrays {
+        /// Its name.
+        name: Name,
+        /// One of them.
+        disk: String,
+        /// What is the matter with it.
+        source: StrayReason,
+    },
     /// It may only be opened read-only.
     #[error("pool {name} may not be written here")]
     ReadOnly {
@@ -218,6 +228,18 @@ pub enum StrayReason {
         /// The epoch of the pool.
         newest: EpochId,
     },
+    /// As [`Old`](Self::Old); its label tells it.
+    #[error(
+        "it is as it was in epoch {epoch}, with its label {label}, and the pool has gone on with it to its label {newest} since. If there is a newer one of it, attach that; if this is all that is left of it, take it back in: it gets what other copies have"
+    )]
+    OldLabel {
+        /// The newest epoch that it knows.
+        epoch: EpochId,
+        /// Its newest label.
+        label: u64,
+        /// The label that it has had.
+        newest: u64,
+    },
     /// Somebody confirmed an opening on one side, and the other went on.
     #[error(
         "it may have gone on apart from the pool, up to its epoch {epoch}, and sides are never merged. To lose what only it has, replace the disk by itself, and confirm that it is to be destroyed"
@@ -232,6 +254,17 @@ pub enum StrayReason {
         /// How short it is.
         source: ExtentError,
     },
+}
+
+impl StrayReason {
+    /// Whether the disk is as it was before: it may be taken back in, and then all of it is stale.
+    #[must_use]
+    pub fn is_old(&self) -> bool {
+        match self {
+            Self::Old { .. } | Self::OldLabel { .. } => true,
+            Self::Apart { .. } | Self::CutShort { .. } => false,
+        }
+    }
 }
 
 /// Why an open pool did not do something.

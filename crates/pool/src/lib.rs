@@ -28,19 +28,21 @@ mod error;
 mod free;
 mod hosts;
 pub mod keys;
+mod members;
 mod open;
 mod pool;
 mod removal;
 mod roles;
 mod settings;
 mod spared;
+mod stamp;
 
 pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
 pub use bays::BAY_BYTES_MAX;
 pub use change::{Change, Claim, Purpose, decode_edits};
 pub use checkpoint::{LogNeed, TableOwner};
 pub use create::{
-    CHECKPOINT_BYTES, CreateOptions, areas, check_devices, create, create_as, metadata_lengths,
+    AbsentMember, CHECKPOINT_BYTES, CreateOptions, areas, check_devices, create, create_as, metadata_lengths,
 };
 pub use discover::{Candidate, Found, discover, owner_of};
 pub use disk::{Ailment, Disk, DiskCounters, DiskState};
@@ -48,6 +50,7 @@ pub use dolmen_epoch::ChangeError;
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
 pub use hosts::{HOLD, WATCH};
+pub use members::{members_of, stray_reason};
 pub use open::{Foreseen, OpenMode, OpenOptions, Opened, foresee, open};
 pub use pool::{DiskRoom, ExcludeReason, LogRoom, Pool, PoolState, RecordedBlocks, RecoveredBlock};
 pub use roles::Role;

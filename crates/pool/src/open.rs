@@ -1,8 +1,9 @@
 //! Opening a pool from its disks.
 //!
 //! Order: labels are read and judged; the map is read through any voter; the log of every present voter is read and its
-//! union taken. Up to here nothing is written. To write, every present voter is brought to that union, then a new epoch
-//! is installed (labels of all its voters, then the arbiter), then the log's first batch of the epoch names the holes.
+//! union taken. Up to here nothing is written. To write, every present voter is brought to that union, and members without a
+//! vote get a later label, which the new epoch names. Then that epoch is installed (labels of all its voters, then the
+//! arbiter), then the log's first batch of the epoch names the holes.
 //! A crash anywhere before the new epoch is in force leaves the old one and a log that reads the same.
 
 use std::cell::{Cell, RefCell};
@@ -10,13 +11,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::Seams;
-use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::sync::{Notify, Turn, join_all};
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Extent, ExtentError, Generation, Label, Member, write_label};
+use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_store::{Replica, Store, StoreOptions};
-use dolmen_units::{DiskId, Epoch, Lsn, PoolId};
+use dolmen_units::{DiskId, Epoch, Lsn, Name, PoolId};
 
 use crate::arbiter::Arbiter;
 use crate::change::decode_edits;
@@ -29,7 +31,9 @@ use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
 use crate::hosts::{hold, watch};
 use crate::keys;
+use crate::members::{Named, generation_of, members_of, raised, stray_reason};
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
+use crate::stamp::STAMP_EVERY;
 
 /// Pages of the metadata map that are kept in memory, at most: 64 MiB.
 const CACHE_PAGES_MAX: usize = 4096;
@@ -97,14 +101,16 @@ async fn open_in(
     mode: OpenMode,
     known: Option<Company>,
 ) -> Result<Opened, OpenError> {
-    let Choice { candidates, unfit, left_out, build_on, highest, read_only, company } =
+    let Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company } =
         choose(&*arbiter, candidates, mode).await?;
     let company = known.unwrap_or(company);
     let confirmed = read_only.is_some();
     if company == Company::Unknown && mode != OpenMode::Read {
         watch(seams, &candidates).await?;
     }
-    let opening = Opening { seams, arbiter, candidates, left_out, build_on, highest, confirmed, company };
+    let named = members.iter().map(|member| (member.disk, member.sequence)).collect();
+    let opening =
+        Opening { seams, name, arbiter, candidates, left_out, build_on, named, highest, confirmed, company };
     let strays = opening.left_out.clone();
     let opened = match mode {
         OpenMode::Read => opening.read(read_only.as_ref()).await,
@@ -161,10 +167,13 @@ pub async fn foresee(
 
 /// Which of the candidates make the pool, and what it is built on.
 struct Choice {
+    name: Name,
     candidates: Vec<Candidate>,
     unfit: Vec<Unfit>,
     left_out: Vec<Stray>,
     build_on: EpochRecord,
+    /// Its members, each with the newest label that a disk at hand names for it.
+    members: Vec<Member>,
     highest: Epoch,
     read_only: Option<ReadOnlyReason>,
     company: Company,
@@ -197,15 +206,19 @@ async fn choose(
     if let (Some(source), OpenMode::Write) = (&read_only, mode) {
         return Err(OpenError::ReadOnly { name, source: source.clone() });
     }
-    let (candidates, left_out) = without_strays(candidates, &build_on);
+    let labels =
+        candidates.iter().map(|candidate| &candidate.label).chain(unfit.iter().map(|one| &one.label));
+    let members = members_of(labels, &build_on);
+    let (candidates, left_out) = without_strays(candidates, &build_on, &members);
     let company = if named == Some(build_on.id()) { Company::Alone } else { Company::Unknown };
-    Ok(Choice { candidates, unfit, left_out, build_on, highest, read_only, company })
+    Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company })
 }
 
 /// A device that was cut short: it counts as absent, but its label is believed where it says what it knew of.
 struct Unfit {
     disk: DiskId,
     name: String,
+    label: Label,
     source: ExtentError,
 }
 
@@ -222,7 +235,8 @@ fn without_unfit(candidates: Vec<Candidate>) -> Result<(Vec<Candidate>, Vec<Unfi
         match candidate.label.extent.fits(candidate.device.geometry().capacity) {
             Ok(()) => fit.push(candidate),
             Err(source) => {
-                unfit.push(Unfit { disk: candidate.label.disk, name: candidate.device.name(), source });
+                let (disk, name) = (candidate.label.disk, candidate.device.name());
+                unfit.push(Unfit { disk, name, label: candidate.label, source });
             }
         }
     }
@@ -244,12 +258,15 @@ struct Stray {
 
 /// Splits off disks that must not be believed: with what they have, they would be taken for copies. They count as absent, and
 /// nothing is written to them.
-fn without_strays(candidates: Vec<Candidate>, build_on: &EpochRecord) -> (Vec<Candidate>, Vec<Stray>) {
-    let members = candidates.iter().find_map(|candidate| generation_of(&candidate.label, build_on));
-    let members = members.map(|generation| generation.members.clone()).unwrap_or_default();
+fn without_strays(
+    candidates: Vec<Candidate>,
+    build_on: &EpochRecord,
+    members: &[Member],
+) -> (Vec<Candidate>, Vec<Stray>) {
     let (mut sound, mut strays) = (Vec::new(), Vec::new());
     for candidate in candidates {
-        match stray_reason(&candidate.label, build_on, &members) {
+        let entry = members.iter().find(|member| member.disk == candidate.label.disk);
+        match stray_reason(&candidate.label, build_on, entry) {
             None => sound.push(candidate),
             Some(why) => strays.push(Stray {
                 disk: candidate.label.disk,
@@ -264,30 +281,7 @@ fn without_strays(candidates: Vec<Candidate>, build_on: &EpochRecord) -> (Vec<Ca
 
 /// What a build has to know to touch the pool: one label that says so is enough.
 fn features_of(candidates: &[Candidate]) -> u64 {
-    candidates.iter().fold(0, |all, candidate| all | candidate.label.features)
-}
-
-/// What a label says of an epoch.
-fn generation_of<'a>(label: &'a Label, epoch: &EpochRecord) -> Option<&'a Generation> {
-    let mut generations = label.pending.iter().chain([&label.base]);
-    generations.find(|generation| generation.epoch.id() == epoch.id())
-}
-
-/// Why a disk is not what the epoch that is built on takes it for. Before an epoch is in force all its voters have it, so one
-/// that lacks it, and nothing that voted it out, is as it was before.
-fn stray_reason(label: &Label, build_on: &EpochRecord, members: &[Member]) -> Option<StrayReason> {
-    let base = &label.base.epoch;
-    if generation_of(label, build_on).is_some() {
-        return None;
-    }
-    if !build_on.continues(base) {
-        return Some(StrayReason::Apart { epoch: base.id() });
-    }
-    let lacks_it = build_on.voters().contains(&label.disk);
-    let entry = members.iter().find(|member| member.disk == label.disk);
-    // One that left does not know the epoch in which it did.
-    let was_left_out = entry.is_some_and(|member| member.is_away() && member.left <= base.number());
-    (lacks_it || was_left_out).then(|| StrayReason::Old { epoch: base.id(), newest: build_on.id() })
+    candidates.iter().fold(FEATURE_ENTRIES, |all, candidate| all | candidate.label.features)
 }
 
 fn view_of(candidate: &Candidate) -> DiskView {
@@ -330,10 +324,13 @@ fn has_metadata_room(candidate: &Candidate) -> bool {
 
 struct Opening<'a> {
     seams: &'a Seams,
+    name: Name,
     arbiter: Rc<dyn Arbiter>,
     candidates: Vec<Candidate>,
     left_out: Vec<Stray>,
     build_on: EpochRecord,
+    /// Labels of members that are known to be durable.
+    named: Named,
     highest: Epoch,
     /// A person confirmed what the rule forbids: a new line of history begins.
     confirmed: bool,
@@ -374,6 +371,18 @@ impl Opening<'_> {
         if sound.is_empty() { small } else { sound }
     }
 
+    /// Why nothing can be read of the pool.
+    fn without_sources(&self) -> OpenError {
+        let left_out = self.left_out.iter().find(|stray| self.build_on.voters().contains(&stray.disk));
+        let name = self.name.clone();
+        match left_out {
+            None => OpenError::NoMetadata { name },
+            Some(stray) => {
+                OpenError::OnlyStrays { name, disk: stray.name.clone(), source: stray.why.clone() }
+            }
+        }
+    }
+
     /// Fails where no voter is here that may be written.
     fn check_sources(&self) -> Result<(), OpenError> {
         let Some(small) = self.sources().into_iter().find(|candidate| !has_metadata_room(candidate)) else {
@@ -391,8 +400,7 @@ impl Opening<'_> {
     async fn read_metadata(&self, token: Epoch) -> Result<Read, OpenError> {
         let sources = self.sources();
         let Some(first) = sources.first().map(|candidate| &candidate.label) else {
-            let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
-            return Err(name.map_or(OpenError::NoDisks, |name| OpenError::NoMetadata { name }));
+            return Err(self.without_sources());
         };
         let generation = generation_of(first, &self.build_on).cloned().unwrap_or_else(|| first.base.clone());
         let (ring, area) = areas(first.log, first.pages);
@@ -430,6 +438,7 @@ impl Opening<'_> {
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
         let blocks = replay(&read)?;
         let healthy = self.heal(&read).await;
+        self.renew_members(&read.generation.members, &healthy).await;
         let generation = self.install(&read, healthy).await?;
         let id = generation.epoch.id();
         let voters = generation.epoch.voters().to_vec();
@@ -450,6 +459,7 @@ impl Opening<'_> {
         pool.load_settings().await?;
         pool.write_other_labels().await;
         pool.start_checkpointer();
+        pool.start_stamper();
         Ok((pool, blocks))
     }
 
@@ -476,11 +486,36 @@ impl Opening<'_> {
         healthy
     }
 
+    /// Gives the members without a vote that are here a later label each, which the epoch of this opening names: an image from
+    /// before is told by that. What the label says of epochs stays as it is. A member whose label cannot be written is named
+    /// as before.
+    async fn renew_members(&mut self, members: &[Member], voters: &[DiskId]) {
+        let is_meant = |candidate: &Candidate| {
+            let disk = candidate.label.disk;
+            members.iter().any(|member| member.disk == disk) && !voters.contains(&disk)
+        };
+        for candidate in self.candidates.iter_mut().filter(|candidate| is_meant(candidate)) {
+            candidate.label.sequence += 1;
+        }
+        let renewed = self.candidates.iter().filter(|candidate| is_meant(candidate)).map(async |candidate| {
+            let written = if is_planted(Bug::MemberNamedEarly) {
+                Ok(())
+            } else {
+                write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await
+            };
+            if let Err(error) = &written {
+                tracing::warn!(disk = %candidate.device.name(), %error, "the label of a member could not be written");
+            }
+            written.is_ok().then_some((candidate.label.disk, candidate.label.sequence))
+        });
+        let renewed = join_all(renewed).await;
+        self.named.extend(renewed.into_iter().flatten());
+    }
+
     /// Installs the opening's epoch on the sources that are sound. A voter that fails once the host's record names the
     /// epoch is left out by a further one, as in an open pool.
     async fn install(&mut self, read: &Read, mut voters: Vec<DiskId>) -> Result<Generation, OpenError> {
-        let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
-        let name = name.ok_or(OpenError::NoDisks)?;
+        let name = self.name.clone();
         let place = read.recovered.next();
         let mut kind = if self.confirmed { Kind::Forced } else { Kind::Opening };
         let mut built_on = read.generation.clone();
@@ -541,14 +576,15 @@ impl Opening<'_> {
             }
             candidate.label.sequence += 1;
             candidate.label.features = features;
-            candidate.label.base = base.clone();
-            candidate.label.pending = next.cloned();
+            candidate.label.base = raised(base, &self.named);
+            candidate.label.pending = next.map(|next| raised(next, &self.named));
             let written =
                 write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await;
             if let Err(error) = written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "a voter could not take the new epoch");
                 return Err(candidate.label.disk);
             }
+            self.named.insert(candidate.label.disk, candidate.label.sequence);
         }
         Ok(())
     }
@@ -556,7 +592,7 @@ impl Opening<'_> {
     /// Members that are here take part; what they missed is noted slab by slab. The others are absent from `number` on.
     fn see_who_is_here(&self, generation: &mut Generation, number: Epoch) {
         // One that is as it was long ago lacks what was written since; that it left later says nothing.
-        for stray in self.left_out.iter().filter(|stray| matches!(stray.why, StrayReason::Old { .. })) {
+        for stray in self.left_out.iter().filter(|stray| stray.why.is_old()) {
             mark_absent(&mut generation.members, stray.disk, stray.knows);
         }
         let here: Vec<DiskId> = self.candidates.iter().map(|candidate| candidate.label.disk).collect();
@@ -596,8 +632,7 @@ impl Opening<'_> {
         let heartbeat = self.candidates.iter().map(|candidate| candidate.label.heartbeat).max().unwrap_or(0);
         let features = features_of(&self.candidates);
         let (log_bytes, page_bytes) = self.label_lengths();
-        let name = self.candidates.first().map(|candidate| candidate.label.pool_name.clone());
-        let Some(name) = name else { unreachable!("a pool is opened from at least one candidate") };
+        let name = self.name.clone();
         Rc::new(Pool {
             seams: self.seams.clone(),
             id: self.pool_id(),
@@ -606,6 +641,9 @@ impl Opening<'_> {
             disks: RefCell::new(disks),
             highest: Cell::new(self.highest.max(token)),
             sequences: RefCell::new(sequences.collect()),
+            named: RefCell::new(self.named.clone()),
+            stamp_due: Cell::new(self.seams.clock.now() + STAMP_EVERY),
+            stamp_turn: Turn::default(),
             heartbeat: Cell::new(heartbeat),
             features: Cell::new(features),
             now: RefCell::new(generation),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::{Moment, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
@@ -20,6 +20,7 @@ use crate::checkpoint::{Left, TableOwner};
 use crate::disk::{Disk, DiskState};
 use crate::error::PoolError;
 use crate::free::{FreeMap, Run};
+use crate::members::Named;
 use crate::roles::Role;
 
 /// A record in the log: keys and values.
@@ -142,6 +143,11 @@ pub struct Pool {
     pub(crate) now: RefCell<Generation>,
     pub(crate) highest: Cell<Epoch>,
     pub(crate) sequences: RefCell<BTreeMap<DiskId, u64>>,
+    /// Labels that are known to be durable.
+    pub(crate) named: RefCell<Named>,
+    /// When members are to be stamped, if something is written.
+    pub(crate) stamp_due: Cell<Moment>,
+    pub(crate) stamp_turn: Turn,
     /// Heartbeats written since the pool was made, as far as its labels tell.
     pub(crate) heartbeat: Cell<u64>,
     /// What a build has to know to touch the pool.
@@ -513,10 +519,10 @@ impl Pool {
         self.log_error(error)
     }
 
-    /// Rings the checkpointer's bell when the log is half full.
+    /// Rings the checkpointer's bell when the log is half full, or members are to be stamped.
     pub(crate) fn ring_if_filling(&self, log: &Log) {
         let usage = log.usage();
-        if usage.used_bytes * 2 > usage.capacity_bytes {
+        if usage.used_bytes * 2 > usage.capacity_bytes || self.is_stamp_due() {
             self.checkpoint_bell.notify_all();
         }
     }
@@ -592,6 +598,7 @@ impl Pool {
         self.stopping.set(true);
         // A disk that is becoming a voter becomes one first.
         let _checkpoint = self.checkpoint_turn.take().await;
+        let _stamp = self.stamp_turn.take().await;
         self.voters_bell.notify_all();
         self.checkpoint_bell.notify_all();
         self.changed.notify_all();

@@ -190,6 +190,7 @@ fn generation(of: &Generation) -> Value {
             "fault_domain": member.fault_domain,
             "left": member.left.0,
             "successor": member.successor.map(|slot| slot.0),
+            "sequence": member.sequence,
         })
     });
     json!({ "epoch": epoch(&of.epoch), "members": members.collect::<Vec<_>>() })

@@ -155,7 +155,9 @@ async fn adopt(seams: &Seams, one: &Looked, pool: PoolId, gathered: &mut Gathere
         "{name} has no label that can be used; by its checkpoint it is {} ({disk}), and is taken for that",
         member.slot
     )));
-    let label = Label { disk, extent, pending: None, ..newest };
+    // How old it is, nothing tells: the label that would have is gone.
+    let sequence = member.sequence.max(newest.sequence);
+    let label = Label { disk, extent, sequence, pending: None, ..newest };
     gathered.candidates.push(Candidate { device: Rc::clone(&one.device), label, lost_labels: Vec::new() });
 }
 

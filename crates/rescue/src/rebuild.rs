@@ -13,7 +13,9 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_check::Overlay;
 use dolmen_disk::{Extent, FEATURES_INCOMPAT, Generation, Label, METADATA_AT, Member, MemberState};
 use dolmen_epoch::{EpochRecord, LogSpan, Owner, RecordParts};
-use dolmen_pool::{Candidate, LogNeed, Run, areas, keys, metadata_lengths};
+use dolmen_pool::{
+    Candidate, LogNeed, Run, StrayReason, areas, keys, members_of, metadata_lengths, stray_reason,
+};
 use dolmen_space::salvage::{
     self, FoundSlab, Purpose, RowLayout, RowShape, SLABS_OF_A_COLUMN_MAX, SlabHeader, purpose_of, row_value,
 };
@@ -124,7 +126,10 @@ fn sources_of(
 ) -> Result<Vec<Source>, RescueError> {
     let labels: Vec<&Label> =
         looked.iter().filter_map(Looked::label).filter(|label| label.pool == pool).collect();
-    let newest = labels.iter().max_by_key(|label| label.base.epoch.id()).map(|label| label.base.clone());
+    let newest = labels.iter().max_by_key(|label| label.base.epoch.id()).map(|label| Generation {
+        members: members_of(labels.iter().copied(), &label.base.epoch),
+        epoch: label.base.epoch.clone(),
+    });
     let mut sources: Vec<Source> = Vec::new();
     for (one, survey) in looked.iter().zip(surveys) {
         let name = one.device.name();
@@ -149,6 +154,14 @@ fn sources_of(
         }
         let member = newest.as_ref().and_then(|newest| newest.members.iter().find(|m| m.disk == source.disk));
         source.left = member.filter(|member| member.is_away()).map(|member| member.left);
+        let judged = newest.as_ref().zip(source.label.as_ref());
+        let why = judged.and_then(|(newest, label)| stray_reason(label, &newest.epoch, member));
+        if let Some(why) = why.filter(StrayReason::is_old) {
+            // Since when it is old does not bound what it lacks.
+            source.left = Some(Epoch(1));
+            let name = source.device.name();
+            notes.push(Note(format!("{name} is believed only where nothing else has it: {why}")));
+        }
         sources.push(source);
     }
     give_slots(&mut sources, newest.as_ref());
@@ -511,12 +524,15 @@ impl Build<'_> {
                     fault_domain: 0,
                     left: Epoch(0),
                     successor: None,
+                    sequence: 0,
                 });
             }
         }
         // A disk that is here takes part, with what of it is believed.
         let here = |disk: DiskId| self.sources.iter().any(|source| source.disk == disk);
         members.iter_mut().filter(|member| here(member.disk)).for_each(|member| member.left = Epoch(0));
+        // The labels that are made here are numbered anew.
+        members.iter_mut().for_each(|member| member.sequence = 0);
         members
     }
 
@@ -531,6 +547,7 @@ impl Build<'_> {
             fault_domain: 0,
             left: Epoch(0),
             successor: None,
+            sequence: 0,
         };
         members.push(nobody);
         if members.len() > DISKS_MAX {

@@ -10,6 +10,7 @@ use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
+use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
@@ -804,14 +805,12 @@ impl Spaces {
     pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
         // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
         // left before that.
-        let (known, label) = self.pool().absent_member(device.as_ref()).await?;
+        let absent = self.pool().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
         // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
         self.pool().checkpoint().await?;
-        // One that leaves does not know the epoch in which it does, unless it was found to be as it was before.
-        let left = known.member().left;
-        if left > Epoch(0) && label.base.epoch.number() >= left {
-            self.distrust(known.slot()).await?;
+        if absent.old.is_some() && !is_planted(Bug::OldImageAsAbsent) {
+            self.distrust(absent.disk.slot()).await?;
         }
         let disk = self.pool().readmit(device).await?;
         self.decide_what_waited().await?;
@@ -947,7 +946,8 @@ impl fmt::Debug for Spaces {
 /// A member entry for a device that joins.
 #[must_use]
 pub fn new_member(disk: DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
-    Member { disk, capacity, slot, state: MemberState::Active, fault_domain, left: Epoch(0), successor: None }
+    let (state, left) = (MemberState::Active, Epoch(0));
+    Member { disk, capacity, slot, state, fault_domain, left, successor: None, sequence: 0 }
 }
 
 /// Words for a resiliency that people type.

@@ -34,6 +34,7 @@ mod log;
 mod looked_at;
 mod members;
 mod moments;
+mod old_members;
 mod only_tables;
 mod outlived;
 mod parity;
