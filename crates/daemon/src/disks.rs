@@ -400,7 +400,16 @@ impl Engine {
             Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
             Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
         };
-        let plan = pool.plan_of_return(&disk, old.as_ref()).await?;
+        let mut plan = pool.plan_of_return(&disk, old.as_ref()).await?;
+        let alone = match old {
+            Some(_) => pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?,
+            None => Vec::new(),
+        };
+        let as_old = (!alone.is_empty()).then(|| {
+            let names: Vec<String> = alone.iter().map(ToString::to_string).collect();
+            format!("what no other disk here has of {} is as old as {} is", names.join(", "), disk.name())
+        });
+        plan.steps.extend(as_old.clone());
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
         }
@@ -416,6 +425,7 @@ impl Engine {
         self.go_on_draining(&pool).await;
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
+        change.warnings.extend(as_old);
         if has_lost_labels {
             // Its new labels do not say it any more.
             self.keep_history(&pool).await;

@@ -6,11 +6,12 @@ use std::rc::Rc;
 use dolmen_planted::{Bug, is_planted};
 use dolmen_pool::{Purpose, keys};
 use dolmen_store::Key;
-use dolmen_units::{DiskSlot, Epoch};
+use dolmen_units::{DiskSlot, Epoch, Name};
 
 use crate::error::SpaceError;
-use crate::row::{Row, RowRecord, Slab};
+use crate::row::{Row, RowRecord, Slab, Slabs, can_be_had};
 use crate::shared::{ROWS_BYTES_MAX, Shared};
+use crate::spaces::Spaces;
 
 /// Values that a change of the map sets.
 type Edits = Vec<(Key, Vec<u8>)>;
@@ -112,6 +113,34 @@ impl Shared {
     fn missing_since(&self, slot: DiskSlot) -> Epoch {
         let left = self.pool.disk(slot).map(|disk| disk.member().left);
         left.filter(|left| left.0 > 0).unwrap_or(self.pool.epoch().number)
+    }
+}
+
+impl Spaces {
+    /// Spaces of which a disk has something that no disk here holds: should it be as it was before, what it has of these is as
+    /// old as it is, once it is taken back in.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn alone_on(&self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
+        let mut names = Vec::new();
+        let is_here =
+            |slab: &Slab| slab.disk != slot && slab.stale.is_none() && slab.present(self.pool()).is_some();
+        for space in self.all() {
+            let mut is_alone = false;
+            let look = |_, record: &RowRecord| {
+                let is_there =
+                    |slabs: &Slabs| slabs.iter().any(|slab| slab.disk == slot && slab.stale.is_none());
+                let is_elsewhere = |column| can_be_had(&record.shape, &record.columns, column, is_here);
+                let mut columns = record.columns.iter().enumerate();
+                is_alone |= columns.any(|(column, slabs)| is_there(slabs) && !is_elsewhere(column));
+            };
+            space.for_each_record(look).await?;
+            if is_alone && !names.contains(&space.name()) {
+                names.push(space.name());
+            }
+        }
+        Ok(names)
     }
 }
 

@@ -46,6 +46,7 @@ mod odd_names;
 mod on_space;
 #[cfg(test)]
 mod outside;
+mod old_disks;
 #[cfg(test)]
 mod partitions;
 #[cfg(test)]
