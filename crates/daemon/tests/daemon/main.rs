@@ -43,10 +43,11 @@ mod mounts;
 #[cfg(test)]
 mod odd_names;
 #[cfg(test)]
+mod old_disks;
+#[cfg(test)]
 mod on_space;
 #[cfg(test)]
 mod outside;
-mod old_disks;
 #[cfg(test)]
 mod partitions;
 #[cfg(test)]
