@@ -675,6 +675,7 @@ impl Files {
             mount::abort(&self.at);
         }
         mount::unmount(&self.at)?;
+        self.shared.note_unmounted();
         if let Some(keeper) = inner.keeper.take() {
             keeper.end()?;
         }

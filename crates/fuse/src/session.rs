@@ -261,6 +261,12 @@ impl Shared {
         let _ = rustix::event::poll(&mut fds, None);
     }
 
+    /// Records that the folder is unmounted, as the reading threads do when the kernel tells them: they may be asked to let go
+    /// before they have heard it.
+    pub(crate) fn note_unmounted(&self) {
+        self.phase.store(Phase::Ended as u8, Ordering::SeqCst);
+    }
+
     /// Ends the reading threads. What was read and is not answered yet may still be answered; what is dropped is left
     /// for the next daemon.
     pub(crate) fn let_go(&self) {
