@@ -728,8 +728,12 @@ fn a_thin_space_that_meets_the_end_of_its_pool_is_told_of() {
     assert_eq!(refused.unwrap().1["error"]["code"], "bad_size");
     let status = world.get("/v1/status");
     assert_eq!(status["health"], "warning", "{status}");
-    assert!(status["why"][0].as_str().unwrap().contains("tank/m has met the end of pool tank"), "{status}");
-    assert!(status["todo"][0].as_str().unwrap().starts_with("add a disk to pool tank"), "{status}");
+    // Whether the pool is called full before or behind that depends on when its fill was looked at.
+    let says = |list: &str, words: &str| {
+        status[list].as_array().unwrap().iter().any(|one| one.as_str().unwrap().contains(words))
+    };
+    assert!(says("why", "tank/m has met the end of pool tank"), "{status}");
+    assert!(says("todo", "add a disk to pool tank"), "{status}");
     world.post("/v1/pools/tank/spaces/rest0/delete", &json!({"purge": true, "destroy": "tank/rest0"}));
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
