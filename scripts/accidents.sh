@@ -54,8 +54,7 @@ take_over() {
 build() {
     building=$(now)
     take_over
-    attend -- env CARGO_TARGET_DIR="$own" cargo test --package dolmen-daemon --package dolmen-cli --test accidents --no-run \
-        --features dolmen-planted/switch --locked >"$logs/accidents-build.log" 2>&1 || {
+    attend -- env CARGO_TARGET_DIR="$own" cargo test --package dolmen-daemon --package dolmen-cli --test accidents --no-run --locked >"$logs/accidents-build.log" 2>&1 || {
         cat "$logs/accidents-build.log"
         die 1 'the accidents do not build with the planted bugs'
     }

@@ -45,7 +45,7 @@ programs_of_tests() {
         done
     done
 }
-tests="cargo test $packages $as_users $(programs_of_tests) --features dolmen-planted/switch --locked --no-run"
+tests="cargo test $packages $as_users $(programs_of_tests) --locked --no-run"
 
 crash_tests=crates/space/tests/whole/crash.rs
 crash="cargo test --release --locked $as_users --test whole --no-run"

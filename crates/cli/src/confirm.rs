@@ -4,7 +4,7 @@
 //! all, and without a terminal there is nobody to ask. All of it is decided before a request for a change leaves; a dry run goes
 //! before it, so that nobody is asked about what is not there.
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use crate::out::Out;
 
@@ -115,6 +115,6 @@ pub(crate) fn ask(out: &mut Out<'_>, danger: &Danger<'_>) -> Result<(), Refusal>
 
 impl Danger<'_> {
     fn is_named(&self, found: &str) -> bool {
-        found == self.name || self.alias == Some(found) || is_planted(Bug::AnyNameDestroys)
+        found == self.name || self.alias == Some(found) || mutation!(AnyNameDestroys)
     }
 }

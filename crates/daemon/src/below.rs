@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use crate::caller::Answer;
 use crate::engine::Engine;
@@ -32,7 +32,7 @@ pub(crate) fn space_in(stacks: &DeviceStacks<'_>, path: &Path) -> Option<OnSpace
     // Its name may have escapes; to see whether it has, it would have to be touched.
     let below = |path: &Path| stacks.space_below(path);
     let found = below(path).or_else(|| unescaped(path).and_then(|path| below(&path)));
-    found.filter(|found| found.mounted_at.is_none() || !is_planted(Bug::DiskOnSpace))
+    found.filter(|found| found.mounted_at.is_none() || !mutation!(DiskOnSpace))
 }
 
 /// Refuses a folder of the daemon's own that lies on a space which only the daemon with this run folder can serve. A folder on a

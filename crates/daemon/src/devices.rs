@@ -17,7 +17,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
@@ -305,7 +305,7 @@ fn is_held(error: &OpenError) -> bool {
 
 /// Whether the device may well be there, and only no further file may be open.
 fn is_unopened(error: &OpenError) -> bool {
-    matches!(error, OpenError::TooManyFiles { .. }) && !is_planted(Bug::UnopenedIsAbsent)
+    matches!(error, OpenError::TooManyFiles { .. }) && !mutation!(UnopenedIsAbsent)
 }
 
 /// Refuses to take disks for absent that this process may not open.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dolmen_api::{Job, JobKind};
 use dolmen_block_io::Moment;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{Emptied, Progress};
 use dolmen_units::DiskId;
@@ -103,7 +103,7 @@ impl Engine {
     pub(crate) async fn empty_if_sick(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
         let sick = pool.to_be_empty();
         pool.emptyings.forget_all_but(&sick);
-        if is_planted(Bug::SickDiskKeepsAll) || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
+        if mutation!(SickDiskKeepsAll) || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
             return false;
         }
         let now = self.seams.clock.now();

@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use dolmen_checksum::crc32c;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{Epoch, EpochId, PoolId};
 use rustix::fs::{IFlags, ioctl_setflags};
 
@@ -126,7 +126,7 @@ fn overwrite(slots: &mut impl Slots, pool: PoolId, epoch: EpochId) -> io::Result
     let slot = Slot { sequence: newest.map_or(0, |slot| slot.sequence) + 1, epoch };
     // The one that may be lost goes first.
     let mut order = if first.is_some() && first == newest && second != newest { [1, 0] } else { [0, 1] };
-    if is_planted(Bug::RecordOverInForce) {
+    if mutation!(RecordOverInForce) {
         order.reverse();
     }
     let content = encode(pool, slot);

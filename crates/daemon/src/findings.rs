@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Finding, FindingCode, Health, Object};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{IncidentKind, Space};
 use dolmen_units::{Bytes, SpaceId};
@@ -400,7 +400,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
     let disks = open.spaces.pool().disks();
     let object = |disk: &Disk| Object::disk(name.as_str(), disk.slot().0);
     let mut findings = Vec::new();
-    let is_told = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !is_planted(Bug::AbsentUntold));
+    let is_told = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !mutation!(AbsentUntold));
     for disk in disks.iter().filter(|disk| is_told(disk)) {
         let text = format!("{} of pool {name} is absent", open.called(disk));
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -103,7 +103,7 @@ pub(crate) fn log_panic(what: &PanicHookInfo<'_>) -> bool {
 impl Log {
     /// Starts the thread that writes lines to `to`.
     fn start(to: impl AsFd + Send + 'static) -> io::Result<Self> {
-        let (lines, queue) = sync_channel(if is_planted(Bug::LogWaits) { 0 } else { LINES_MAX });
+        let (lines, queue) = sync_channel(if mutation!(LogWaits) { 0 } else { LINES_MAX });
         let counts = Arc::new(Counts::default());
         let shared = Arc::clone(&counts);
         let thread = thread::Builder::new().name("dolmen log".to_owned()).stack_size(STACK_BYTES);
@@ -115,7 +115,7 @@ impl Log {
     fn put(&self, line: &[u8]) {
         let line = line.get(..LINE_BYTES_MAX).map_or_else(|| line.to_vec(), |cut| [cut, b"\n"].concat());
         self.counts.waiting.fetch_add(1, Ordering::AcqRel);
-        let is_lost = match is_planted(Bug::LogWaits) {
+        let is_lost = match mutation!(LogWaits) {
             true => self.lines.send(line).is_err(),
             false => self.lines.try_send(line).is_err(),
         };

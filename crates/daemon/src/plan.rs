@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::Purpose;
 use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec, slab_grains};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name};
@@ -229,7 +229,7 @@ fn change(plan: Plan, message: impl Into<String>, is_changed: bool) -> Change {
 /// Refuses to destroy something whose name was not typed.
 pub(crate) fn check_typed(typed: Option<&str>, name: &str, what: &str) -> Answer<()> {
     match typed {
-        Some(typed) if typed == name || is_planted(Bug::AnyNameDestroys) => Ok(()),
+        Some(typed) if typed == name || mutation!(AnyNameDestroys) => Ok(()),
         Some(typed) => {
             let message =
                 format!("{typed:?} was typed to destroy {what} {name}: not the same; nothing was changed");

@@ -1,6 +1,6 @@
 //! Building the next epoch, and when it counts.
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{DiskId, Epoch, EpochId, Lsn};
 
 use crate::record::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, ascending};
@@ -174,7 +174,7 @@ fn spans_for(
 #[must_use]
 pub fn commit_counts(holding: &[DiskId], record: &EpochRecord) -> bool {
     let count = record.voters().iter().filter(|disk| holding.contains(disk)).count();
-    if is_planted(Bug::CommitByMajority) {
+    if mutation!(CommitByMajority) {
         return count * 2 > record.voters().len();
     }
     count == record.voters().len()

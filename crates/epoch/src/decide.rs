@@ -1,6 +1,6 @@
 //! What a set of present disks allows a host to do.
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{DiskId, Epoch, EpochId, HostId};
 
 use crate::record::{EpochRecord, Owner};
@@ -161,10 +161,10 @@ enum Verdict {
 pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> Decision {
     let bases = || present.iter().map(|view| &view.base);
     let Some(mut in_force) = bases().max_by_key(|record| record.id()) else { return Decision::Nothing };
-    if is_planted(Bug::StaleDiskWins) {
+    if mutation!(StaleDiskWins) {
         in_force = bases().min_by_key(|record| record.id()).unwrap_or(in_force);
     }
-    let arbiter = if is_planted(Bug::ArbiterNotAsked) { Some(in_force.id()) } else { arbiter };
+    let arbiter = if mutation!(ArbiterNotAsked) { Some(in_force.id()) } else { arbiter };
     // Of sides that went on apart, each host is told of its own, which may have reached its disks as pending only.
     let is_own_side = |record: &EpochRecord| {
         Some(record.id()) == arbiter && !record.continues(in_force) && !in_force.continues(record)
@@ -212,7 +212,7 @@ impl<'a> Judge<'a> {
     fn pending_above(&self, floor: EpochId) -> Vec<&'a EpochRecord> {
         let mut records: Vec<_> =
             self.present.iter().filter_map(|view| view.pending.as_ref()).filter(|r| r.id() > floor).collect();
-        if is_planted(Bug::StaleDiskWins) {
+        if mutation!(StaleDiskWins) {
             records.clear();
         }
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.id()));
@@ -316,14 +316,14 @@ impl<'a> Judge<'a> {
             (Owner::Exported, _) => Some(ReadOnlyReason::ExportedWithoutMajority { epoch, voters, absent }),
             (Owner::Host(owner), _) if owner != self.host => {
                 let refusal = ReadOnlyReason::Foreign { epoch, owner, voters, absent };
-                (!is_planted(Bug::ForeignHalfWrites)).then_some(refusal)
+                (!mutation!(ForeignHalfWrites)).then_some(refusal)
             }
             (Owner::Host(_), None) => Some(ReadOnlyReason::ArbiterSilent { epoch, absent }),
             (Owner::Host(_), Some(arbiter)) if arbiter != epoch => {
                 Some(ReadOnlyReason::ArbiterElsewhere { epoch, arbiter })
             }
             (Owner::Host(_), Some(_)) => {
-                is_planted(Bug::AllOrNothing).then_some(ReadOnlyReason::ArbiterSilent { epoch, absent })
+                mutation!(AllOrNothing).then_some(ReadOnlyReason::ArbiterSilent { epoch, absent })
             }
         }
     }

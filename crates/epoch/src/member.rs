@@ -12,7 +12,7 @@
 //!
 //! [`standing`] decides by a table in which exactly one line fits each combination of facts.
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{DiskId, Epoch};
 
 use crate::record::EpochRecord;
@@ -236,7 +236,7 @@ impl Rule {
 #[must_use]
 pub fn standing(facts: Facts) -> (Standing, &'static str) {
     let believed =
-        if is_planted(Bug::OldMemberTrusted) { Facts { label: LabelAge::Current, ..facts } } else { facts };
+        if mutation!(OldMemberTrusted) { Facts { label: LabelAge::Current, ..facts } } else { facts };
     let found = RULES.iter().find(|rule| rule.fits(believed));
     let Some(rule) = found else { unreachable!("no line of the table fits {facts:?}") };
     (rule.standing, rule.name)

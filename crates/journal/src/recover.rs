@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{self as block_io, DeviceError, Seams};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{BLOCK_BYTES, DiskId, Epoch, Lsn, PoolId};
 
 use crate::format::{Batch, BatchError, BatchHeader, Expected, Header, KIND_HOLES, Record, hole_ranges};
@@ -282,12 +282,12 @@ impl Search<'_> {
             && header.lsn >= self.tail.lsn
             && header.lsn.0 < u64::MAX
             && header.position >= self.tail.position
-            && (end - self.tail.position <= self.ring.length || is_planted(Bug::BatchBeyondLap))
+            && (end - self.tail.position <= self.ring.length || mutation!(BatchBeyondLap))
     }
 
     fn conclude(self, copies: &[LogCopy], failures: Vec<CopyFailure>) -> Result<Recovered, RecoverError> {
         let mut found = self.found.into_inner();
-        if is_planted(Bug::OneLogIsEnough) {
+        if mutation!(OneLogIsEnough) {
             found.batches.retain(|_, sighting| sighting.present & 1 == 1);
         }
         if let Some(error) = found.unknown {

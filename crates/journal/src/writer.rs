@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use dolmen_block_io::{Action, Command, Durability};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use crate::LogCopy;
 use crate::log::Core;
@@ -60,7 +60,7 @@ fn begin(core: &Core) {
     let mut state = core.state.borrow_mut();
     let state = &mut *state;
     let Some(batch) = state.seal() else { return };
-    let through = batch.durable && !is_planted(Bug::DurableIsCached);
+    let through = batch.durable && !mutation!(DurableIsCached);
     let durability = if through { Durability::Durable } else { Durability::Cached };
     let at = state.ring.address(batch.live.position);
     let length = crate::format::size(batch.live.length);
@@ -105,7 +105,7 @@ fn poll_flights(core: &Core, cx: &mut Context<'_>) -> Poll<()> {
         state.phase = Phase::Lost;
     }
     let one_has_it = state.flights.iter().any(|flight| matches!(flight.state, FlightState::Done));
-    let done = (waiting == 0 && failed == 0) || (one_has_it && is_planted(Bug::OneVoterIsEnough));
+    let done = (waiting == 0 && failed == 0) || (one_has_it && mutation!(OneVoterIsEnough));
     if done || state.phase == Phase::Lost { Poll::Ready(()) } else { Poll::Pending }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Permit;
 use dolmen_journal::{Class, Wait};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_store::Key;
 use dolmen_units::{Bytes, DiskSlot, Lsn};
 
@@ -127,7 +127,7 @@ impl Change<'_> {
     /// When the pool cannot be written, and [`PoolError::MetadataFull`].
     pub fn check_room(&mut self) -> Result<(), PoolError> {
         self.pool.check_writable()?;
-        let is_trapped = is_planted(Bug::ReleaseNeedsRoom) && !self.given.is_empty() && self.pool.is_short();
+        let is_trapped = mutation!(ReleaseNeedsRoom) && !self.given.is_empty() && self.pool.is_short();
         if !self.pool.has_map_room(self.purpose) || is_trapped {
             return Err(PoolError::MetadataFull { name: self.pool.name.clone() });
         }
@@ -152,7 +152,7 @@ impl Change<'_> {
             return Err(PoolError::TooLarge { found: Bytes((own + grains) as u64), limit });
         }
         self.done = true;
-        let frees = is_planted(Bug::FreeBeforeCommit) && !self.given.is_empty();
+        let frees = mutation!(FreeBeforeCommit) && !self.given.is_empty();
         give(self.pool, self.given.drain(..))?;
         let mut edits: Vec<Edit> = std::mem::take(&mut self.edits).into_iter().collect();
         for (slot, map) in self.pool.free.borrow_mut().iter_mut() {

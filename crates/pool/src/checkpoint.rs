@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use dolmen_causes::in_one_line;
 use dolmen_epoch::SPANS_MAX;
 use dolmen_journal::Place;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_store::{Anchor, CheckpointError};
 use dolmen_units::{Epoch, Lsn};
 
@@ -88,7 +88,7 @@ impl Pool {
         let carried = match self.table_owner() {
             Some(owner) => {
                 let carried = owner.write_back(cut).await?;
-                let cut = if is_planted(Bug::TrimAhead) { log.cut() } else { cut };
+                let cut = if mutation!(TrimAhead) { log.cut() } else { cut };
                 self.trim_log(cut, cut).await?;
                 carried
             }
@@ -122,8 +122,7 @@ impl Pool {
     /// Waits until the map has every change whose record is below `cut` and written: whoever made it may not have come to
     /// that yet, and with the record trimmed nobody would know of it.
     async fn applied_below(&self, cut: Lsn) {
-        let is_applied =
-            || self.applying.get().is_none_or(|lsn| lsn >= cut) || is_planted(Bug::TrimUnapplied);
+        let is_applied = || self.applying.get().is_none_or(|lsn| lsn >= cut) || mutation!(TrimUnapplied);
         self.changed.wait_for(|| is_applied().then_some(())).await;
     }
 

@@ -7,7 +7,7 @@ use dolmen_disk::{Extent, MemberState};
 use dolmen_placement::{
     Code, DomainId, Kept, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width, kept,
 };
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::change::{Change, Claim, Purpose, give};
@@ -331,7 +331,7 @@ impl Pool {
     }
 
     fn offers_of(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose) -> Vec<Offer> {
-        let is_kept = purpose == Purpose::Claim && !is_planted(Bug::KeptRoomIsClaimed);
+        let is_kept = purpose == Purpose::Claim && !mutation!(KeptRoomIsClaimed);
         let keep = if is_kept { self.keep.get() } else { 0 };
         self.offers_with(is_meant, purpose, keep)
     }

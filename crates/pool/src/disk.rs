@@ -13,7 +13,7 @@ use dolmen_block_io::{
 };
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
 
 /// Whether a member can be used now.
@@ -363,7 +363,7 @@ impl Disk {
         let seat = self.seat.borrow();
         let seat = seat.as_ref().filter(|_| !self.member.get().is_away()).ok_or(DeviceError::Gone)?;
         let (device, extent) = (Rc::clone(&seat.device), seat.extent);
-        if is_planted(Bug::SlabBehindItsDisk) {
+        if mutation!(SlabBehindItsDisk) {
             return Ok((device, extent.data_start + at));
         }
         let start = extent.data_start.checked_add(at).ok_or(DeviceError::OutOfRange)?;

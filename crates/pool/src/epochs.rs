@@ -12,7 +12,7 @@ use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, w
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
 use dolmen_journal::LogCopy;
 use dolmen_placement::DomainId;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_store::Replica;
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
@@ -164,7 +164,7 @@ impl Pool {
     /// as it is: until that epoch, the disk is absent.
     async fn renew_returning(&self, disk: &Disk, joining: Joining<'_>) -> Result<(), PoolError> {
         let Joining::Back(label) = joining else { return Ok(()) };
-        if is_planted(Bug::ReturnUnstamped) {
+        if mutation!(ReturnUnstamped) {
             return Ok(());
         }
         let Some(device) = disk.device() else { return Ok(()) };
@@ -297,7 +297,7 @@ impl Pool {
             return Err(self.not_replaced(disk, CALLED_OFF));
         }
         let known = self.free.borrow().get(&slot).map(FreeMap::total);
-        if known.is_some_and(|free| free < grain_count(disk)) && !is_planted(Bug::StruckWhileNamed) {
+        if known.is_some_and(|free| free < grain_count(disk)) && !mutation!(StruckWhileNamed) {
             return Err(self.not_replaced(disk, "something lies on it still"));
         }
         self.free.borrow_mut().remove(&slot);

@@ -16,7 +16,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Seams, sleep, within};
 use dolmen_disk::{Contents, Generation, Label, look};
 use dolmen_epoch::Owner;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{DiskSlot, EpochId};
 
 use crate::discover::Candidate;
@@ -93,7 +93,7 @@ async fn check_all_unchanged(seams: &Seams, candidates: &[Candidate]) -> Result<
 /// # Errors
 /// [`OpenError::OpenElsewhere`] as soon as somebody writes.
 pub(crate) async fn watch(seams: &Seams, candidates: &[Candidate]) -> Result<(), OpenError> {
-    if is_planted(Bug::NoWatch) || !candidates.iter().any(is_shareable) {
+    if mutation!(NoWatch) || !candidates.iter().any(is_shareable) {
         return Ok(());
     }
     tracing::info!(seconds = WATCH.as_secs(), "watching whether another host has the pool open");
@@ -110,7 +110,7 @@ pub(crate) async fn watch(seams: &Seams, candidates: &[Candidate]) -> Result<(),
 /// # Errors
 /// [`OpenError::OpenElsewhere`] if a label is not what this host wrote.
 pub(crate) async fn hold(seams: &Seams, candidates: &[Candidate]) -> Result<(), OpenError> {
-    if is_planted(Bug::NoHold) || !candidates.iter().any(is_shareable) {
+    if mutation!(NoHold) || !candidates.iter().any(is_shareable) {
         return Ok(());
     }
     sleep(seams.clock.as_ref(), HOLD).await;
@@ -169,7 +169,7 @@ impl Pool {
             // What this host wrote before its last label, which rotted.
             std::cmp::Ordering::Less => false,
         };
-        (is_foreign && !is_planted(Bug::BlindHeartbeat)).then(|| writer(&label))
+        (is_foreign && !mutation!(BlindHeartbeat)).then(|| writer(&label))
     }
 
     /// Writes the label of a disk anew; its slot if that failed.

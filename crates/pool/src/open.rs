@@ -16,7 +16,7 @@ use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_store::{Replica, Store, StoreOptions};
 use dolmen_units::{DiskId, Epoch, Lsn, Name, PoolId};
 
@@ -498,7 +498,7 @@ impl Opening<'_> {
             candidate.label.sequence += 1;
         }
         let renewed = self.candidates.iter().filter(|candidate| is_meant(candidate)).map(async |candidate| {
-            let written = if is_planted(Bug::MemberNamedEarly) {
+            let written = if mutation!(MemberNamedEarly) {
                 Ok(())
             } else {
                 write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await

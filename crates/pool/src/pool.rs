@@ -11,7 +11,7 @@ use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Member, MemberState};
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::DomainId;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_store::{Key, Store};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
 
@@ -552,7 +552,7 @@ impl Pool {
     pub async fn flush_disks(self: &Rc<Self>) -> Result<(), PoolError> {
         let log = self.writable_log()?;
         let mut disks: Vec<Rc<Disk>> = self.disks().into_iter().filter(|disk| disk.is_present()).collect();
-        if is_planted(Bug::FlushSkipsADisk) {
+        if mutation!(FlushSkipsADisk) {
             disks.pop();
         }
         // What is complete now, and not what was asked for: a flush covers no batch that is still under way.

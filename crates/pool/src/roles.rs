@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use dolmen_disk::MemberState;
 use dolmen_placement::Offer;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES};
 
 use crate::change::Purpose;
@@ -62,7 +62,7 @@ impl Pool {
     /// Whether a member takes rows, if it is here.
     #[must_use]
     pub fn takes_rows(&self, disk: &Disk) -> bool {
-        let is_free = self.role_of(disk).is_none() || is_planted(Bug::SpareTakesRows);
+        let is_free = self.role_of(disk).is_none() || mutation!(SpareTakesRows);
         disk.member().state == MemberState::Active && is_free
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use dolmen_placement::{Code, Offer, Placement, Placer};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::DiskSlot;
 
 use crate::change::Change;
@@ -35,7 +35,7 @@ impl Pool {
 
     /// Ways to do without disks that are slow or sick, the best first; none where all are well.
     fn sparings(&self) -> Vec<Sparing> {
-        if is_planted(Bug::NewRowsAnywhere) {
+        if mutation!(NewRowsAnywhere) {
             return Vec::new();
         }
         let with = |ailment| -> BTreeSet<DiskSlot> {

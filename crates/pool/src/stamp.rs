@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::DiskSlot;
 
 use crate::disk::Disk;
@@ -46,7 +46,7 @@ impl Pool {
         let voters = self.voters();
         let mut others = self.disks();
         others.retain(|disk| disk.is_present() && !voters.contains(&disk.id()) && disk.needs_stamp());
-        if is_planted(Bug::StampBeforeLabels) {
+        if mutation!(StampBeforeLabels) {
             self.name_ahead(&others);
             self.stamp_voters().await;
         }

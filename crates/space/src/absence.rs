@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch, Name};
@@ -28,7 +28,7 @@ impl Shared {
         &self,
         rows: impl Iterator<Item = &Rc<Row>> + Clone,
     ) -> Result<(), SpaceError> {
-        if is_planted(Bug::AbsenceNotCommitted) {
+        if mutation!(AbsenceNotCommitted) {
             return Ok(());
         }
         let is_here = |slab: &Slab| slab.present(&self.pool).is_some();
@@ -42,7 +42,7 @@ impl Shared {
         rows: &[Rc<Row>],
         stayed: &BTreeSet<DiskSlot>,
     ) -> Result<(), SpaceError> {
-        if is_planted(Bug::MissedTables) {
+        if mutation!(MissedTables) {
             return Ok(());
         }
         let has_them = |slab: &Slab| stayed.contains(&slab.disk);

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use dolmen_block_io::Moment;
 use dolmen_block_io::sync::{Either, either};
 use dolmen_causes::in_one_line;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
 use crate::cache::{Cache, Filling, Segment, State};
@@ -50,7 +50,7 @@ const TRIES_IN_VAIN_MAX: u32 = 8;
 
 /// What the hidden space of a cache is, in a pool of this capacity, when nobody chose its size.
 pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
-    let copies = if is_planted(Bug::CacheOfOneCopy) { 1 } else { redundancy + 1 };
+    let copies = if mutation!(CacheOfOneCopy) { 1 } else { redundancy + 1 };
     let resiliency = if copies == 1 { Resiliency::Simple } else { Resiliency::Mirror { copies } };
     let usual = (pool.0 / POOL_SHARE).clamp(SIZE_RANGE.0.0, SIZE_RANGE.1.0);
     let size = usual.min(largest(pool, copies).0);

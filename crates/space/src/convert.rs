@@ -19,7 +19,7 @@ use std::rc::Rc;
 use dolmen_causes::in_one_line;
 use dolmen_disk::FEATURE_LAYOUTS;
 use dolmen_placement::{Code, Offer, Placement, Placer};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -338,7 +338,7 @@ impl Spaces {
         for one in drafted.iter().filter(|one| !one.is_left.get()) {
             one.watch.hold().await;
         }
-        if !is_planted(Bug::DraftMissesWrites) {
+        if !mutation!(DraftMissesWrites) {
             let touched: Vec<Vec<Range>> = drafted.iter().map(|one| one.watch.take_touched()).collect();
             if touched.iter().any(|ranges| !ranges.is_empty()) {
                 space.copy_to_drafts(&drafts, &drafted, touched, progress).await?;
@@ -407,17 +407,17 @@ impl Spaces {
         for one in drafted.iter().filter(|one| !one.is_left.get()) {
             let space = self.spaces.borrow().get(&one.draft.space).cloned();
             let cache = space.and_then(|space| space.cache_of(&one.draft));
-            let Some(cache) = cache.filter(|_| !is_planted(Bug::DraftWhileCached)) else { continue };
+            let Some(cache) = cache.filter(|_| !mutation!(DraftWhileCached)) else { continue };
             match cache.empty_row(&one.draft).await {
                 Ok(()) => {}
                 Err(error) if error.may_pass() => one.is_left.set(true),
                 Err(error) => return Err(error),
             }
         }
-        if is_planted(Bug::DraftBeforeTables) {
+        if mutation!(DraftBeforeTables) {
             return self.shared.force_flush().await;
         }
-        if !is_planted(Bug::DraftBeforeFlush) {
+        if !mutation!(DraftBeforeFlush) {
             self.pool().checkpoint().await?;
         }
         Ok(())

@@ -24,7 +24,7 @@ use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
 use dolmen_erasure::Change;
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::ExcludeReason;
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, SpaceId};
 use smallvec::SmallVec;
@@ -171,7 +171,7 @@ impl Cache {
     /// # Errors
     /// What stands in the way.
     pub(crate) async fn empty_all(&self) -> Result<(), SpaceError> {
-        if !is_planted(Bug::CopiesBeforeFlush) {
+        if !mutation!(CopiesBeforeFlush) {
             self.shared().force_flush().await?;
         }
         self.close(Filling::Writes);
@@ -327,7 +327,7 @@ impl Cache {
     /// Puts lines in place, the rows in their order; whether any was.
     async fn put_in_place_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         // What no flush has covered stays.
-        if !is_planted(Bug::CopiesBeforeFlush) {
+        if !mutation!(CopiesBeforeFlush) {
             self.shared().flush().await?;
         }
         let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| row.has_parity());
@@ -409,7 +409,7 @@ impl Cache {
         if prepared.is_empty() {
             return Ok(false);
         }
-        if !is_planted(Bug::RedoNotFlushed) {
+        if !mutation!(RedoNotFlushed) {
             self.shared().flush().await?;
         }
         let prepared = self.without_those_that_lack(self.without_given_up(prepared));
@@ -453,7 +453,7 @@ impl Cache {
             }
             let computed = async {
                 // Whose the line is does not change while something of it is cached.
-                let row = match is_planted(Bug::HeirPassedOver) {
+                let row = match mutation!(HeirPassedOver) {
                     true => Rc::clone(row),
                     false => space.home(row, *line).await?,
                 };
@@ -519,7 +519,7 @@ impl Cache {
         self.settle_undecided(row, block).await?;
         let versions = row.mappings.versions(block);
         let may_go = |version: &&Version| {
-            self.is_covered(version) || (!row.has_parity() && is_planted(Bug::CopiesBeforeFlush))
+            self.is_covered(version) || (!row.has_parity() && mutation!(CopiesBeforeFlush))
         };
         let Some(version) = versions.iter().rfind(may_go).copied() else {
             return Ok(None);
@@ -602,7 +602,7 @@ impl Cache {
         for slot in failed {
             pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
-        if rows.iter().any(|row| row.has_parity()) || !is_planted(Bug::CopiesNotFlushed) {
+        if rows.iter().any(|row| row.has_parity()) || !mutation!(CopiesNotFlushed) {
             pool.flush_disks().await?;
         }
         // One that left and came back may have lost what it was given.
@@ -815,7 +815,7 @@ async fn compute(
     let is_nothing = data.iter().all(|state| *state == BlockState::Never);
     // The parity of an heir says that the line is the heir's: of nothing it is a block of zeros, or what the row had would be
     // there again.
-    let keeps_parity = row.is_heir() && !is_planted(Bug::HeirForgetsLines);
+    let keeps_parity = row.is_heir() && !mutation!(HeirForgetsLines);
     let mut parity_state = if data.contains(&BlockState::Damaged) {
         Some(BlockState::Damaged)
     } else if is_nothing && !keeps_parity {
@@ -886,10 +886,10 @@ async fn carry_changes(
         .map(|(one, old)| Change { column: one.column, old: old.bytes(), new: one.content.as_deref() })
         .collect();
     let changes: SmallVec<[Change<'_>; 12]> =
-        changes.into_iter().filter(|one| one.new.is_some() || !is_planted(Bug::NeverOnOneColumn)).collect();
-    for _ in 0..if is_planted(Bug::DifferenceTwice) { 2 } else { 1 } {
+        changes.into_iter().filter(|one| one.new.is_some() || !mutation!(NeverOnOneColumn)).collect();
+    for _ in 0..if mutation!(DifferenceTwice) { 2 } else { 1 } {
         let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
-        if is_planted(Bug::SecondParityNotCarried) {
+        if mutation!(SecondParityNotCarried) {
             parity.iter_mut().skip(1).for_each(|block| *block = None);
         }
         code_of(&row.shape)

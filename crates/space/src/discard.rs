@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dolmen_block_io::{IoKind, sleep};
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
@@ -116,7 +116,7 @@ impl Space {
                 room => Some(room?),
             };
             self.decide_cached(&row, range).await?;
-            if is_planted(Bug::DiscardOfGoneRow) {
+            if mutation!(DiscardOfGoneRow) {
                 // As one does that waits for room.
                 sleep(self.shared.pool.seams().clock.as_ref(), Duration::from_millis(50)).await;
             }
@@ -126,7 +126,7 @@ impl Space {
                 continue;
             }
             // Another may have taken its place, which has the blocks now.
-            if row.gone.get() && !is_planted(Bug::DiscardOfGoneRow) {
+            if row.gone.get() && !mutation!(DiscardOfGoneRow) {
                 continue;
             }
             row.touch(range);

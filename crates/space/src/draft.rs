@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
@@ -109,7 +109,7 @@ impl Space {
                     match self.read_for_job(one.row.index, Range { first: block, count: 1 }).await {
                         Ok(segments) => note_segments(&segments, into, &mut holds),
                         Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
-                            match is_planted(Bug::DraftOfDamage) {
+                            match mutation!(DraftOfDamage) {
                                 true => holds.push(Holds::Data),
                                 false => holds.push(Holds::Lost),
                             }
@@ -197,11 +197,11 @@ impl Space {
         if row.layout() == draft.layout() || draft.layout() != self.layouts.get().now {
             return false;
         }
-        let is_changed = !watch.is_untouched() && !is_planted(Bug::DraftMissesWrites);
+        let is_changed = !watch.is_untouched() && !mutation!(DraftMissesWrites);
         let cache = drafts.cache_of(draft);
         let is_cached =
             !draft.mappings.is_empty() || cache.is_some_and(|cache| cache.has_unfinished_beside(draft));
-        if is_changed || (is_cached && !is_planted(Bug::DraftWhileCached)) {
+        if is_changed || (is_cached && !mutation!(DraftWhileCached)) {
             return false;
         }
         let mut is_whole = true;
@@ -211,7 +211,7 @@ impl Space {
                 || self.shared.is_unflushed_away(draft)
                 || !self.shared.unsettled_of(draft).is_empty()
         };
-        is_whole && (is_planted(Bug::DraftBeforeFlush) || !is_unflushed()) && are_tables_written(draft)
+        is_whole && (mutation!(DraftBeforeFlush) || !is_unflushed()) && are_tables_written(draft)
     }
 
     /// The draft of a row takes its place, if nothing has come between; whether it did.
@@ -272,7 +272,7 @@ impl Space {
 
 /// Whether the tables of a draft are on its disks; there are none where it holds nothing.
 fn are_tables_written(draft: &Row) -> bool {
-    if is_planted(Bug::DraftBeforeFlush) || is_planted(Bug::DraftBeforeTables) {
+    if mutation!(DraftBeforeFlush) || mutation!(DraftBeforeTables) {
         return true;
     }
     let mut are_settled = !draft.dirty.get();

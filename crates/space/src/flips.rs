@@ -14,7 +14,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use crate::error::SpaceError;
 use crate::locks::Range;
@@ -114,7 +114,7 @@ impl Space {
         }
         let (target, source) = if is_heirs { (Rc::clone(row), heir) } else { (heir, Rc::clone(row)) };
         let range = Range { first: lines.start, count: lines.end - lines.start };
-        let is_open = goes && row.moved.has_open(range, &self.shared) && !is_planted(Bug::SlotBeforeFlush);
+        let is_open = goes && row.moved.has_open(range, &self.shared) && !mutation!(SlotBeforeFlush);
         Ok(match self.freedom_of(&target, parts).await? {
             Freedom::Free | Freedom::Unflushed if is_open => Slot::BehindFlush,
             Freedom::Free if goes => Slot::Flip { target, source },
@@ -165,7 +165,7 @@ impl Space {
         Ok(match self.class_of(places_of(parts), &pages, &held) {
             WriteClass::Fresh => Freedom::Free,
             _ if !is_never() => Freedom::Taken,
-            _ if is_planted(Bug::SlotBeforeFlush) => Freedom::Free,
+            _ if mutation!(SlotBeforeFlush) => Freedom::Free,
             _ => Freedom::Unflushed,
         })
     }
@@ -289,7 +289,7 @@ impl Flip {
 
     /// It came to nothing: says again what the source has.
     pub(crate) async fn say_source_again(&self, shared: &Shared, held: &Held) -> Result<(), SpaceError> {
-        if is_planted(Bug::FailedFlipKeeps) {
+        if mutation!(FailedFlipKeeps) {
             return Ok(());
         }
         let unflushed = shared.unsettled_of(&self.source);
@@ -309,7 +309,7 @@ impl Shared {
     /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
     pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
         let mut sources = BlocksOfRows::new();
-        if is_planted(Bug::SourceNotLeft) {
+        if mutation!(SourceNotLeft) {
             return sources;
         }
         for (row, blocks) in targets.values() {

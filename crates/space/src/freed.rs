@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 
 use crate::error::SpaceError;
@@ -77,7 +77,7 @@ impl Space {
             };
             guards.push(guard);
             if row.gone.get() {
-                if !is_planted(Bug::RenewedPassedOver) {
+                if !mutation!(RenewedPassedOver) {
                     again.push(row.index);
                 }
                 continue;

@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use dolmen_buffer::Buffer;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::Purpose;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
@@ -173,7 +173,7 @@ impl Space {
         let _tables = self.shared.table_turn.take().await;
         // Whoever finds its slabs later, and no map, is not to take what it had for its row's.
         let is_untabled = || heir.dirty.get() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
-        if (is_unflushed() || is_untabled()) && !is_planted(Bug::GivenBackBeforeFlush) {
+        if (is_unflushed() || is_untabled()) && !mutation!(GivenBackBeforeFlush) {
             return Ok(false);
         }
         let mut change = self.shared.pool.change(Purpose::Release).await;

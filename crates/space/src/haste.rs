@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dolmen_block_io::{DeviceError, READ_PATIENCE};
 use dolmen_buffer::Buffer;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskSlot};
 use smallvec::SmallVec;
@@ -95,7 +95,7 @@ impl Space {
         disk: &Disk,
         wait: Patience,
     ) -> Option<Duration> {
-        if wait == Patience::Long || is_planted(Bug::HungIsWaitedFor) {
+        if wait == Patience::Long || mutation!(HungIsWaitedFor) {
             return None;
         }
         let others = self.shared.pace_without(row, column, disk)?;
@@ -132,7 +132,7 @@ impl Space {
 impl Shared {
     /// How long a read of a disk is waited for, where others have what it has.
     fn patience(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
-        if is_planted(Bug::HungIsWaitedFor) {
+        if mutation!(HungIsWaitedFor) {
             return None;
         }
         let own = disk.read_pace();
@@ -152,7 +152,7 @@ impl Shared {
             let others = slabs.iter().filter(|slab| !asked.contains(&slab.disk));
             others.filter_map(|slab| slab.readable(&self.pool)).map(|disk| disk.read_pace()).min()
         });
-        third.filter(|_| !is_planted(Bug::HungIsWaitedFor)).map(second_patience)
+        third.filter(|_| !mutation!(HungIsWaitedFor)).map(second_patience)
     }
 
     /// Reads what lies in several places of a disk, one after another.
@@ -234,7 +234,7 @@ fn least_busy<'a, 'b>(readable: &'a [(Rc<Disk>, &'b Slab)]) -> Option<(&'a Rc<Di
     let asked = readable.iter().filter(|(disk, _)| !(is_one_well && disk.is_shunned()));
     let paced: SmallVec<[_; 4]> = asked.map(|(disk, slab)| (disk.read_pace(), disk, *slab)).collect();
     let fastest = paced.iter().map(|(pace, ..)| *pace).min()?.max(FAST);
-    let bound = if is_planted(Bug::SlowIsAsked) { Duration::MAX } else { fastest.saturating_mul(SLOWER) };
+    let bound = if mutation!(SlowIsAsked) { Duration::MAX } else { fastest.saturating_mul(SLOWER) };
     let fast = paced.into_iter().filter(|(pace, ..)| *pace <= bound);
     fast.min_by_key(|(_, disk, _)| disk.load()).map(|(_, disk, slab)| (disk, slab))
 }

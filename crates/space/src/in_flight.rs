@@ -13,7 +13,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
@@ -126,7 +126,7 @@ pub(crate) async fn decide_sources(
     let mut gone = Vec::new();
     for source in sources {
         match other_has(shared, &source.row, source.line).await? {
-            Some(false) if !is_planted(Bug::FlipByHalves) => {
+            Some(false) if !mutation!(FlipByHalves) => {
                 let Source { row, line, blocks, before } = source;
                 let line = Line { shared, space, row: &row, line, blocks };
                 // A slab that was filled since has been given nothing of it.
@@ -135,7 +135,7 @@ pub(crate) async fn decide_sources(
                 all_are(&line.blocks, &before, shared, &row, &held);
                 shared.note_dirty(&row);
             }
-            Some(_) if is_planted(Bug::SourceGoneEarly) => source.is_gone(shared),
+            Some(_) if mutation!(SourceGoneEarly) => source.is_gone(shared),
             Some(_) => gone.push(source),
             None => leave_all(&source.blocks, &source.row, left, recovery),
         }
@@ -153,7 +153,7 @@ impl Source {
 
     /// Has the log keep what it says of it.
     pub(crate) fn keep(&self, shared: &Shared) {
-        if is_planted(Bug::SourceGoneEarly) {
+        if mutation!(SourceGoneEarly) {
             return;
         }
         let mut unresolved = shared.unresolved.borrow_mut();
@@ -252,7 +252,7 @@ impl Line<'_> {
             return Ok((Decided::NotYet, part));
         }
         let copies = self.copies_of(&written).await;
-        if is_planted(Bug::LineInParts) {
+        if mutation!(LineInParts) {
             let is_good = |copies: &SmallVec<[Copy; 4]>, state: BlockState| {
                 copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
             };

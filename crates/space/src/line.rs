@@ -8,7 +8,7 @@ use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 use dolmen_erasure::{Code, Shape as CodeShape};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
@@ -133,7 +133,7 @@ pub(crate) fn encode(shape: &Shape, data: &[Option<&[u8]>], parity: &mut [Option
     code_of(shape)
         .encode(data, parity)
         .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
-    if is_planted(Bug::SecondParityAsFirst)
+    if mutation!(SecondParityAsFirst)
         && let [Some(first), Some(second)] = parity
     {
         second.copy_from_slice(first);
@@ -195,8 +195,7 @@ impl Space {
         let is_late = copies.iter().any(|copy| copy.is_late);
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
         let is_away = is_away(row, column, &copies);
-        let is_there =
-            |copy: &Copy| is_good(copy) || (is_planted(Bug::InputsNotVerified) && copy.result.is_ok());
+        let is_there = |copy: &Copy| is_good(copy) || (mutation!(InputsNotVerified) && copy.result.is_ok());
         let found = match copies.into_iter().find(is_there) {
             Some(good) => Found::Good(good.bytes),
             None if is_away => Found::Away,
@@ -284,7 +283,7 @@ impl Space {
         let Some((sources, within)) = self.sources_of_run(row, column, (first, &lines)) else {
             return Ok(Rebuilt::Not);
         };
-        let is_short = wait == Patience::Short && !is_planted(Bug::HungIsWaitedFor);
+        let is_short = wait == Patience::Short && !mutation!(HungIsWaitedFor);
         let (within, is_late) = (within.filter(|_| is_short), Cell::new(false));
         let given: SmallVec<[usize; 16]> = sources.iter().map(|source| source.column).collect();
         let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Ok(Rebuilt::Not) };

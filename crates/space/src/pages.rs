@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
 use smallvec::SmallVec;
@@ -128,7 +128,7 @@ pub(crate) enum Knowledge {
 
 /// The slot that a generation of a page is written to.
 fn slot_of(page: &Page, generation: u64) -> u64 {
-    let in_place = !page.is_unpaired() && is_planted(Bug::PageInPlace);
+    let in_place = !page.is_unpaired() && mutation!(PageInPlace);
     if in_place { 0 } else { generation }
 }
 
@@ -547,7 +547,7 @@ impl Shared {
             holders.extend(disk.map(|disk| (disk, slab.clone(), place)));
         });
         let [(disk, slab, place)] = holders.as_slice() else { return true };
-        if is_planted(Bug::OnlyTableBelieved) {
+        if mutation!(OnlyTableBelieved) {
             return true;
         }
         let name = self.page_name(row, *column, *index);
@@ -674,7 +674,7 @@ impl Shared {
         let undecided = self.unresolved.borrow().clone();
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
-        let flushed = if is_planted(Bug::TableBeforeFlush) { Ok(()) } else { self.flush().await };
+        let flushed = if mutation!(TableBeforeFlush) { Ok(()) } else { self.flush().await };
         if let Err(error) = flushed {
             self.frozen.set(None);
             return Err(error);
@@ -684,7 +684,7 @@ impl Shared {
         self.frozen.set(None);
         let seats = self.pool.seats();
         let written = self.write_tables(&rows).await?;
-        if !is_planted(Bug::TableNotFlushed) {
+        if !mutation!(TableNotFlushed) {
             self.pool.flush_disks().await?;
         }
         // One that left and came back may have lost what it was given. What became of the pages is decided here, once, and

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
 use smallvec::smallvec;
@@ -113,7 +113,7 @@ impl Shared {
     /// Whether blocks of a row are about to be left undecided. What the log says of them is being read: nobody may write to the row
     /// before that is known, although its slabs may be in reach again, because it has got another one meanwhile.
     pub(crate) fn is_being_left(&self, row: &Row) -> bool {
-        if is_planted(Bug::LeftWhileWritten) {
+        if mutation!(LeftWhileWritten) {
             return false;
         }
         let key = (row.space, row.index, row.id);

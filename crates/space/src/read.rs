@@ -6,7 +6,7 @@ use std::time::Duration;
 use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
 use dolmen_checksum::crc32c;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
@@ -325,8 +325,8 @@ impl Space {
                 self.read_again(row, &run, done, &mut buffer).await?;
             } else {
                 for ((place, state), bytes) in run.states_from(done).zip(buffer.chunks_exact_mut(BLOCK)) {
-                    let good = result.is_ok()
-                        && (matches_state(bytes, state) || is_planted(Bug::ChecksumNotChecked));
+                    let good =
+                        result.is_ok() && (matches_state(bytes, state) || mutation!(ChecksumNotChecked));
                     if !good {
                         self.read_block_again(row, run.first + place, bytes).await?;
                     }
@@ -566,7 +566,7 @@ impl Space {
             copy.disk.note(|counters| counters.checksum_errors += 1);
             self.shared.count(|counters| counters.checksum_errors += 1);
             tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, block = row_block, "healing a block");
-            let source = if is_planted(Bug::HealFromBadCopy) { &copy.bytes } else { &good.bytes };
+            let source = if mutation!(HealFromBadCopy) { &copy.bytes } else { &good.bytes };
             self.write_copy(copy, source).await;
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -675,7 +675,7 @@ async fn decide(
     recovery.decided += 1;
     let mut candidates: SmallVec<[BlockState; 8]> =
         open.iter().rev().map(|claim| claim.state).chain([settled]).collect();
-    if is_planted(Bug::OldestStateWins) {
+    if mutation!(OldestStateWins) {
         candidates.reverse();
     }
     let known = newest_known(settled, open);
@@ -741,8 +741,7 @@ fn without_copy(
     let was_read = |slot| copies.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
     let is_elsewhere = row.may_be_good_beside(column, was_read);
     let is_cached = space.cache_of(row).is_some();
-    let is_said_lost =
-        open.last().is_some_and(|claim| !claim.is_written()) && !is_planted(Bug::LossForgotten);
+    let is_said_lost = open.last().is_some_and(|claim| !claim.is_written()) && !mutation!(LossForgotten);
     let state = if is_said_lost && !is_elsewhere && !is_cached { BlockState::Damaged } else { known };
     let kind = match is_elsewhere && state != BlockState::Damaged {
         true => IncidentKind::RottenHere,

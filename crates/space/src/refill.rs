@@ -17,7 +17,7 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::{Notify, Turn, join_all};
 use dolmen_disk::MemberState;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, GRAIN_BYTES};
 use smallvec::SmallVec;
@@ -558,9 +558,8 @@ impl Refill<'_> {
         // A flush may have recorded the block again, meanwhile, under an epoch that is new since this began.
         let now = shared.pool.epoch().number;
         let since = self.slab.stale.unwrap_or_default();
-        let skipped =
-            is_planted(Bug::ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
-        let is_since = stamp.is_since(since, now) || is_planted(Bug::ResyncCopiesAll);
+        let skipped = mutation!(ResyncSkipsNewest) && stamp.is_since(Epoch(now.0.saturating_sub(2)), now);
+        let is_since = stamp.is_since(since, now) || mutation!(ResyncCopiesAll);
         Ok(matches!(page.state(entry), BlockState::Valid(_)) && is_since && !skipped)
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_placement::Offer;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
 
@@ -130,7 +130,7 @@ impl Spaces {
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
         self.end_what_has_begun().await?;
-        if is_planted(Bug::DrainNeedsItsDisk) && !disk.is_present() {
+        if mutation!(DrainNeedsItsDisk) && !disk.is_present() {
             return Ok(false);
         }
         let moved = self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &BTreeSet::new, progress).await?;
@@ -224,7 +224,7 @@ impl Spaces {
             filled.push((of_lot.clone(), leaves, whole));
         }
         let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
-        let is_early = is_planted(Bug::GivenUpUntrusted);
+        let is_early = mutation!(GivenUpUntrusted);
         if !is_early {
             self.shared.trust_all(&refilled, result).await?;
         }
@@ -235,7 +235,7 @@ impl Spaces {
             let is_whole = whole == Some(row.id);
             // Where nothing can be given up, nobody asks the disks whether it could.
             let may_go = is_whole
-                || is_planted(Bug::LastCopyGivenUp)
+                || mutation!(LastCopyGivenUp)
                 || (leaves.iter().any(|from| !space.is_stuck_on(&row, *from))
                     && space.can_do_without_absent(index).await?);
             for from in leaves {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_buffer::Buffer;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
@@ -227,7 +227,7 @@ impl OfRow {
 
     /// The same for what the log says of lines of the row itself, or of its heir.
     fn end_what_is_at(&mut self, home: &mut Self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
-        if is_planted(Bug::RedoEndsWithMark) {
+        if mutation!(RedoEndsWithMark) {
             let lines: Vec<u32> = home.redos.keys().copied().collect();
             lines.into_iter().for_each(|line| home.end(line));
         }
@@ -527,8 +527,8 @@ impl Cache {
 
 /// Whether a planted bug leaves a column out where a line is finished; parity begins with the column given.
 fn is_left_out(column: usize, parity: usize) -> bool {
-    (column >= parity && is_planted(Bug::RedoOfNewDataOnly))
-        || (column > parity && is_planted(Bug::SecondParityNotRedone))
+    (column >= parity && mutation!(RedoOfNewDataOnly))
+        || (column > parity && mutation!(SecondParityNotRedone))
 }
 
 #[cfg(test)]

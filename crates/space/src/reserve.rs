@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_units::{Bytes, Epoch, RowId, SpaceId};
 
@@ -236,7 +236,7 @@ impl Space {
     pub(crate) async fn give_back(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         // Whoever reserves waits until it is done.
         let _turn = self.reserve.turn.take().await;
-        if self.row_count.get() > self.reserve_rows() || is_planted(Bug::ReserveGivenBack) {
+        if self.row_count.get() > self.reserve_rows() || mutation!(ReserveGivenBack) {
             self.reserve.forget(row.index);
             return self.free_row(row).await;
         }
@@ -254,7 +254,7 @@ impl Space {
             return Ok(Renewed::Busy);
         }
         match self.holds_nothing(row).await? {
-            _ if is_planted(Bug::ReserveTakesWritten) => {}
+            _ if mutation!(ReserveTakesWritten) => {}
             Some(true) => {}
             Some(false) => return Ok(Renewed::InUse),
             None => return Ok(Renewed::Busy),

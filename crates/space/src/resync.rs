@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_disk::MemberState;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
@@ -345,7 +345,7 @@ impl Space {
     /// answer.
     async fn look_at_tables(&self, row: &Rc<Row>, from: DiskSlot) -> (u64, Option<Vec<(usize, usize)>>) {
         let seals = row.seals.get();
-        match is_planted(Bug::OnlyTableBelieved) {
+        match mutation!(OnlyTableBelieved) {
             true => (seals, Some(Vec::new())),
             false => (seals, self.shared.tables_lacking_without(row, from).await),
         }
@@ -366,7 +366,7 @@ impl Space {
     /// are about to leave too. Else two lost disks with copies of one column would each wait for the other.
     fn copies_beside(&self, slabs: &[Slab], from: DiskSlot) -> usize {
         let pool = &self.shared.pool;
-        let counts = |slab: &Slab| match is_planted(Bug::GivenUpUntrusted) {
+        let counts = |slab: &Slab| match mutation!(GivenUpUntrusted) {
             true => slab.present(pool).is_some(),
             false => slab.readable(pool).is_some(),
         };
@@ -430,7 +430,7 @@ impl Shared {
         refilled: &[(Rc<Space>, Refilled)],
         result: &mut Resynced,
     ) -> Result<(), SpaceError> {
-        if !is_planted(Bug::TrustBeforeFlush) {
+        if !mutation!(TrustBeforeFlush) {
             self.pool.checkpoint().await?;
         }
         for (_, row) in refilled {
@@ -441,7 +441,7 @@ impl Shared {
                 self.write_headers(&row.row, |slab| !slab.has_nothing() && is_refilled(slab)).await?;
             }
         }
-        if !is_planted(Bug::TrustBeforeFlush) {
+        if !mutation!(TrustBeforeFlush) {
             self.pool.flush_disks().await?;
         }
         let mut left = refilled.iter().peekable();

@@ -10,7 +10,7 @@ use dolmen_block_io::Moment as Instant;
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
 use dolmen_buffer::FRAME_BYTES_MAX;
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{LogRoom, Pool, PoolError, PoolState, keys};
 use dolmen_store::Key;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, Epoch, Lsn, Name, RowId, SpaceId};
@@ -478,7 +478,7 @@ impl Shared {
         let mut claims =
             self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
         claims.retain(|(column, _), claims| columns.contains(column) && give_up(claims, are_lost));
-        if claims.is_empty() || is_planted(Bug::WrittenOffAsFound) {
+        if claims.is_empty() || mutation!(WrittenOffAsFound) {
             return Ok(());
         }
         for body in encode_claims(row.space, row.index, &claims, (Restating::Anew, Covered::Before)) {
@@ -670,7 +670,7 @@ impl Shared {
         let mine = (self.tickets.next(), self.recorded.get());
         let _turn = self.flush_turn.take().await;
         let covered = self.covered.get();
-        let is_marked = covered.1 >= mine.1 || is_planted(Bug::LateRecordUnmarked);
+        let is_marked = covered.1 >= mine.1 || mutation!(LateRecordUnmarked);
         if covered.0 >= mine.0 && is_marked {
             self.count(|counters| counters.shared_flushes += 1);
             return Ok(());
@@ -679,20 +679,18 @@ impl Shared {
             let limit = self.tickets.next();
             let interval = self.tickets.next_interval();
             let cut = self.pool.cut()?;
-            if !is_planted(Bug::FlushWaitsForNobody) {
+            if !mutation!(FlushWaitsForNobody) {
                 self.tickets.wait_below(limit).await;
             }
             self.pool.written_below(cut).await?;
-            if is_planted(Bug::MarkBeforeFlush) {
+            if mutation!(MarkBeforeFlush) {
                 self.pool.settle(cut).await?;
             }
             self.pool.flush_disks().await?;
             if self.restamp().await? {
                 continue;
             }
-            if !is_planted(Bug::MarkBeforeFlush)
-                && (!self.recovering.get() || is_planted(Bug::RecoveryNotFinal))
-            {
+            if !mutation!(MarkBeforeFlush) && (!self.recovering.get() || mutation!(RecoveryNotFinal)) {
                 self.pool.settle(cut).await?;
             }
             // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::Meter;
 use dolmen_block_io::sync::Turn;
 use dolmen_placement::{Code, Request, SlabPlace, Width};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -309,7 +309,7 @@ impl Space {
 
     fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
         let record = RowRecord::parse(value, Bytes(self.row_bytes)).ok();
-        let may_be = |record: &RowRecord| self.is_on_disks(record) || is_planted(Bug::SlabBehindItsDisk);
+        let may_be = |record: &RowRecord| self.is_on_disks(record) || mutation!(SlabBehindItsDisk);
         record.filter(may_be).ok_or_else(|| {
             let what = format!("an impossible row {index} of space {}", self.name());
             dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()

@@ -10,7 +10,7 @@ use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
@@ -809,7 +809,7 @@ impl Spaces {
         self.shared.force_flush().await?;
         // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
         self.pool().checkpoint().await?;
-        if absent.old.is_some() && !is_planted(Bug::OldImageAsAbsent) {
+        if absent.old.is_some() && !mutation!(OldImageAsAbsent) {
             self.distrust(absent.disk.slot()).await?;
         }
         let disk = self.pool().readmit(device).await?;

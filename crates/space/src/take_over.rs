@@ -15,7 +15,7 @@ use std::rc::{Rc, Weak};
 use dolmen_buffer::Buffer;
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Change, PoolState, Purpose, keys};
 use dolmen_units::Lsn;
 use smallvec::SmallVec;
@@ -87,10 +87,10 @@ impl Space {
                 break;
             }
             let all_go_back = prepared.iter().all(|ending| matches!(ending, Ending::GivenBack { .. }));
-            let is_early = all_go_back && is_planted(Bug::GivenBackBeforeFlush);
-            if is_planted(Bug::HeirBeforeTables) {
+            let is_early = all_go_back && mutation!(GivenBackBeforeFlush);
+            if mutation!(HeirBeforeTables) {
                 self.shared.force_flush().await?;
-            } else if !is_planted(Bug::HeirBeforeFlush) && !is_early {
+            } else if !mutation!(HeirBeforeFlush) && !is_early {
                 self.shared.pool.checkpoint().await?;
             }
             for ending in prepared {
@@ -128,7 +128,7 @@ impl Space {
             return Ok(None);
         };
         let Some(cache) = self.cache_of(&row) else { return Ok(None) };
-        if !is_planted(Bug::HeirBeforeCached) {
+        if !mutation!(HeirBeforeCached) {
             cache.empty_row(&row).await?;
             if !row.mappings.is_empty() {
                 // It waits for disks, or somebody is at it: then it is not the time.
@@ -271,17 +271,17 @@ impl Space {
         if row.gone.get() || !is_heir || self.gone.get() || self.shared.is_unresolved(row) {
             return Ok(false);
         }
-        let is_cached = !row.mappings.is_empty() && !is_planted(Bug::HeirBeforeCached);
+        let is_cached = !row.mappings.is_empty() && !mutation!(HeirBeforeCached);
         if is_cached || cache.has_unfinished_beside(row) || !self.lacking(row, heir).await?.is_empty() {
             return Ok(false);
         }
         let is_unflushed =
             || self.shared.is_unflushed_away(row) || !self.shared.unsettled_of(heir).is_empty();
-        if is_unflushed() && !is_planted(Bug::HeirBeforeFlush) {
+        if is_unflushed() && !mutation!(HeirBeforeFlush) {
             return Ok(false);
         }
         let is_untabled = !heir.is_formatted() || heir.pages().iter().any(|(_, _, page)| !page.is_settled());
-        Ok(!is_untabled || is_planted(Bug::HeirBeforeFlush) || is_planted(Bug::HeirBeforeTables))
+        Ok(!is_untabled || mutation!(HeirBeforeFlush) || mutation!(HeirBeforeTables))
     }
 
     /// The heir takes the row's place, if nothing has come between; whether it did.
@@ -298,7 +298,7 @@ impl Space {
         // A write-back that is under way may have taken pages since.
         let _tables = self.shared.table_turn.take().await;
         let is_settled = |row: &Row| row.pages().iter().all(|(_, _, page)| page.is_settled());
-        let must_be = !is_planted(Bug::HeirBeforeFlush) && !is_planted(Bug::HeirBeforeTables);
+        let must_be = !mutation!(HeirBeforeFlush) && !mutation!(HeirBeforeTables);
         if must_be && !is_settled(heir) {
             return Ok(false);
         }

@@ -17,7 +17,7 @@
 use std::rc::Rc;
 
 use dolmen_disk::FEATURE_TRASH;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
 
@@ -263,7 +263,7 @@ impl Spaces {
                     progress.done.set(progress.done.get() + rows.len() as u64);
                     from = last + 1;
                 }
-                None if from == 0 || is_planted(Bug::RenewedPassedOver) => {
+                None if from == 0 || mutation!(RenewedPassedOver) => {
                     self.strike_condemned(space).await?;
                     return Ok(true);
                 }

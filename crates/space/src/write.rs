@@ -6,7 +6,7 @@ use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::{Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
@@ -213,7 +213,7 @@ impl Space {
         let mut must_be_cached = false;
         loop {
             let row = match self.row_for_write(index).await {
-                Err(SpaceError::Pool(PoolError::NoSpace { .. })) if is_planted(Bug::NoRoomAcknowledged) => {
+                Err(SpaceError::Pool(PoolError::NoSpace { .. })) if mutation!(NoRoomAcknowledged) => {
                     return Ok(());
                 }
                 row => row?,
@@ -286,7 +286,7 @@ impl Space {
         };
         let held = self.shared.tickets.begin();
         let class = self.class_of(ranges.into_iter(), &pages, &held);
-        Ok(class == WriteClass::Overwrite && !is_planted(Bug::StrictInPlace))
+        Ok(class == WriteClass::Overwrite && !mutation!(StrictInPlace))
     }
 
     /// Writes whole blocks of a row: to the write cache if room was reserved there. The caller holds their lock.
@@ -314,7 +314,7 @@ impl Space {
         }
         let parts = split(row, first, data);
         let begun = self.begin(row, &parts).await?;
-        if begun.class == WriteClass::Overwrite && !is_planted(Bug::StrictInPlace) {
+        if begun.class == WriteClass::Overwrite && !mutation!(StrictInPlace) {
             return Ok(Whole::NeedsCache);
         }
         self.write_begun(row, parts, begun, Beside::Nothing).await?;
@@ -454,7 +454,7 @@ impl Space {
         let has_failed = |slab: &Slab| failed.iter().any(|(slot, _)| *slot == slab.disk);
         let is_told = |slab: &Slab| slab.stale.is_some() || !has_failed(slab);
         let is_told_of = |part: &Part| row.with_slabs(part.column, |slabs| slabs.iter().all(is_told));
-        Ok(parts.iter().all(is_told_of) || is_planted(Bug::AbsenceNotCommitted))
+        Ok(parts.iter().all(is_told_of) || mutation!(AbsenceNotCommitted))
     }
 
     /// Record and data in the order that the class demands.
@@ -476,7 +476,7 @@ impl Space {
             }
             WriteClass::Rewrite => {
                 self.shared.count(|counters| counters.rewrites += 1);
-                if is_planted(Bug::RewriteInParallel) {
+                if mutation!(RewriteInParallel) {
                     return self.write_data(row, parts, append(Wait::Written)).await;
                 }
                 let lsn = append(Wait::Written).await?;
@@ -484,7 +484,7 @@ impl Space {
             }
             WriteClass::Overwrite => {
                 self.shared.count(|counters| counters.overwrites += 1);
-                if is_planted(Bug::IntentNotWaited) {
+                if mutation!(IntentNotWaited) {
                     return self.write_data(row, parts, append(Wait::Written)).await;
                 }
                 let lsn = append(Wait::Durable).await?;
@@ -761,7 +761,7 @@ fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
         let spot = row.shape.locate(block);
         let left = u32::try_from((data.len() - offset) / BLOCK).unwrap_or(u32::MAX);
         let count = spot.contiguous.min(left);
-        let first = if is_planted(Bug::RowOffByOne) && block % 64 == 63 && spot.block > 0 {
+        let first = if mutation!(RowOffByOne) && block % 64 == 63 && spot.block > 0 {
             spot.block - 1
         } else {
             spot.block

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_journal::Wait;
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
 use smallvec::SmallVec;
@@ -215,7 +215,7 @@ impl Space {
     /// Whether of a row that is given up it is said what is lost. Of one that has a write cache, or parity, it is not: what is written over
     /// there is never taken as it is found.
     fn says_what_is_lost(&self, row: &Row) -> bool {
-        !row.has_parity() && self.cache_of(row).is_none() && !is_planted(Bug::WrittenOffUnsaid)
+        !row.has_parity() && self.cache_of(row).is_none() && !mutation!(WrittenOffUnsaid)
     }
 
     /// The pages of some columns of a row that can be had, with column and number.
@@ -270,7 +270,7 @@ impl Space {
     ) -> Option<Vec<u32>> {
         let pool = &self.shared.pool;
         let is_here = row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.present(pool).is_some()));
-        if !is_here || is_planted(Bug::PartFilledGivenUp) {
+        if !is_here || mutation!(PartFilledGivenUp) {
             return Some(blocks);
         }
         let mut lost = Vec::new();
@@ -322,7 +322,7 @@ impl Space {
         new: &[(usize, Slab)],
         disks: &[(Rc<Disk>, u64)],
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
-        let is_meant = |_: &Disk| !is_planted(Bug::WrittenOffTablesKept);
+        let is_meant = |_: &Disk| !mutation!(WrittenOffTablesKept);
         let mut failed = self.write_zeros_to_tables(&row.shape, new, is_meant).await?;
         if row.is_formatted() {
             failed.extend(self.shared.write_headers_ahead(row, new).await);

@@ -1,6 +1,6 @@
 //! Which pages are in use.
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use crate::format::BODY_BYTES;
 
@@ -172,7 +172,7 @@ impl Allocation {
 
     /// Gives up a page; whether it was in use. It is not taken again by this checkpoint.
     pub(crate) fn release(&mut self, page: u64) -> bool {
-        if is_planted(Bug::PageReusedEarly) {
+        if mutation!(PageReusedEarly) {
             self.blocked.remove(page);
         }
         self.next.remove(page)

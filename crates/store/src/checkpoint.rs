@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use crate::block::Checkpoint;
 use crate::error::{CheckpointError, Failure, Step, StoreError};
@@ -135,13 +135,13 @@ impl Store {
         let merged = Merge::new(self, to, sequence, changes, reach).run().await.map_err(Attempt::Pages)?;
         let port = self.port();
         let mut failed = Vec::new();
-        if !is_planted(Bug::BlockBeforePages) {
+        if !mutation!(BlockBeforePages) {
             failed = port.flush_all(to, Step::PagesFlush).await;
         }
         if !failed.is_empty() {
             return Err(Attempt::Pages(self.failed(failed)));
         }
-        let is_whole = merged.rest.is_none() || is_planted(Bug::PartAnchoredAsWhole);
+        let is_whole = merged.rest.is_none() || mutation!(PartAnchoredAsWhole);
         let checkpoint = Checkpoint {
             sequence,
             root: merged.root,

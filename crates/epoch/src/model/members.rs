@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 use dolmen_units::{Epoch, HostId, Lsn};
 
 use super::state::disk_id;
@@ -450,13 +450,13 @@ impl Search {
 }
 
 fn shipped(depth: usize) -> World {
-    let order = |bug| if is_planted(bug) { Order::NamesFirst } else { Order::LabelsFirst };
+    let order = |is_awake| if is_awake { Order::NamesFirst } else { Order::LabelsFirst };
     World {
         depth,
-        opening: order(Bug::MemberNamedEarly),
-        stamp: order(Bug::StampBeforeLabels),
+        opening: order(mutation!(MemberNamedEarly)),
+        stamp: order(mutation!(StampBeforeLabels)),
         numbers: Numbers::AboveAll,
-        back: if is_planted(Bug::ReturnUnstamped) { Return::LabelLast } else { Return::LabelFirst },
+        back: if mutation!(ReturnUnstamped) { Return::LabelLast } else { Return::LabelFirst },
     }
 }
 

@@ -16,7 +16,7 @@ mod explore;
 mod members;
 mod state;
 
-use dolmen_planted::{Bug, is_planted};
+use dolmen_planted::mutation;
 
 use explore::{Bounds, ExportOrder, Nonces, Outcome, explore};
 
@@ -30,11 +30,7 @@ fn shipped(depth: usize) -> Bounds {
         writes_max: 2,
         confirmations_max: 0,
         nonces: Nonces::Ascending,
-        export: if is_planted(Bug::ExportRecordLast) {
-            ExportOrder::RecordLast
-        } else {
-            ExportOrder::RecordFirst
-        },
+        export: if mutation!(ExportRecordLast) { ExportOrder::RecordLast } else { ExportOrder::RecordFirst },
     }
 }
 
