@@ -81,9 +81,9 @@ installer="$state_name/rust/init.sh -y --no-modify-path --profile minimal -c rus
 # asks WHAT LINES: of apt, curl and the installer, nothing else, and in this order.
 asks() { check "$1: what is asked" "$(grep -e '^bin/apt-get ' -e '^bin/curl ' -e '/init.sh ' -e "^bin/sleep [0-9]*\$" -e question "$proof/asked")" "$2"; }
 
-# goes_on WHAT CARGO LINES: ./test --quick does, with that cargo, after it has asked for these.
+# goes_on WHAT CARGO LINES: ./test does, with that cargo, after it has asked for these.
 goes_on() {
-    bare test --quick fits
+    bare test fits
     check "$1: ./test goes on" "$status" 0
     check "$1: by its Rust" "$(sed -n 's/ test .*//p' "$proof/asked")" "$2"
     asks "$1" "$3"

@@ -10,24 +10,12 @@
 # DOLMEN_STATE   where the lists of this checkout are put (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
+. "$root/scripts/lib.sh"
 ledger=docs/proof/ledger
 moved=$ledger/moved.txt
-now=${DOLMEN_STATE:-$root/.demo}/ledger
+now=$state/ledger
 kinds='tests mutants incidents crash_kinds models faults'
 mkdir -p "$now" || exit 1
-
-# list_tests: `crate/program name` for each test of each crate.
-list_tests() {
-    cargo test --workspace --no-run --locked 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p' >"$now/programs"
-    [ -s "$now/programs" ] || { printf 'ledger: cargo test --workspace --no-run --locked built no tests\n' >&2; return 1; }
-    while IFS= read -r program; do
-        # The file that cargo keeps beside a program names its sources, the first crate of them is its own.
-        crate=$(tr ' ' '\n' <"$program.d" | sed -n 's,^crates/\([a-z_]*\)/.*,\1,p' | head -n 1)
-        name=$(basename "$program" | sed 's/-[0-9a-f]*$//')
-        ! grep -q "/src/lib.rs" "$program.d" || [ "$name" != "dolmen_$crate" ] || name=lib
-        "$program" --list 2>/dev/null | sed -n "s,^\(.*\): test\$,$crate/$name \1,p"
-    done <"$now/programs" | sort -u
-}
 
 # rows TABLE FIELD...: these fields of a table whose columns `|` separates.
 rows() {
@@ -49,7 +37,7 @@ variants() {
 # list KIND: the entries of that kind which this checkout has.
 list() {
     case $1 in
-    tests) list_tests ;;
+    tests) list_tests "$now/programs" && cut -d' ' -f2- "$now/programs" | sort -u ;;
     # A mutant as often as it has tests that kill it; behind the first column stands what to know of it.
     mutants) { rows scripts/bugs.txt 2 1 3 4 && rows scripts/accidents.txt 3 2 | sed 's/ | / | incident | /'; } | sort ;;
     incidents) rows scripts/accidents.txt 1 2 3 | sed 's/ | / /' ;;

@@ -213,4 +213,21 @@ fetch_crates() {
     export CARGO_NET_OFFLINE=true
 }
 
+# --- programs of tests -------------------------------------------------------------------------------------------
+
+# list_tests FILE: puts `program crate/name-of-the-program test` into FILE for each test of the workspace, from what a build of
+# the tests says; where they are built already that takes seconds.
+list_tests() {
+    cargo test --workspace --no-run --locked 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p' >"$1.programs"
+    [ -s "$1.programs" ] || { warn 'cargo test --workspace --no-run --locked names no programs'; return 1; }
+    while IFS= read -r list_program; do
+        case $list_program in /*) ;; *) list_program=$root/$list_program ;; esac
+        # The file that cargo keeps beside a program names its sources; the first crate among them is its own.
+        list_crate=$(tr ' ' '\n' <"$list_program.d" | sed -n 's,^crates/\([a-z_]*\)/.*,\1,p' | head -n 1)
+        list_name=$(basename "$list_program" | sed 's/-[0-9a-f]*$//')
+        [ "$list_name" != "dolmen_$list_crate" ] || ! grep -q '/src/lib\.rs' "$list_program.d" || list_name=lib
+        "$list_program" --list 2>/dev/null | sed -n "s,^\(.*\): test\$,$list_program $list_crate/$list_name \1,p"
+    done <"$1.programs" >"$1"
+}
+
 . "$scripts/state.sh"

@@ -70,7 +70,7 @@ count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulato
 
 note nested "$state/simulator"
 note nested "$state/accidents"
-part 'accidents' accidents env DOLMEN_STATE="$state/accidents" sh scripts/accidents.sh
+part 'accidents' accidents env DOLMEN_STATE="$state/accidents" sh scripts/mutants.sh --incidents
 part "simulator: $seeds lives" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
 for test in slow repair_speed repair_pace; do
     table spaces "$test"
@@ -90,7 +90,7 @@ Made by \`scripts/results.sh --seeds $seeds\` on $(date -u +%Y-%m-%d), of commit
 Each is a test against the daemon, and fails without its safeguard ([incidents](accidents.md)).
 
 \`\`\`text
-$(grep -E '^  accident |passed, ' "$logs/accidents.log")
+$(grep -E '^  incident |passed, ' "$logs/accidents.log")
 \`\`\`
 
 ## Simulation runs

@@ -224,7 +224,7 @@ killed_by() {
         check "nothing is left after $1 in $2" "$(remains)" ''
     fi
     : >"$proof/slow"
-    bare test --quick fits
+    bare test fits
     check "the run after $1 in $2 succeeds" "$status" 0
     check "nothing is left after $1 in $2 and another run" "$(remains)" ''
     [ "$failed" -eq 0 ] || sed 's/^/    | /' "$proof/said"
@@ -247,7 +247,7 @@ killed_in() {
 killed_unpacking() {
     for unpacking_signal in KILL TERM; do
         install_system yes
-        run_until 'bin/dpkg' test --quick fits
+        run_until 'bin/dpkg' test fits
         killed_by "$unpacking_signal" 'dpkg'
         check "dpkg came to its end after $unpacking_signal" "$(ls "$proof/unpacked")" "$proof/unpacked"
         check "and worked once" "$(grep -c 'bin/dpkg' "$proof/asked")" 1
@@ -255,13 +255,13 @@ killed_unpacking() {
 }
 
 if bare_apart 'killing a run that installs'; then
-    killed_in 'apt-get .* update' yes test --quick fits
+    killed_in 'apt-get .* update' yes test fits
     killed_in 'apt-get .* update' yes demo
-    killed_in 'apt-get .* install .* gcc ' yes test --quick fits
+    killed_in 'apt-get .* install .* gcc ' yes test fits
     killed_unpacking
-    killed_in 'bin/curl ' no test --quick fits
-    killed_in 'init.sh ' no test --quick fits
-    killed_in 'cargo fetch --locked$' yes test --quick fits
+    killed_in 'bin/curl ' no test fits
+    killed_in 'init.sh ' no test fits
+    killed_in 'cargo fetch --locked$' yes test fits
 fi
 
 [ "$failed" -eq 0 ] || cat "$proof/log"

@@ -153,7 +153,8 @@ end_alone() { second_dolmen pool destroy alone --destroy=alone; }
 
 nobody() { as_root setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 
-can_nobody() { need setpriv && nobody "$bin" --version >/dev/null 2>&1; }
+# Nobody can be become, and reaches the program and the files here.
+can_nobody() { need setpriv && nobody "$bin" --version >/dev/null 2>&1 && nobody test -r "$outside/good" -a -x "$run"; }
 
 nobody_dolmen() { nobody env DOLMEN_SOCKET="$socket" "$bin" "$@"; }
 
@@ -364,7 +365,7 @@ fi
 
 step 'no rights'
 if ! can_root || ! can_nobody; then
-    skip 'commands of nobody (cannot become nobody, or nobody may not reach the program)'
+    skip 'commands of nobody (cannot become nobody, or nobody may not reach the program or its files)'
 else
     must 'nobody asks the daemon' wrong 77 'permission\|Permission' nobody_dolmen status
     must 'nobody starts a daemon' wrong 77 "$second/none" nobody "$bin" daemon --state "$second/none" --socket "$second/none.sock"

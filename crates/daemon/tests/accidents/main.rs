@@ -1,6 +1,6 @@
 //! Accidents that people have had with storage, each as a test that is named after it, against the daemon as a process.
 //!
-//! `docs/accidents.md` says which rule makes each impossible. `scripts/accidents.sh` runs each test once more with that rule
+//! `docs/accidents.md` says which rule makes each impossible. `scripts/mutants.sh --incidents` runs each test once more with that rule
 //! broken, and then it has to fail. Sizes are those that a test has time for; the shape is that of the accident.
 
 #[cfg(test)]

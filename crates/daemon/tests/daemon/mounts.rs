@@ -14,5 +14,8 @@ pub(crate) fn mounting() -> RwLockReadGuard<'static, ()> {
 
 /// For a test that makes a namespace of mounts: until its end, no other test has anything mounted.
 pub(crate) fn taking_mounts_along() -> RwLockWriteGuard<'static, ()> {
+    if let Ok(group) = std::env::var("NEXTEST_TEST_GROUP") {
+        assert_eq!(group, "namespaces", "this test needs its line in .config/nextest.toml");
+    }
     MOUNTS.write().unwrap_or_else(PoisonError::into_inner)
 }
