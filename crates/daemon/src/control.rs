@@ -23,12 +23,12 @@ use dolmen_api::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::net::UnixListener;
 use tokio::sync::{Notify, Semaphore};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::api_socket::ApiSocket;
 use crate::caller::{Answer, Caller};
 use crate::health::version;
 
@@ -50,8 +50,8 @@ struct Peer {
     uid: Option<u32>,
 }
 
-impl axum::extract::connect_info::Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+impl axum::extract::connect_info::Connected<IncomingStream<'_, ApiSocket>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, ApiSocket>) -> Self {
         Self { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
     }
 }
@@ -486,7 +486,7 @@ pub fn openapi() -> String {
 
 /// Answers requests until somebody has ended the engine. `signals` completes each time the system asks for the end.
 pub(crate) async fn serve(
-    listener: UnixListener,
+    listener: ApiSocket,
     caller: Caller,
     mut signals: tokio::sync::mpsc::Receiver<&'static str>,
 ) {

@@ -12,7 +12,7 @@
 //! | file | what |
 //! |---|---|
 //! | `config`, `error`, `process`, `files`, `log` | settings, reasons not to run, the process, locks and own files, what is logged |
-//! | `control` | the API's routes |
+//! | `control`, `api_socket` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `shutdown` | what can be asked for |
@@ -28,6 +28,7 @@
 //! Invariant: nothing is told to be done before what has to survive the daemon is on record.
 
 mod absent;
+mod api_socket;
 mod arbiter;
 mod attach;
 mod bay;
@@ -109,7 +110,6 @@ use std::time::Duration;
 
 use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
-use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER};
@@ -119,6 +119,7 @@ pub use dolmen_fuse::{KeeperProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
 
+use crate::api_socket::ApiSocket;
 use crate::caller::Caller;
 use crate::doors::Doors;
 use crate::engine::Engine;
@@ -174,7 +175,7 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
     let listener = bind(&config.socket)?;
     let (caller, engine) = start_engine(config.clone(), host)?;
     tracing::info!(%host, socket = %config.socket.display(), version = env!("CARGO_PKG_VERSION"), "the daemon is running");
-    let ended = runtime.block_on(control(listener, caller));
+    let ended = runtime.block_on(control(listener, config.socket.clone(), caller));
     // Everything of the API is gone now, and the engine ends by itself.
     drop(runtime);
     let _ = fs::remove_file(&config.socket);
@@ -218,8 +219,8 @@ fn bind(path: &Path) -> Result<StdListener, DaemonError> {
     Ok(listener)
 }
 
-async fn control(listener: StdListener, caller: Caller) -> std::io::Result<()> {
-    let listener = UnixListener::from_std(listener)?;
+async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::io::Result<()> {
+    let listener = ApiSocket::new(listener, path)?;
     let (asked, signals) = tokio::sync::mpsc::channel(4);
     for (kind, name) in [(SignalKind::terminate(), "SIGTERM"), (SignalKind::interrupt(), "SIGINT")] {
         let (mut stream, asked) = (signal(kind)?, asked.clone());

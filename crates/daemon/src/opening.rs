@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool, JobKind};
+use dolmen_block_io::sleep;
 use dolmen_block_linux::Listener;
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
@@ -33,6 +34,10 @@ use crate::words::counted;
 const REOPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// The same while a person waits for the answer.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the socket for NBD is there.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the socket for NBD is made again, at most: each keeps a listener.
+const SOCKETS_MAX: u32 = 16;
 
 /// How a pool is opened.
 #[derive(Debug, Clone, Copy)]
@@ -134,11 +139,42 @@ impl Engine {
                 let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
                 self.keep_doors_open();
                 self.seams.spawner.spawn("nbd listener", Box::pin(listening));
+                self.keep_socket(path);
             }
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "spaces cannot be served: no socket")
             }
         }
+    }
+
+    /// Makes the socket for NBD again where somebody removes it. The one before goes on with whoever has it.
+    fn keep_socket(self: &Rc<Self>, path: PathBuf) {
+        let engine = Rc::downgrade(self);
+        let clock = Rc::clone(&self.seams.clock);
+        let keeping = async move {
+            let mut made_again = 0;
+            while made_again < SOCKETS_MAX {
+                sleep(clock.as_ref(), LOOK_EVERY).await;
+                let Some(engine) = engine.upgrade() else { return };
+                let is_gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+                if engine.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
+                    continue;
+                }
+                made_again += 1;
+                match Listener::bind_unix(&engine.handle, &path) {
+                    Ok(listener) => {
+                        tracing::warn!(path = %path.display(), "the socket had been removed, and is there again");
+                        let listening =
+                            NbdServer::listen(engine.nbd.server(), listener, engine.seams.clone());
+                        engine.seams.spawner.spawn("nbd listener", Box::pin(listening));
+                    }
+                    Err(error) => {
+                        tracing::error!(path = %path.display(), %error, "the socket was removed, and cannot be made again");
+                    }
+                }
+            }
+        };
+        self.seams.spawner.spawn("nbd socket", Box::pin(keeping));
     }
 
     async fn reopen(self: &Rc<Self>, id: PoolId, remembered: &Remembered) -> Answer<()> {

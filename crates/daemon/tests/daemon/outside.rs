@@ -6,8 +6,30 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::attached::{link_of, mounted, run};
-use crate::client::{World, eventually};
+use crate::client::{World, eventually, pattern};
 use crate::mounts;
+
+/// Scenario: a program that cleans folders removes both sockets of a daemon that serves a client. The client goes on, both sockets are
+/// made again, and both are used.
+#[test]
+fn a_socket_that_is_removed_is_made_again() {
+    let mut world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    let mut before = world.nbd();
+    before.write(0, &pattern(1, 4096));
+    let nbd = world.folder.path().join("run/nbd.sock");
+    for socket in [&nbd, &world.socket()] {
+        std::fs::remove_file(socket).unwrap();
+    }
+    before.write(4096, &pattern(2, 4096));
+    eventually("the sockets are there again", || (nbd.exists() && world.socket().exists()).then_some(()));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    assert_eq!(world.nbd().read(4096, 4096), pattern(2, 4096));
+    assert_eq!(before.read(0, 4096), pattern(1, 4096));
+    drop(before);
+    world.post("/v1/shutdown", &json!({}));
+    assert!(world.ended().success());
+}
 
 fn is_mounted(at: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
