@@ -8,18 +8,20 @@
 //! - [`Shared`] is one of many handles to a range that nobody may write any more: it may be cloned and sliced, so that
 //!   one payload goes to every copy of a mirror without being copied in memory.
 //!
-//! An arena is one contiguous region, so that it can be registered with the kernel as a whole. Nothing here allocates
-//! after an arena was made, nothing is thread-safe, and nothing needs to be: an arena belongs to one core.
+//! An arena is one contiguous region, so that it can be registered with the kernel as a whole. Nothing of it allocates
+//! after it was made, nothing is thread-safe, and nothing needs to be: an arena belongs to one core.
 //!
 //! Invariant: every byte of a frame belongs to at most one `Buffer`, or to any number of `Shared`, never to both.
 #![allow(unsafe_code)]
 
 mod arena;
 mod handle;
+mod scratch;
 mod zeros;
 
 pub use arena::{Arena, ArenaConfig, ArenaCounters, Take};
 pub use handle::{Buffer, Shared};
+pub use scratch::Scratch;
 pub use zeros::is_zeros;
 
 /// Alignment of every frame: the largest logical block that direct I/O asks for.

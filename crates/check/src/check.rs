@@ -7,6 +7,7 @@ use std::rc::Rc;
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, look};
+use dolmen_future_pool::pooled;
 use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, keys, open};
 use dolmen_space::{
     HEADERS_NAMED_MAX, IncidentKind, Progress, Space, SpaceRange, Spaces, Verification, WrongHeader,
@@ -97,6 +98,7 @@ impl Report {
 ///
 /// # Errors
 /// [`CheckError`] when there is nothing to check. Whatever is wrong with a pool is a finding.
+#[pooled]
 pub async fn check(
     seams: Seams,
     devices: Vec<Rc<dyn BlockDevice>>,
@@ -122,6 +124,7 @@ pub async fn check(
 }
 
 /// Looks at the labels of a device; the device with its label if it is a member.
+#[pooled]
 async fn check_labels(seams: &Seams, device: Rc<dyn BlockDevice>, report: &mut Report) -> Option<Candidate> {
     let disk = device.name();
     match look(seams, device.as_ref()).await {
@@ -146,6 +149,7 @@ async fn check_labels(seams: &Seams, device: Rc<dyn BlockDevice>, report: &mut R
     None
 }
 
+#[pooled]
 async fn check_pool(
     seams: &Seams,
     id: PoolId,
@@ -250,6 +254,7 @@ async fn check_map(spaces: &Spaces, behind: &Behind, name: &Name, report: &mut R
 }
 
 /// Reads every block of every copy, tables and headers of slabs. What is healed on the way is healed in memory, and counted.
+#[pooled]
 async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report: &mut Report) -> Bytes {
     let seen = match spaces.verify_together(progress, ROWS_AT_A_TIME).await {
         Ok(seen) => seen,

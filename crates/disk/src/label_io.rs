@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, flush, read, within, write};
+use dolmen_future_pool::pooled;
 use dolmen_units::{Bytes, Epoch};
 
 use crate::extent::{BACK_SEARCH_BYTES, FRONT_AT, METADATA_AT, SLOT_BYTES, back_at};
@@ -75,6 +76,7 @@ pub const LOOK_PATIENCE: Duration = Duration::from_secs(40);
 ///
 /// # Errors
 /// When not even one end of the device can be read, or it does not answer for [`LOOK_PATIENCE`].
+#[pooled]
 pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
     let end = seams.clock.now() + LOOK_PATIENCE;
     match within(&*seams.clock, end, look_closely(seams, device)).await {
@@ -83,6 +85,7 @@ pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, L
     }
 }
 
+#[pooled]
 async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
     // A device of an odd number of 512-byte sectors: the last half block is nobody's.
     let capacity = device.geometry().capacity.align_down(4096);
@@ -143,6 +146,7 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
 
 /// Reads every byte of a device that is too small to be a member: what its ends show has a name, and a first mebibyte
 /// of zeros says nothing of what follows.
+#[pooled]
 async fn look_at_all(
     seams: &Seams,
     device: &dyn BlockDevice,
@@ -241,6 +245,7 @@ impl Found {
 ///
 /// # Errors
 /// When either end fails: a disk that cannot keep its label is not to be trusted with data.
+#[pooled]
 pub async fn write_label(
     seams: &Seams,
     device: &dyn BlockDevice,
@@ -257,6 +262,7 @@ pub async fn write_label(
 ///
 /// # Errors
 /// As there.
+#[pooled]
 pub async fn renew_label(
     seams: &Seams,
     device: &dyn BlockDevice,
@@ -299,6 +305,7 @@ async fn write_both_ends(
 ///
 /// # Errors
 /// When the device cannot be written.
+#[pooled]
 pub async fn wipe(seams: &Seams, device: &dyn BlockDevice, token: Epoch) -> Result<(), LabelIoError> {
     let capacity = device.geometry().capacity;
     let tail = Bytes(capacity.0.saturating_sub(2 * MEBIBYTE)).align_down(MEBIBYTE).0;

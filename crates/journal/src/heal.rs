@@ -3,6 +3,7 @@
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{self as block_io, DeviceError, Durability, Seams};
 use dolmen_buffer::{FRAME_BYTES_MAX, Shared};
+use dolmen_future_pool::pooled;
 use dolmen_units::{DiskId, Epoch, Lsn};
 
 use crate::format::{self, BatchHeader};
@@ -59,6 +60,7 @@ impl Recovered {
     ///
     /// # Errors
     /// The copies that failed. Nothing may be served from the recovered log with one of them as a voter.
+    #[pooled]
     pub async fn heal(&self) -> Result<Healed, HealError> {
         let results =
             join_all(self.copies.iter().zip(0..).map(|(copy, number)| self.heal_copy(copy, number))).await;
@@ -76,6 +78,7 @@ impl Recovered {
         if failures.is_empty() { Ok(healed) } else { Err(HealError { failures }) }
     }
 
+    #[pooled]
     async fn heal_copy(&self, copy: &LogCopy, number: u32) -> Result<Healed, DeviceError> {
         let lacked = |sighting: &&Sighting| sighting.present & (1 << number) == 0;
         let lacking: Vec<&Sighting> = self.batches.iter().filter(lacked).collect();
@@ -138,6 +141,7 @@ pub(crate) struct Transfer<'a> {
 
 impl Transfer<'_> {
     /// Copies `live`, then `under_way`, which no disk may have yet, then flushes.
+    #[pooled]
     pub(crate) async fn run(&self, live: &[Live], under_way: Option<(u64, Shared)>) -> Result<(), CopyError> {
         for group in groups(self.ring, live, |live| (live.position, u64::from(live.length))) {
             if self.copy(group).await? {
@@ -165,6 +169,7 @@ impl Transfer<'_> {
     }
 
     /// Copies a group from the first source that gives all of it as it was written; says whether there was one.
+    #[pooled]
     async fn copy(&self, group: &[Live]) -> Result<bool, CopyError> {
         let Some(first) = group.first() else { return Ok(true) };
         let at = self.ring.address(first.position);

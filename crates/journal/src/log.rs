@@ -8,6 +8,7 @@ use std::rc::Rc;
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_buffer::{Buffer, Take};
+use dolmen_future_pool::pooled;
 use dolmen_units::{DiskId, Epoch, EpochId, Lsn, PoolId};
 
 use crate::format::{HEADER_BYTES, KIND_HOLES, record_bytes};
@@ -369,6 +370,7 @@ impl Log {
     ///
     /// # Panics
     /// Outside of [`change_epoch`](Self::change_epoch): batches begun meanwhile would be missing.
+    #[pooled]
     pub async fn copy_to(&self, copy: &LogCopy) -> Result<(), CopyError> {
         let (transfer, live, under_way) = {
             let state = self.core.state.borrow();

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{self as block_io, DeviceError, Seams};
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_units::{BLOCK_BYTES, DiskId, Epoch, Lsn, PoolId};
 
@@ -146,6 +147,7 @@ struct Found {
 ///
 /// # Errors
 /// See [`RecoverError`]. A copy that fails while another can be read is told by [`Recovered::failures`].
+#[pooled]
 pub async fn recover(
     seams: &Seams,
     token: Epoch,
@@ -170,6 +172,7 @@ pub async fn recover(
 
 impl Search<'_> {
     /// Reads one copy's ring from end to end.
+    #[pooled]
     async fn scan(&self, copy: &LogCopy, number: u32) -> Result<(), CopyFailure> {
         let end = self.ring.at + self.ring.length;
         let mut window = Vec::new();

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_units::{DISKS_MAX, DiskId};
 
 use crate::change::Purpose;
@@ -32,6 +33,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError`] when the map cannot be read.
+    #[pooled]
     pub async fn bays(&self) -> Result<BTreeMap<DiskId, String>, PoolError> {
         let found = self.scan(keys::disk_settings(BAY), DISKS_MAX).await?;
         let named = found.iter().filter_map(|(_, value)| parse(value));
@@ -43,6 +45,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written.
+    #[pooled]
     pub async fn set_bay(self: &Rc<Self>, disk: &Disk, bay: &str) -> Result<(), PoolError> {
         let key = keys::disk_setting(BAY, disk.slot());
         let mut change = self.change(Purpose::Release).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Permit;
+use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Wait};
 use dolmen_planted::mutation;
 use dolmen_store::Key;
@@ -51,6 +52,7 @@ pub struct Change<'a> {
 
 impl Pool {
     /// Begins a change, when the one before is done.
+    #[pooled]
     pub async fn change<'a>(self: &'a Rc<Self>, purpose: Purpose) -> Change<'a> {
         if purpose == Purpose::Claim {
             // Waiting for room with the turn in hand would keep out those who make room.
@@ -76,6 +78,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// As [`Pool::get`].
+    #[pooled]
     pub async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, PoolError> {
         match self.edits.get(key) {
             Some(value) => Ok(value.clone()),
@@ -97,6 +100,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// As [`Pool::get`].
+    #[pooled]
     pub async fn number(&mut self, key: Key) -> Result<u64, PoolError> {
         let value = self.get(&key).await?;
         let number = value.and_then(|value| value.try_into().ok()).map_or(1, u64::from_le_bytes);
@@ -108,6 +112,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// As [`Pool::get`].
+    #[pooled]
     pub async fn add(&mut self, key: Key, difference: i64) -> Result<u64, PoolError> {
         let value = self.get(&key).await?;
         let before = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
@@ -139,6 +144,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// When the pool cannot be written, or the change is too large; then nothing has changed.
+    #[pooled]
     pub async fn commit(mut self) -> Result<(), PoolError> {
         let log = Rc::clone(self.pool.writable_log()?);
         if !self.has_room {

@@ -4,6 +4,7 @@ use std::rc::{Rc, Weak};
 
 use dolmen_causes::in_one_line;
 use dolmen_epoch::SPANS_MAX;
+use dolmen_future_pool::pooled;
 use dolmen_journal::Place;
 use dolmen_planted::mutation;
 use dolmen_store::{Anchor, CheckpointError};
@@ -78,6 +79,7 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool cannot be written. The old checkpoint and the log stand then.
+    #[pooled]
     pub async fn checkpoint(self: &Rc<Self>) -> Result<(), PoolError> {
         let _turn = self.checkpoint_turn.take().await;
         let log = Rc::clone(self.writable_log()?);
@@ -109,6 +111,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
+    #[pooled]
     pub async fn trim_log(self: &Rc<Self>, needed: Lsn, applied: Lsn) -> Result<(), PoolError> {
         let log = Rc::clone(self.writable_log()?);
         let from = log.place_of(needed).unwrap_or(self.tail.get());
@@ -126,6 +129,7 @@ impl Pool {
         self.changed.wait_for(|| is_applied().then_some(())).await;
     }
 
+    #[pooled]
     async fn commit_map(self: &Rc<Self>, need: LogNeed) -> Result<(), PoolError> {
         loop {
             match self.store.checkpoint(need.to_anchor()).await {
@@ -177,6 +181,7 @@ impl Pool {
     }
 }
 
+#[pooled]
 async fn checkpointer(pool: Weak<Pool>) {
     loop {
         let Some(pool) = pool.upgrade() else { return };

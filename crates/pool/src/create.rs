@@ -13,6 +13,7 @@ use dolmen_disk::{
     MemberState, look, wipe, write_label,
 };
 use dolmen_epoch::{EpochRecord, Owner, next_sequence};
+use dolmen_future_pool::pooled;
 use dolmen_journal::Ring;
 use dolmen_store::{Area, Replica, Store};
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, Lsn, Name, PoolId};
@@ -82,6 +83,7 @@ pub(crate) fn metadata_needed(log: Bytes, pages: Bytes) -> Bytes {
 ///
 /// # Errors
 /// [`CreateError`]; whatever is found before the first write is found on all devices before the first write.
+#[pooled]
 pub async fn create(
     seams: &Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -96,6 +98,7 @@ pub async fn create(
 ///
 /// # Errors
 /// As there.
+#[pooled]
 pub async fn create_as(
     seams: &Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -167,6 +170,7 @@ pub async fn create_as(
 ///
 /// # Errors
 /// The first reason not to make a pool of them.
+#[pooled]
 pub async fn check_devices(
     seams: &Seams,
     devices: &[Rc<dyn BlockDevice>],
@@ -189,6 +193,7 @@ pub async fn check_devices(
     Ok(extents)
 }
 
+#[pooled]
 async fn check_device(
     seams: &Seams,
     device: &dyn BlockDevice,
@@ -282,6 +287,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Join`] before anything is written, or what the pool says.
+    #[pooled]
     pub async fn add_device(
         self: &Rc<Self>,
         device: Rc<dyn BlockDevice>,
@@ -296,6 +302,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`add_device`](Self::add_device).
+    #[pooled]
     pub async fn add_instead_of(
         self: &Rc<Self>,
         old: &Disk,
@@ -309,6 +316,7 @@ impl Pool {
         self.join(device, overwrite, old.member().fault_domain, Some(old.id())).await
     }
 
+    #[pooled]
     async fn join(
         self: &Rc<Self>,
         device: Rc<dyn BlockDevice>,
@@ -373,6 +381,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
+    #[pooled]
     pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
         let AbsentMember { disk: known, label, lost_labels, .. } =
             self.absent_member(device.as_ref()).await?;
@@ -402,6 +411,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoSuchDisk`] when it is none, [`PoolError::Label`] when it cannot be read, [`PoolError::Stray`] when it has
     /// gone on elsewhere, or was cut short.
+    #[pooled]
     pub async fn absent_member(&self, device: &dyn BlockDevice) -> Result<AbsentMember, PoolError> {
         let stranger = || PoolError::NoSuchDisk { name: self.name.clone(), what: device.name() };
         let looked = look(&self.seams, device).await;

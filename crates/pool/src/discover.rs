@@ -7,6 +7,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_disk::{Contents, Label, LabelError, LabelIoError, look};
 use dolmen_epoch::Owner;
+use dolmen_future_pool::pooled;
 use dolmen_units::{HostId, PoolId};
 
 /// A device that says it belongs to a pool.
@@ -49,6 +50,7 @@ pub struct Found {
 }
 
 /// Looks at all devices at once: one after another, hundreds of disks that seek would take many seconds.
+#[pooled]
 pub async fn discover(seams: &Seams, devices: &[Rc<dyn BlockDevice>]) -> Found {
     let mut found = Found::default();
     let looks = join_all(devices.iter().map(|device| look(seams, device.as_ref()))).await;

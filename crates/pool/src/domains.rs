@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_units::Name;
 
 use crate::change::Purpose;
@@ -47,6 +48,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written.
+    #[pooled]
     pub async fn name_domains(self: &Rc<Self>, named: &[(u32, Name)]) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
         let mut names = self.domain_names.borrow().clone();
@@ -68,6 +70,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NotReplaced`] for what is no member any more; what the pool says when it cannot be written.
+    #[pooled]
     pub async fn set_fault_domain(self: &Rc<Self>, disk: &Disk, domain: u32) -> Result<(), PoolError> {
         let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
         self.writable_log()?;

@@ -10,6 +10,7 @@ use dolmen_block_io::sync::{Permit, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, write_label};
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
+use dolmen_future_pool::pooled;
 use dolmen_journal::LogCopy;
 use dolmen_placement::DomainId;
 use dolmen_planted::mutation;
@@ -58,6 +59,7 @@ impl Pool {
     ///
     /// # Errors
     /// When it was the last voter, or the pool cannot be written: the pool is latched then.
+    #[pooled]
     pub async fn exclude(self: &Rc<Self>, slot: DiskSlot, reason: ExcludeReason) -> Result<(), PoolError> {
         let _turn = self.epoch_turn.take().await;
         // One that has left may have done so in a change that failed, and with it the pool.
@@ -96,6 +98,7 @@ impl Pool {
     /// # Errors
     /// When the pool cannot be written or the device fails, [`PoolError::NoSuchDisk`] when a member was struck before it was
     /// back; the pool is as before then.
+    #[pooled]
     pub(crate) async fn admit(
         self: &Rc<Self>,
         device: Rc<dyn BlockDevice>,
@@ -188,6 +191,7 @@ impl Pool {
     /// # Errors
     /// When the pool cannot be written; [`PoolError::NotReplaced`] when the disk is not retired any more, or something lies on it;
     /// [`PoolError::Full`] when it alone carries the metadata, and none that stays has room for it.
+    #[pooled]
     pub async fn strike(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<(), PoolError> {
         // Its number may be another one's by now.
         let is_member = || self.is_member(disk);
@@ -249,6 +253,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
+    #[pooled]
     pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
         let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
         if self.replacements().iter().any(is_so) {
@@ -286,6 +291,7 @@ impl Pool {
 
     /// Forgets what is free on a retired disk that holds nothing any more: whoever gets its slot next has grains of its own. A
     /// crash behind this finds a member without a record of its room, all of which is free.
+    #[pooled]
     async fn forget_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
         let slot = disk.slot();
@@ -312,6 +318,7 @@ impl Pool {
     ///
     /// # Errors
     /// When it could not be written; then this host has to open it again and try once more.
+    #[pooled]
     pub async fn export(self: &Rc<Self>) -> Result<(), PoolError> {
         self.checkpoint().await?;
         self.flush_disks().await?;
@@ -331,6 +338,7 @@ impl Pool {
     ///
     /// # Errors
     /// When something could not be written. The next opening recovers then, as after a crash.
+    #[pooled]
     pub async fn close(self: &Rc<Self>) -> Result<(), PoolError> {
         let written = match self.writable_log() {
             Ok(_) => {
@@ -356,6 +364,7 @@ impl Pool {
     /// # Errors
     /// When the pool cannot be written, or has had so many epochs of late that one more would take those kept for disks that
     /// leave; it is not changed then.
+    #[pooled]
     pub async fn require_features(self: &Rc<Self>, features: u64) -> Result<(), PoolError> {
         if self.features.get() & features == features {
             return Ok(());
@@ -394,6 +403,7 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool cannot be written.
+    #[pooled]
     pub async fn tend_voters(self: &Rc<Self>) -> Result<(), PoolError> {
         self.tend_voters_beside(None).await
     }
@@ -471,6 +481,7 @@ impl Pool {
     }
 
     /// Whether the disk became a voter; when it failed on the way, it is excluded instead.
+    #[pooled]
     async fn make_voter(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<bool, PoolError> {
         let Some(device) = disk.device() else { return Ok(false) };
         assert!(self.has_metadata_room(disk), "{} has no room for the log and pages of a voter", disk.name());
@@ -596,6 +607,7 @@ impl Pool {
     }
 
     /// Writes the pending epoch to all its voters, new ones' logs first; the voter that failed otherwise.
+    #[pooled]
     async fn pend(&self, current: &Generation, pending: &Generation) -> Result<(), DiskId> {
         for voter in pending.epoch.voters() {
             let disk = self.disks().into_iter().find(|disk| disk.id() == *voter).ok_or(*voter)?;
@@ -611,6 +623,7 @@ impl Pool {
         Ok(())
     }
 
+    #[pooled]
     async fn enter(
         self: &Rc<Self>,
         generation: Generation,
@@ -648,6 +661,7 @@ impl Pool {
         (copies, replicas)
     }
 
+    #[pooled]
     async fn write_one_label(
         &self,
         disk: &Rc<Disk>,
@@ -774,6 +788,7 @@ async fn guardian(weak: Weak<Pool>) {
     }
 }
 
+#[pooled]
 async fn voter_tender(weak: Weak<Pool>) {
     let Some(bell) = weak.upgrade().map(|pool| Rc::clone(&pool.voters_bell)) else { return };
     loop {

@@ -16,6 +16,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Seams, sleep, within};
 use dolmen_disk::{Contents, Generation, Label, look};
 use dolmen_epoch::Owner;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_units::{DiskSlot, EpochId};
 
@@ -133,6 +134,7 @@ impl Pool {
     }
 
     /// Looks at the labels that others may see, and writes them anew. The reason to stop if another host has written one.
+    #[pooled]
     async fn beat(self: &Rc<Self>) -> Result<(), String> {
         let turn = self.epoch_turn.take().await;
         if self.stopping.get() || self.writable_log().is_err() {
@@ -184,6 +186,7 @@ impl Pool {
 }
 
 /// Beats for as long as the pool is open. Where no other host may see a voter it sleeps until that may have changed.
+#[pooled]
 async fn heart(weak: Weak<Pool>) {
     loop {
         let Some(pool) = weak.upgrade() else { return };

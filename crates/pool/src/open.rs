@@ -15,6 +15,7 @@ use dolmen_block_io::sync::{Notify, Turn, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
+use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_planted::mutation;
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -73,6 +74,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// [`OpenError`]. Nothing is written unless installing the new epoch itself failed.
+#[pooled]
 pub async fn open(
     seams: &Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -94,6 +96,7 @@ pub(crate) async fn open_new(
     open_in(seams, arbiter, candidates, OpenMode::Write, Some(Company::Alone)).await
 }
 
+#[pooled]
 async fn open_in(
     seams: &Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -150,6 +153,7 @@ pub struct Foreseen {
 ///
 /// # Errors
 /// As [`open`], as far as labels tell.
+#[pooled]
 pub async fn foresee(
     arbiter: &dyn Arbiter,
     candidates: Vec<Candidate>,
@@ -187,6 +191,7 @@ enum Company {
     Unknown,
 }
 
+#[pooled]
 async fn choose(
     arbiter: &dyn Arbiter,
     candidates: Vec<Candidate>,
@@ -397,6 +402,7 @@ impl Opening<'_> {
         })
     }
 
+    #[pooled]
     async fn read_metadata(&self, token: Epoch) -> Result<Read, OpenError> {
         let sources = self.sources();
         let Some(first) = sources.first().map(|candidate| &candidate.label) else {
@@ -433,6 +439,7 @@ impl Opening<'_> {
         Ok((pool, blocks))
     }
 
+    #[pooled]
     async fn write(mut self) -> Result<(Rc<Pool>, Vec<RecoveredBlock>), OpenError> {
         self.check_sources()?;
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
@@ -514,6 +521,7 @@ impl Opening<'_> {
 
     /// Installs the opening's epoch on the sources that are sound. A voter that fails once the host's record names the
     /// epoch is left out by a further one, as in an open pool.
+    #[pooled]
     async fn install(&mut self, read: &Read, mut voters: Vec<DiskId>) -> Result<Generation, OpenError> {
         let name = self.name.clone();
         let place = read.recovered.next();
@@ -756,6 +764,7 @@ fn spans_of(epoch: &EpochRecord) -> Vec<SpanOwner> {
 }
 
 /// Reads the free runs of every member; one that has none on record was added and gets all of its grains.
+#[pooled]
 async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
     let mut fresh = false;
     for disk in pool.disks() {
@@ -776,6 +785,7 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
     Ok(())
 }
 
+#[pooled]
 async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
     let grains = disk.extent().map_or(u64::MAX, |extent| extent.grain_count());
     let mut map = FreeMap::full(grains);

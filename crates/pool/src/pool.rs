@@ -9,6 +9,7 @@ use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_block_io::{Moment, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Member, MemberState};
+use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
 use dolmen_placement::DomainId;
 use dolmen_planted::mutation;
@@ -474,6 +475,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Store`] when it cannot be read from any voter.
+    #[pooled]
     pub async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, PoolError> {
         self.store
             .get(key)
@@ -486,6 +488,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    #[pooled]
     pub async fn scan(
         &self,
         range: std::ops::Range<Key>,
@@ -549,6 +552,7 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool cannot be written.
+    #[pooled]
     pub async fn flush_disks(self: &Rc<Self>) -> Result<(), PoolError> {
         let log = self.writable_log()?;
         let mut disks: Vec<Rc<Disk>> = self.disks().into_iter().filter(|disk| disk.is_present()).collect();

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use dolmen_disk::MemberState;
+use dolmen_future_pool::pooled;
 
 use crate::change::Purpose;
 use crate::disk::Disk;
@@ -37,6 +38,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotReplaced`] for a part of a replacement, and for the last disk that takes anything; what the pool says when
     /// it cannot be written.
+    #[pooled]
     pub async fn retire(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         if disk.member().state != MemberState::Retired {
             // Whoever wrote it off did so for another time.
@@ -80,6 +82,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NotReplaced`] for one that is not about to leave; what the pool says when it cannot be written.
+    #[pooled]
     pub async fn write_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
         if !self.is_leaving(disk) {
@@ -96,6 +99,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written.
+    #[pooled]
     pub async fn take_back_returned(self: &Rc<Self>) -> Result<(), PoolError> {
         if self.written_off.borrow().is_empty() {
             return Ok(());
@@ -123,6 +127,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotReplaced`] for one that is not to leave, or is being replaced, or holds nothing any more and is being
     /// struck; what the pool says when it cannot be written.
+    #[pooled]
     pub async fn reinstate(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         if self.is_drained(disk) {
             // First, so that nobody who removes it one day gives anything up.

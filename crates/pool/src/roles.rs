@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use dolmen_disk::MemberState;
+use dolmen_future_pool::pooled;
 use dolmen_placement::Offer;
 use dolmen_planted::mutation;
 use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES};
@@ -98,6 +99,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written; nothing has changed then.
+    #[pooled]
     pub async fn set_role(self: &Rc<Self>, disk: &Disk, role: Option<Role>) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
         if !self.is_member(disk) {
@@ -127,6 +129,7 @@ impl Pool {
     }
 
     /// Reads them, when the pool is opened. One of a disk that is no member is of the past.
+    #[pooled]
     pub(crate) async fn load_roles(&self) -> Result<(), PoolError> {
         let found = self.scan(keys::member_settings(), ROLES_MAX).await?;
         let disks = self.disks();

@@ -1,5 +1,6 @@
 //! What people set of a pool as a whole; it stands in the map.
 
+use dolmen_future_pool::pooled;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub const KEEP_ROOM_FOR_MAX: u32 = 8;
 
 impl Pool {
     /// Reads, when the pool is opened, what claims have to know. A number that makes no sense is none.
+    #[pooled]
     pub(crate) async fn load_settings(&self) -> Result<(), PoolError> {
         let value = self.get(&keys::pool_setting(KEEP_ROOM_FOR)).await?;
         let losses = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
@@ -44,6 +46,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written.
+    #[pooled]
     pub async fn set_keep_room_for(self: &Rc<Self>, losses: u32) -> Result<(), PoolError> {
         let losses = losses.min(KEEP_ROOM_FOR_MAX);
         let mut change = self.change(Purpose::Release).await;
@@ -57,6 +60,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError`] when the map cannot be read, or holds no number there.
+    #[pooled]
     pub async fn repair_after(&self) -> Result<Option<Duration>, PoolError> {
         let Some(value) = self.get(&keys::pool_setting(REPAIR_AFTER)).await? else {
             return Ok(Some(REPAIR_AFTER_USUAL));
@@ -72,6 +76,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written.
+    #[pooled]
     pub async fn set_repair_after(self: &Rc<Self>, after: Option<Duration>) -> Result<(), PoolError> {
         let seconds = after.map_or(0, |after| after.as_secs().max(1));
         let mut change = self.change(Purpose::Release).await;
@@ -83,6 +88,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError`] when the map cannot be read. A number that makes no sense is none.
+    #[pooled]
     pub async fn alert_at(&self) -> Result<Vec<u8>, PoolError> {
         let Some(value) = self.get(&keys::pool_setting(ALERT_AT)).await? else {
             return Ok(ALERTS_USUAL.to_vec());
@@ -97,6 +103,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written.
+    #[pooled]
     pub async fn set_alert_at(self: &Rc<Self>, percents: &[u8]) -> Result<(), PoolError> {
         let mut value = [0; 8];
         let places = value.iter_mut().take(ALERTS_MAX).zip(percents);

@@ -9,6 +9,7 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Generation, Label, METADATA_AT, look};
 use dolmen_epoch::{EpochRecord, Owner};
+use dolmen_future_pool::pooled;
 use dolmen_journal::format::{Batch, BatchError, Expected};
 use dolmen_pool::{LogNeed, areas, decode_edits, keys};
 use dolmen_space::salvage::{self, BlockEntry, FoundSlab, MappedRow, SlabHeader, TablePage};
@@ -61,6 +62,7 @@ pub enum What {
 ///
 /// # Errors
 /// Where the map that is asked for cannot be opened. Anything else that cannot be read is shown as that.
+#[pooled]
 pub async fn dump(
     seams: &Seams,
     devices: &[Rc<dyn BlockDevice>],
@@ -281,6 +283,7 @@ fn page(at: u64, bytes: &[u8]) -> Value {
 
 // The map.
 
+#[pooled]
 async fn map(
     seams: &Seams,
     devices: &[Rc<dyn BlockDevice>],

@@ -8,6 +8,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_future_pool::pooled;
 use dolmen_pool::keys;
 use dolmen_space::{READ_BYTES_MAX, Segment, Segments, Space, SpaceError, Spaces, UnreadableReason};
 use dolmen_units::{BLOCK_BYTES, Bytes};
@@ -124,6 +125,7 @@ pub struct Export {
 }
 
 impl Export {
+    #[pooled]
     pub(crate) async fn new(rescued: &Rescued, space: Rc<Space>) -> Self {
         let row = space.spec().row_bytes().0;
         let size = space.size().0;
@@ -208,6 +210,7 @@ impl Export {
     }
 
     /// The next piece; `None` at the end.
+    #[pooled]
     pub async fn next(&mut self) -> Option<Piece> {
         loop {
             if let Some(piece) = self.ready.pop_front() {

@@ -7,6 +7,7 @@ use dolmen_block_io::{BlockDevice, Seams, read};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, METADATA_AT, look};
 use dolmen_epoch::EpochRecord;
+use dolmen_future_pool::pooled;
 use dolmen_pool::Candidate;
 use dolmen_store::{CHECKPOINT_BLOCK_BYTES, CheckpointBlock};
 use dolmen_units::{DiskId, Epoch, PoolId};
@@ -99,6 +100,7 @@ impl Gathered {
 }
 
 /// The disks of one pool among those looked at: those with labels, and those that are members by what else they hold.
+#[pooled]
 pub(crate) async fn gather(
     seams: &Seams,
     looked: &[Looked],
@@ -129,6 +131,7 @@ pub(crate) async fn gather(
 
 /// Takes a disk without a label for the member that its checkpoint block names, if the newest label at hand lists that one as
 /// taking part. What it would have missed otherwise would stand in its place as if it were new.
+#[pooled]
 async fn adopt(seams: &Seams, one: &Looked, pool: PoolId, gathered: &mut Gathered) {
     let Some(disk) = disk_of_checkpoint(seams, one.device.as_ref(), pool).await else { return };
     let name = one.device.name();

@@ -11,6 +11,7 @@ use dolmen_block_io::{BlockDevice, Durability, Seams, write};
 use dolmen_causes::in_one_line;
 use dolmen_check::Overlay;
 use dolmen_epoch::{EpochRecord, LogSpan};
+use dolmen_future_pool::pooled;
 use dolmen_pool::{
     Candidate, LogNeed, MemoryArbiter, OpenError, OpenMode, OpenOptions, Opened, areas, keys,
     open as open_pool,
@@ -90,6 +91,7 @@ pub struct Rescued {
 
 impl Rescued {
     /// Its spaces, those in the trash among them.
+    #[pooled]
     pub async fn list(&self) -> Vec<FoundSpace> {
         let mut found = Vec::new();
         for space in self.spaces.kept() {
@@ -130,12 +132,14 @@ impl Rescued {
     ///
     /// # Errors
     /// [`RescueError::NoSuchSpace`].
+    #[pooled]
     pub async fn export(&self, wanted: &str) -> Result<Export, RescueError> {
         let space = self.find(wanted)?;
         Ok(Export::new(self, space).await)
     }
 
     /// Ends it.
+    #[pooled]
     pub async fn close(self) {
         let _ = self.spaces.close().await;
     }
@@ -145,6 +149,7 @@ impl Rescued {
 ///
 /// # Errors
 /// [`RescueError`], with what else may do.
+#[pooled]
 pub async fn open(
     seams: &Seams,
     devices: &[Rc<dyn BlockDevice>],
@@ -184,6 +189,7 @@ pub(crate) async fn open_read(seams: &Seams, candidates: Vec<Candidate>) -> Resu
     open_pool(seams, arbiter, candidates, &OpenOptions { mode: OpenMode::Read }).await
 }
 
+#[pooled]
 async fn start(opened: Opened, moment: Moment, mut notes: Vec<Note>) -> Result<Rescued, RescueError> {
     let pool = Rc::clone(&opened.pool);
     let spaces = Spaces::start(opened).await.map_err(|error| RescueError::Spaces(Box::new(error)))?;
@@ -242,6 +248,7 @@ enum Log {
     Never,
 }
 
+#[pooled]
 async fn at_checkpoint(
     seams: &Seams,
     mut gathered: Gathered,
@@ -320,6 +327,7 @@ fn behind_overlays(seams: &Seams, gathered: &mut Gathered) {
 }
 
 /// Hides the checkpoints that are newer than one.
+#[pooled]
 async fn hide_newer(seams: &Seams, gathered: &Gathered, sequence: u64) -> Result<(), RescueError> {
     for source in gathered.sources() {
         let (_, area) = areas(source.label.log, source.label.pages);
@@ -371,6 +379,7 @@ pub(crate) async fn open_map(
 
 /// Has the map say that the tables of all rows are on their slabs: those of which only the log knew are looked for there. How
 /// many rows were not called so.
+#[pooled]
 async fn call_formatted(seams: &Seams, gathered: &Gathered, sequence: u64) -> Result<u64, RescueError> {
     let torn = |source| RescueError::Map { sequence, source: Box::new(source) };
     let Some((store, anchor)) = open_map(seams, gathered).await.map_err(torn)? else { return Ok(0) };

@@ -13,6 +13,7 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_check::Overlay;
 use dolmen_disk::{Extent, FEATURES_INCOMPAT, Generation, Label, METADATA_AT, Member, MemberState};
 use dolmen_epoch::{EpochRecord, LogSpan, Owner, RecordParts};
+use dolmen_future_pool::pooled;
 use dolmen_pool::{
     Candidate, LogNeed, Run, StrayReason, areas, keys, members_of, metadata_lengths, stray_reason,
 };
@@ -71,6 +72,7 @@ type Held = (usize, SlabHeader);
 /// Rows by space and index; of each, its incarnations.
 type Rows = BTreeMap<(SpaceId, u64), BTreeMap<RowId, Vec<Held>>>;
 
+#[pooled]
 pub(crate) async fn rebuild(
     seams: &Seams,
     looked: &[Looked],
@@ -277,6 +279,7 @@ struct Build<'a> {
 
 impl Build<'_> {
     /// Makes the keys and values.
+    #[pooled]
     async fn fill(&mut self, options: &Options) {
         let mut rows: Rows = BTreeMap::new();
         for (number, source) in self.sources.iter().enumerate() {
@@ -396,6 +399,7 @@ impl Build<'_> {
         Some(Laid { spec, other: other.filter(|other| other.check().is_ok()) })
     }
 
+    #[pooled]
     async fn add_rows(
         &mut self,
         id: SpaceId,
@@ -426,6 +430,7 @@ impl Build<'_> {
         }
     }
 
+    #[pooled]
     async fn add_heirs(&mut self, id: SpaceId, laid: &Laid, heirs: &[(u64, &Vec<Held>)], is_meant: bool) {
         // Only rows with parity have heirs.
         let has_parity = |spec: &&SpaceSpec| spec.resiliency.parity_columns() > 0;
@@ -452,6 +457,7 @@ impl Build<'_> {
     }
 
     /// The value of a row, its slabs weighed if the content of its space is asked for.
+    #[pooled]
     async fn row(&mut self, slabs: &[Held], laid: &Laid, weighed: Option<(SpaceId, u64)>) -> Option<Vec<u8>> {
         let (_, first) = slabs.first()?;
         let (id, shape, row) = (first.row, first.shape, laid.spec.row_bytes());
@@ -537,6 +543,7 @@ impl Build<'_> {
     }
 
     /// Lays the map into an overlay, and makes labels that say that it is there.
+    #[pooled]
     async fn lay_out(mut self) -> Result<Built, RescueError> {
         let mut members = self.members();
         let nobody = Member {

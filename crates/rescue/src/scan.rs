@@ -7,6 +7,7 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::Contents;
 use dolmen_epoch::Owner;
+use dolmen_future_pool::pooled;
 use dolmen_journal::{LogCopy, Owner as SpanOwner, recover};
 use dolmen_pool::areas;
 use dolmen_space::{Progress, salvage};
@@ -159,6 +160,7 @@ pub struct SpaceScan {
 }
 
 /// Tells what is there.
+#[pooled]
 pub async fn scan(
     seams: &Seams,
     devices: &[Rc<dyn BlockDevice>],
@@ -212,6 +214,7 @@ fn device_of(looked: &Looked) -> DeviceScan {
     of
 }
 
+#[pooled]
 async fn pool_of(
     seams: &Seams,
     devices: &[Rc<dyn BlockDevice>],
@@ -287,6 +290,7 @@ fn note_members(gathered: &Gathered, of: &mut PoolScan) {
     }
 }
 
+#[pooled]
 async fn checkpoint_of(
     seams: &Seams,
     looked: &[Looked],
@@ -312,6 +316,7 @@ async fn checkpoint_of(
     of
 }
 
+#[pooled]
 async fn log_of(seams: &Seams, gathered: &Gathered, need: dolmen_pool::LogNeed) -> Option<LogScan> {
     let sources = gathered.sources();
     let first = sources.first()?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Seams, read};
+use dolmen_future_pool::pooled;
 use dolmen_pool::keys;
 use dolmen_space::salvage::{self, SlabHeader};
 use dolmen_space::{Progress, SpaceSpec};
@@ -41,6 +42,7 @@ pub(crate) struct Survey {
 }
 
 /// Reads a whole disk.
+#[pooled]
 pub(crate) async fn survey(seams: &Seams, device: &Rc<dyn BlockDevice>, progress: &Progress) -> Survey {
     let mut found = Survey::default();
     let capacity = Bytes(device.geometry().capacity.0).align_down(BLOCK_BYTES).0;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
+use dolmen_future_pool::pooled;
 use dolmen_pool::Run;
 use dolmen_space::salvage::{RowShape, TABLE_PAGE_BYTES, generation_of};
 use dolmen_units::{Epoch, GRAIN_BYTES, PoolId, RowId};
@@ -60,6 +61,7 @@ fn address(slab: &Weighed, offset: u64) -> Option<u64> {
 }
 
 /// Reads the tables of all slabs of a row, and compares them.
+#[pooled]
 pub(crate) async fn weigh(
     seams: &Seams,
     (pool, row, shape): (PoolId, RowId, RowShape),

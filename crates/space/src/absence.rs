@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_store::Key;
@@ -20,6 +21,15 @@ impl Shared {
     /// Commits that slabs on absent disks miss what is written from now on. Columns that could not be had any more are left
     /// alone: their data is where it was, only out of reach.
     pub(crate) async fn settle_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        // Each write asks this; nearly always nothing is to be committed.
+        match has_unmarked(row, &|slab| slab.present(&self.pool).is_some()) {
+            true => self.commit_absences(row).await,
+            false => Ok(()),
+        }
+    }
+
+    #[pooled]
+    async fn commit_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         self.settle_absences_of(std::iter::once(row)).await
     }
 
@@ -37,6 +47,7 @@ impl Shared {
 
     /// Commits that slabs are stale whose disks did not stay for all of a write-back: with the pages that they have, they
     /// would be believed once they are the only ones. Where the disks are by now does not matter.
+    #[pooled]
     pub(crate) async fn settle_missed_pages(
         &self,
         rows: &[Rc<Row>],
@@ -51,6 +62,7 @@ impl Shared {
 
     /// Commits that slabs on a disk lack what was written since an epoch, also where they were trusted or lacked less, as long
     /// as another slab of their column holds everything, wherever that is.
+    #[pooled]
     pub(crate) async fn mark_old(
         &self,
         rows: &[Rc<Row>],

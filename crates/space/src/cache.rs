@@ -17,6 +17,7 @@ use std::rc::{Rc, Weak};
 use dolmen_block_io::Moment as Instant;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_buffer::Shared as Bytes_;
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, Lsn, Name, SpaceId};
 
@@ -208,6 +209,7 @@ pub(crate) enum Filling {
 
 impl Cache {
     /// The cache in the rows of a space, once these were recovered. What they hold is noted afterwards.
+    #[pooled]
     pub(crate) async fn start(space: Rc<Space>) -> Result<Rc<Self>, SpaceError> {
         let count = space.size().0 / space.row_bytes();
         // As much memory as there is for small pieces of metadata, beside that.
@@ -351,6 +353,7 @@ impl Cache {
     }
 
     /// Writes to a row of the cache.
+    #[pooled]
     pub(crate) async fn write(
         &self,
         (at, first): (usize, u32),
@@ -423,6 +426,7 @@ impl Cache {
     }
 
     /// Caches whole blocks of a row. The caller holds their lock, and has reserved room.
+    #[pooled]
     pub(crate) async fn put(
         self: &Rc<Self>,
         row: &Rc<Row>,
@@ -646,6 +650,7 @@ impl Cache {
     }
 
     /// Discards rows that hold nothing any more, and frees those whose discard a flush has covered; whether any.
+    #[pooled]
     pub(crate) async fn recycle(&self) -> Result<bool, SpaceError> {
         self.say_given_up().await?;
         let (mut has_freed, mut discarded) = (false, 0);
@@ -792,6 +797,7 @@ impl Cache {
     }
 
     /// Reads a block of the cache, verified by what the table of its row says of it.
+    #[pooled]
     pub(crate) async fn read(&self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
         let row = self.decided_row(u64::from(place.index), place.block).await?;
         let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
@@ -907,6 +913,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`SpaceError`], but not for want of disks.
+    #[pooled]
     pub(crate) async fn decide_all_of(&self, space: SpaceId) -> Result<(), SpaceError> {
         let undecided = self.undecided_of(space);
         let versions = undecided

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use dolmen_block_io::Moment;
 use dolmen_block_io::sync::{Either, either};
 use dolmen_causes::in_one_line;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
 
@@ -132,6 +133,7 @@ impl Cache {
     ///
     /// # Errors
     /// When the metadata cannot be read.
+    #[pooled]
     pub(crate) async fn view(&self) -> Result<WriteCache, SpaceError> {
         let footprint = self.space().footprint().await?;
         let mut disks = BTreeSet::new();
@@ -226,6 +228,7 @@ impl Cache {
     ///
     /// # Errors
     /// What stands in the way.
+    #[pooled]
     async fn empty_given_up(&self, progress: &Progress) -> Result<(), SpaceError> {
         let (mut before, mut in_vain) = (u64::MAX, 0);
         loop {
@@ -366,6 +369,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`plan_write_cache`](Self::plan_write_cache); or what stands in the way, and the cache keeps its size.
+    #[pooled]
     pub async fn resize_write_cache(
         &self,
         redundancy: u8,
@@ -390,6 +394,7 @@ impl Spaces {
     }
 
     /// Rows are filled when all of them are claimed and the size is durable: cut short before, all of them are given back.
+    #[pooled]
     async fn grow_cache(
         &self,
         cache: &Rc<Cache>,
@@ -427,6 +432,7 @@ impl Spaces {
 
     /// Rows are given back when none of them holds anything and the size is durable: cut short behind that, the rest of them are
     /// at the next opening.
+    #[pooled]
     async fn shrink_cache(
         &self,
         cache: &Rc<Cache>,

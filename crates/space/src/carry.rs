@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
 use smallvec::smallvec;
 
@@ -183,6 +184,7 @@ impl Shared {
     /// Says again what the log has to keep although it is trimmed before `cut`: of these columns, what is undecided, and what is
     /// cached; how many bytes of the log that takes. Called with the turns of the caches, and never with a table turn: whoever
     /// holds a row's lock may wait for that.
+    #[pooled]
     pub(crate) async fn carry(
         &self,
         homeless: &Homeless,
@@ -224,6 +226,7 @@ impl Shared {
     }
 
     /// What the log names of blocks that have no other home, in its order.
+    #[pooled]
     async fn named_below(
         &self,
         cut: Lsn,
@@ -279,6 +282,7 @@ impl Shared {
     }
 
     /// Says all claims of blocks that nobody could decide, in place of what the log says of them.
+    #[pooled]
     async fn say_undecided(
         &self,
         part: &[Named],
@@ -303,6 +307,7 @@ impl Shared {
     }
 
     /// Says what the tables in memory say of blocks, with the stamps that they have.
+    #[pooled]
     async fn say_tables(
         &self,
         part: &[Named],

@@ -18,6 +18,7 @@ use std::rc::Rc;
 
 use dolmen_causes::in_one_line;
 use dolmen_disk::FEATURE_LAYOUTS;
+use dolmen_future_pool::pooled;
 use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_planted::mutation;
 use dolmen_pool::{PoolError, Purpose, keys};
@@ -73,6 +74,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the layout cannot be, or the metadata cannot be read.
+    #[pooled]
     pub async fn forecast_conversion(
         &self,
         space: &Space,
@@ -85,6 +87,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`forecast_conversion`](Self::forecast_conversion).
+    #[pooled]
     pub async fn forecast_widening(
         &self,
         space: &Space,
@@ -97,6 +100,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`forecast_conversion`](Self::forecast_conversion).
+    #[pooled]
     pub async fn forecast_narrowing(
         &self,
         space: &Space,
@@ -111,6 +115,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`forecast_conversion`](Self::forecast_conversion).
+    #[pooled]
     pub async fn forecast_narrowing_to(
         &self,
         space: &Space,
@@ -141,6 +146,7 @@ impl Spaces {
         Ok(forecast)
     }
 
+    #[pooled]
     async fn forecast_beside(
         &self,
         space: &Space,
@@ -184,6 +190,7 @@ impl Spaces {
     ///
     /// # Errors
     /// The first reason why not.
+    #[pooled]
     pub async fn check_conversion(
         &self,
         space: &Space,
@@ -212,6 +219,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`check_conversion`](Self::check_conversion), or what the pool says; nothing has changed then.
+    #[pooled]
     pub async fn begin_conversion(&self, space: &Rc<Space>, to: Layout) -> Result<(), SpaceError> {
         self.check_conversion(space, to).await?;
         // Drafts of the layout that it had until now are none of the next.
@@ -256,6 +264,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; each row is as it was, or as it is to be.
+    #[pooled]
     pub async fn convert(&self, space: &Rc<Space>, progress: &Progress) -> Result<bool, SpaceError> {
         if space.layout_before().is_none() {
             return Ok(true);
@@ -266,6 +275,7 @@ impl Spaces {
         Ok(converted? && self.end_conversion(space).await?)
     }
 
+    #[pooled]
     async fn convert_rows(&self, space: &Rc<Space>, progress: &Progress) -> Result<bool, SpaceError> {
         // A claim that began before it was to be converted may have been laid as before.
         space.claims_end().await;
@@ -299,6 +309,7 @@ impl Spaces {
     }
 
     /// Moves some rows.
+    #[pooled]
     async fn convert_lot(
         &self,
         space: &Rc<Space>,
@@ -368,6 +379,7 @@ impl Spaces {
     }
 
     /// Claims a draft for a row, if it needs one.
+    #[pooled]
     async fn begin_draft(
         &self,
         space: &Rc<Space>,
@@ -403,6 +415,7 @@ impl Spaces {
     }
 
     /// Puts what is cached of drafts in place, and has a checkpoint flush them and write their tables.
+    #[pooled]
     async fn settle_drafts(&self, drafted: &[Drafted]) -> Result<(), SpaceError> {
         for one in drafted.iter().filter(|one| !one.is_left.get()) {
             let space = self.spaces.borrow().get(&one.draft.space).cloned();
@@ -424,6 +437,7 @@ impl Spaces {
     }
 
     /// The hidden space of drafts, made if there is none. The caller has the turn of drafts.
+    #[pooled]
     async fn drafts_for(&self, space: &Rc<Space>) -> Result<Rc<Space>, SpaceError> {
         let drafts = space.drafts.borrow().clone();
         match drafts {
@@ -468,6 +482,7 @@ impl Spaces {
     }
 
     /// Notes that no row of a space is laid as before, if that is so; whether it is. What only such rows needed goes.
+    #[pooled]
     async fn end_conversion(&self, space: &Rc<Space>) -> Result<bool, SpaceError> {
         let turn = space.spec_turn.take().await;
         let layouts = space.layouts.get();

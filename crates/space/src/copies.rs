@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use dolmen_causes::in_one_line;
 use dolmen_disk::MemberState;
+use dolmen_future_pool::pooled;
 use dolmen_placement::DomainId;
 use dolmen_pool::Purpose;
 use dolmen_units::{DiskSlot, Epoch};
@@ -186,6 +187,7 @@ impl Cache {
         not_brought.1.insert(row.index);
     }
 
+    #[pooled]
     async fn bring_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let (space, shared) = (self.space(), self.shared());
         shared.gate().await?;
@@ -235,6 +237,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`SpaceError`] when the pool has stopped.
+    #[pooled]
     pub(crate) async fn tend_copies(&self) -> Result<(), SpaceError> {
         if self.can_be_brought_any() {
             let since = self.lacks_since.get().unwrap_or(self.now());

@@ -19,10 +19,11 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Durability, Moment};
-use dolmen_buffer::{Buffer, Shared as Bytes_};
+use dolmen_buffer::{Buffer, Scratch, Shared as Bytes_};
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
 use dolmen_erasure::Change;
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use dolmen_pool::ExcludeReason;
@@ -128,6 +129,7 @@ struct Dirty {
 
 impl Cache {
     /// Puts in place until nothing has to be; or until enough was for now, and until when it was.
+    #[pooled]
     pub(crate) async fn empty(&self) -> Option<Moment> {
         loop {
             let has_promised = self.has_promised();
@@ -182,6 +184,7 @@ impl Cache {
     }
 
     /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
+    #[pooled]
     pub(crate) async fn round(&self) -> Result<bool, SpaceError> {
         let wants_copies = self.waits_for_copies.take() || !self.unfinished.borrow().is_empty();
         let has_brought = wants_copies && self.bring_rows(usize::MAX).await?;
@@ -221,6 +224,7 @@ impl Cache {
 
     /// Puts lines in place: of the oldest row of the cache of which any can be; else of the row that is being filled with parity,
     /// and of that of writes, if room is wanted; else of those that were only discarded. What is in one row may wait for disks, and the rest not. Whether any was.
+    #[pooled]
     async fn put_some_in_place(&self, has_freed: bool) -> Result<bool, SpaceError> {
         for _ in 0..self.full_count() {
             let Some(oldest) = self.oldest() else { break };
@@ -243,6 +247,7 @@ impl Cache {
 
     /// Puts some of these blocks in place with their lines; whether any was. Lines that wait keep none behind them back. `row` is
     /// that of the cache which holds all of them, if one does.
+    #[pooled]
     pub(crate) async fn put_in_place_of(
         &self,
         mut blocks: BlocksOfRows,
@@ -340,6 +345,7 @@ impl Cache {
     }
 
     /// Puts lines of copies in place; whether any was. A flush has covered them.
+    #[pooled]
     async fn put_copies_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         let columns = chosen.iter().map(|(row, lines)| row.shape.data_columns() * lines.len());
         let _frames = self.shared().lines.take(columns.sum::<usize>() as u64).await;
@@ -366,6 +372,7 @@ impl Cache {
     }
 
     /// Puts lines of parity in place, the rows in their order; whether any was. A flush has covered them.
+    #[pooled]
     async fn put_lines_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         if self.can_be_brought_any() {
             // The next round begins with that.
@@ -430,6 +437,7 @@ impl Cache {
         stand
     }
 
+    #[pooled]
     async fn free_if_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         match self.owner(row.space) {
             Some(space) if space.is_thin() && row.mappings.is_empty() => {
@@ -440,6 +448,7 @@ impl Cache {
     }
 
     /// Computes what lines will be, beside each other; their parity.
+    #[pooled]
     async fn compute_all(&self, lines: &[(Rc<Row>, u32)]) -> Result<(Vec<Computed>, Bytes_), SpaceError> {
         let parity = REDO_BYTES_MAX / BLOCK / self.lines_of_record();
         let mut buffer = self.shared().pool.seams().metadata.take(lines.len() * parity * BLOCK).await;
@@ -472,6 +481,7 @@ impl Cache {
     }
 
     /// Records what lines will be together with their parity.
+    #[pooled]
     async fn record(&self, computed: Vec<Computed>, content: Bytes_) -> Result<Vec<Prepared>, SpaceError> {
         if computed.is_empty() {
             return Ok(Vec::new());
@@ -499,6 +509,7 @@ impl Cache {
     }
 
     /// The blocks of a line that are cached, as a flush has covered them, with their content.
+    #[pooled]
     async fn dirty_of(&self, row: &Rc<Row>, line: u32) -> Result<SmallVec<[Dirty; 4]>, SpaceError> {
         let columns = (0..row.shape.data_columns()).filter(|column| line < row.shape.column_blocks(*column));
         let cached: SmallVec<[usize; 8]> = columns
@@ -509,6 +520,7 @@ impl Cache {
         Ok(found?.into_iter().flatten().collect())
     }
 
+    #[pooled]
     async fn dirty_block(
         &self,
         row: &Rc<Row>,
@@ -565,6 +577,7 @@ impl Cache {
 
     /// Writes lines in place, flushes, and says so; how many, and those that not enough of their disks have. The caller holds
     /// their locks.
+    #[pooled]
     pub(crate) async fn put_out<'a>(
         &self,
         prepared: &'a [Prepared],
@@ -667,11 +680,12 @@ impl Cache {
     }
 
     /// Says that lines are in place, and ends what was cached of them. The caller holds the turn of what is left undecided.
+    #[pooled]
     async fn say_done(&self, done: &[&Redo]) -> Result<(), SpaceError> {
         let shared = self.shared();
         let held = shared.tickets.begin();
         let stamp = shared.stamp();
-        let mut body: SmallVec<[u8; 1088]> = SmallVec::new();
+        let mut body = Scratch::new();
         let mut entries = Vec::new();
         for redo in done {
             for block in &redo.blocks {
@@ -685,7 +699,7 @@ impl Cache {
             }
             if !redo.row.has_parity() {
                 // It says which versions end.
-                push_redo(&mut body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
+                push_redo(&mut *body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
             }
             body.extend_from_slice(&done_record(redo.head()));
             if body.len() > RECORD_BYTES_MAX {
@@ -796,6 +810,7 @@ impl Computed {
 }
 
 /// Computes the parity of a line into `into`; what its blocks will be.
+#[pooled]
 async fn compute(
     space: &Space,
     row: &Rc<Row>,
@@ -856,6 +871,7 @@ fn is_carried_with_fewer_reads(row: &Row, (dirty, before): (&[Dirty], &LineState
 }
 
 /// Computes parity from what it was and what changes; not where something of it is not what its table says.
+#[pooled]
 async fn carry_changes(
     space: &Space,
     row: &Rc<Row>,
@@ -900,6 +916,7 @@ async fn carry_changes(
 }
 
 /// Computes parity from all data of a line: what does not change is read, or computed from the old parity.
+#[pooled]
 async fn encode_anew(
     space: &Space,
     row: &Rc<Row>,

@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{IoKind, sleep};
+use dolmen_buffer::Scratch;
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use dolmen_pool::PoolError;
@@ -39,6 +41,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn discard(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
         let request = self.asked(IoKind::Discard, length).await;
@@ -47,6 +50,7 @@ impl Space {
     }
 
     /// Forgets whole blocks of a range, for whoever has checked it and is no client.
+    #[pooled]
     pub(crate) async fn discard_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let start = at.next_multiple_of(BLOCK_BYTES);
         let end = (at + length) / BLOCK_BYTES * BLOCK_BYTES;
@@ -71,6 +75,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn write_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
         let request = self.asked(IoKind::Discard, length).await;
@@ -94,6 +99,7 @@ impl Space {
         self.discard_range(at, length).await
     }
 
+    #[pooled]
     async fn discard_in_row(&self, index: u64, start: u64, end: u64) -> Result<(), SpaceError> {
         let range = blocks_of(start, end);
         let row = loop {
@@ -140,6 +146,7 @@ impl Space {
     }
 
     /// Frees a row in which nothing is left. One of which nobody can tell that now stays, and what was discarded of it is.
+    #[pooled]
     pub(crate) async fn free_if_known_unused(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let freed = async {
             let mut row = Rc::clone(row);
@@ -160,6 +167,7 @@ impl Space {
     }
 
     /// Forgets blocks of a row that hold something; how many there were. The caller holds their lock.
+    #[pooled]
     async fn discard_blocks(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
         if is_discarded_in_cache(row, range) {
             return self.discard_cached(row, range).await;
@@ -217,6 +225,7 @@ impl Space {
     }
 
     /// Forgets blocks of a row in the write cache; what lies in place follows later, and parity with it.
+    #[pooled]
     async fn discard_cached(&self, row: &Rc<Row>, range: Range) -> Result<usize, SpaceError> {
         let mut found: Vec<Range> = Vec::new();
         for block in range.first..range.first + range.count {
@@ -243,6 +252,7 @@ impl Space {
     }
 
     /// Records that blocks have a state without a checksum: that they hold nothing, or are lost. The caller holds their lock and a ticket.
+    #[pooled]
     pub(crate) async fn record_state(
         &self,
         row: &Rc<Row>,
@@ -252,7 +262,7 @@ impl Space {
     ) -> Result<(), SpaceError> {
         // A record has room for some thousand stretches; a row that is in more pieces takes several.
         for pieces in runs.chunks(1000) {
-            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+            let mut body = Scratch::new();
             for (column, run) in pieces {
                 let page = self.shared.page(row, *column, place_in_page(run.first).0).await?;
                 let stretch = self.shared.stretch(row, *column, *run, stamp);
@@ -264,6 +274,7 @@ impl Space {
     }
 
     /// Frees a row in which nothing is left; whether it was looked at, because it is there still.
+    #[pooled]
     pub(crate) async fn free_if_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         if row.gone.get() {
@@ -276,6 +287,7 @@ impl Space {
     }
 
     /// Whether no block of a row holds anything.
+    #[pooled]
     pub(crate) async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
         if row.has_parity() || !row.mappings.is_empty() {
             for block in 0..row.shape.row_blocks() {
@@ -300,6 +312,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn block_status(
         &self,
         at: u64,
@@ -338,6 +351,7 @@ impl Space {
         self.is_data(row, block).await
     }
 
+    #[pooled]
     async fn is_data(&self, row: &Rc<Row>, block: u64) -> Result<bool, SpaceError> {
         let block = u32::try_from(block).unwrap_or(0);
         if let Some(content) = self.cached(row, block).await? {
@@ -352,6 +366,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn used_end(&self, from: u64) -> Result<Option<u64>, SpaceError> {
         let mut rows = Vec::new();
         self.for_each_record(|index, _| rows.push(index)).await?;

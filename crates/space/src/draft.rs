@@ -10,6 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_buffer::Scratch;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
@@ -59,6 +61,7 @@ impl Space {
     }
 
     /// Copies ranges of rows to their drafts, several beside each other. Rows of which something cannot be read now are left.
+    #[pooled]
     pub(crate) async fn copy_to_drafts(
         &self,
         drafts: &Space,
@@ -96,6 +99,7 @@ impl Space {
         ended.into_iter().collect()
     }
 
+    #[pooled]
     async fn copy_piece(&self, drafts: &Space, one: &Drafted, piece: Range) -> Result<(), SpaceError> {
         let _memory = self.shared.drafts.take(FRAMES_OF_PIECE).await;
         // Whoever noted a block before is done with it then.
@@ -145,6 +149,7 @@ impl Space {
     }
 
     /// Says of a block of a draft that what it is to hold is lost. With parity, nobody knows then what the parity of its line is of.
+    #[pooled]
     async fn lose_block(&self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
         let range = Range { first: block, count: 1 };
         let columns = row.shape.parity_columns() + 1;
@@ -170,7 +175,7 @@ impl Space {
             if column != spot.column && page.state(entry) == BlockState::Never {
                 continue;
             }
-            let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+            let mut body = Scratch::new();
             let stretch = self.shared.stretch(row, column, line, stamp);
             push_stretch(&mut body, stretch, &[BlockState::Damaged], page.durable_generation());
             self.shared.record(&body, dolmen_journal::Wait::Written).await?;
@@ -215,6 +220,7 @@ impl Space {
     }
 
     /// The draft of a row takes its place, if nothing has come between; whether it did.
+    #[pooled]
     pub(crate) async fn change_to_draft(&self, drafts: &Space, one: &Drafted) -> Result<bool, SpaceError> {
         let Drafted { row, draft, .. } = one;
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::{Moment, within};
+use dolmen_future_pool::pooled;
 use dolmen_pool::{Pool, keys};
 use dolmen_units::{Bytes, SpaceId};
 
@@ -115,6 +116,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::NoWriteCache`] or [`SpaceError::CacheDrain`], which names the limit; and what the pool says.
+    #[pooled]
     pub async fn set_write_cache_drain(
         &self,
         redundancy: u8,

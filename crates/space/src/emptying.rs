@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_placement::Offer;
 use dolmen_pool::{Ailment, Disk};
 use dolmen_units::{DiskSlot, Name, SpaceId};
@@ -40,6 +41,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn forecast_emptying(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
         let mut homes = Homes::of(self.pool());
         self.sick().iter().for_each(|slot| homes.refuse(*slot));
@@ -69,6 +71,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn rebuildable(&self, disk: &Disk, more: &[Offer]) -> Result<BTreeSet<SpaceId>, SpaceError> {
         let stuck = self.forecast_removal_with(disk.slot(), more).await?.stuck;
         let mut spaces = self.look_who_is_on(disk).await?;

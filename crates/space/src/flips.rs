@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 
@@ -92,6 +93,7 @@ pub(crate) struct Flip {
 
 impl Space {
     /// Where whole lines of a row go, which hold these parts. The caller holds their lock.
+    #[pooled]
     pub(crate) async fn slot_of(
         &self,
         row: &Rc<Row>,
@@ -186,6 +188,7 @@ impl Space {
     }
 
     /// A flip of lines of which a row is the source; not where nobody here can tell what it has. The caller holds their lock.
+    #[pooled]
     pub(crate) async fn flip_from(&self, source: Rc<Row>, lines: Range) -> Result<Option<Flip>, SpaceError> {
         let pages = match self.pages_of(&source, columns_of(&source, lines)).await {
             Err(SpaceError::Unreadable { .. }) => return Ok(None),
@@ -196,6 +199,7 @@ impl Space {
     }
 
     /// Writes whole lines with parity to a slot of theirs that is free; whether it did. The caller holds their lock.
+    #[pooled]
     pub(crate) async fn write_to_slot(
         &self,
         row: &Rc<Row>,

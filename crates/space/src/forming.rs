@@ -14,6 +14,7 @@ use std::time::Duration;
 use dolmen_block_io::sync::Notify;
 use dolmen_block_io::within;
 use dolmen_buffer::Shared as Bytes_;
+use dolmen_future_pool::pooled;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::{SmallVec, smallvec};
 
@@ -232,6 +233,7 @@ impl Forming {
 impl Space {
     /// Writes a part of a fresh stripe with the others that are under way; whether it did. In a row of which single stripes go to and
     /// fro, only a stream has others to wait for. Called without any lock.
+    #[pooled]
     pub(crate) async fn form(
         &self,
         index: u64,

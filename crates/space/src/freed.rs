@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 
@@ -33,6 +34,7 @@ impl Space {
 
     /// Frees all of these rows, in order and many in one change, also those whose blocks wait for absent disks to be decided, and
     /// those that take their places meanwhile. Killed half-way, some of them are left.
+    #[pooled]
     pub(crate) async fn free_rows(&self, indexes: &[u64]) -> Result<(), SpaceError> {
         for indexes in indexes.chunks(TOGETHER) {
             let mut left = indexes.to_vec();
@@ -59,6 +61,7 @@ impl Space {
     }
 
     /// Frees rows; those of which somebody else had a lock, and that are another one by now, or none, are to be looked up again.
+    #[pooled]
     async fn free_looked_up(&self, rows: &[Rc<Row>]) -> Result<Vec<u64>, SpaceError> {
         let (mut lot, mut guards, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut again = Vec::new();
@@ -100,6 +103,7 @@ impl Space {
     }
 
     /// Frees rows in one change. The caller holds locks on all of each.
+    #[pooled]
     async fn free_together(&self, rows: &[&Rc<Row>]) -> Result<(), SpaceError> {
         if rows.is_empty() {
             return Ok(());

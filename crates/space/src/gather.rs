@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Shared as Bytes_;
+use dolmen_future_pool::pooled;
 use smallvec::SmallVec;
 
 use crate::cache::Cache;
@@ -73,6 +74,7 @@ impl Gathering {
 impl Cache {
     /// Writes blocks to their place in the cache, with the record that says whose they are. The caller has taken the place in
     /// the same step: pieces come in the order of their places.
+    #[pooled]
     pub(crate) async fn write_mapped(
         self: &Rc<Self>,
         (at, block): (usize, u32),
@@ -102,6 +104,7 @@ impl Cache {
         told.bell.wait_for(|| told.outcome.borrow_mut().take()).await
     }
 
+    #[pooled]
     async fn write_group(&self, group: &[Piece]) {
         let bytes = group.iter().map(|piece| piece.data.len()).sum();
         let memory = match group {

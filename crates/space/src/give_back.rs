@@ -12,6 +12,7 @@
 use std::rc::Rc;
 
 use dolmen_buffer::Buffer;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::Purpose;
 use dolmen_units::BLOCK_BYTES;
@@ -37,6 +38,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Each line is in the row or in the heir.
+    #[pooled]
     pub(crate) async fn bring_back(&self, index: u64) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
@@ -79,6 +81,7 @@ impl Space {
     }
 
     /// Brings lines of a stripe from an heir to its row; whether the row has them then.
+    #[pooled]
     async fn flip_back(&self, row: &Rc<Row>, heir: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
         let columns = row.shape.columns();
         let blocks = u32::try_from(2 * columns).unwrap_or(u32::MAX).saturating_mul(lines.count);
@@ -114,6 +117,7 @@ impl Space {
 
     /// Lines with parity as they are to be written, if each of their blocks holds something that can be read. The caller holds their
     /// lock.
+    #[pooled]
     async fn parts_of_lines(&self, row: &Rc<Row>, lines: Range) -> Result<Option<Parts>, SpaceError> {
         let (shape, memory) = (&row.shape, &self.shared.pool.seams().metadata);
         let length = lines.count as usize * BLOCK;
@@ -153,6 +157,7 @@ impl Space {
 
     /// Strikes an heir that has nothing from the map and gives its grains back, if its tables say so on its disks and that still holds;
     /// whether it did.
+    #[pooled]
     pub(crate) async fn strike_empty_heir(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));

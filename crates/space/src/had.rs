@@ -5,6 +5,7 @@
 use dolmen_block_io::DeviceError;
 use dolmen_buffer::Buffer;
 use dolmen_checksum::crc32c;
+use dolmen_future_pool::pooled;
 use dolmen_units::Lsn;
 
 use crate::cache::Cache;
@@ -29,6 +30,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`SpaceError`], but not that it cannot be read.
+    #[pooled]
     pub(crate) async fn had(&self, place: Place, checksum: u32) -> Result<Had, SpaceError> {
         let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
         if self.kept.copy(place, checksum, &mut buffer) {

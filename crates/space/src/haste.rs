@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dolmen_block_io::{DeviceError, READ_PATIENCE};
 use dolmen_buffer::Buffer;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskSlot};
@@ -156,6 +157,7 @@ impl Shared {
     }
 
     /// Reads what lies in several places of a disk, one after another.
+    #[pooled]
     async fn read_places(
         &self,
         (disk, places): (&Rc<Disk>, &[(u64, usize)]),

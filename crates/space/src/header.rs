@@ -31,6 +31,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_checksum::crc64;
+use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_units::{DiskSlot, Name, SpaceId};
 use smallvec::SmallVec;
@@ -132,6 +133,7 @@ impl Shared {
     }
 
     /// Holds the headers of a row's slabs against the map, and writes anew those that differ. Those that were wrong.
+    #[pooled]
     pub(crate) async fn verify_headers(&self, row: &Rc<Row>) -> Vec<WrongHeader> {
         let mut wrong = Vec::new();
         if self.has_sound_headers(row).await {

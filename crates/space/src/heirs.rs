@@ -27,6 +27,7 @@ use std::time::Duration;
 use dolmen_block_io::sync::{Notify, Turn};
 use dolmen_block_io::{Moment, within};
 use dolmen_disk::{FEATURE_HEIRS, FEATURE_SLOTS};
+use dolmen_future_pool::pooled;
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 
@@ -317,6 +318,7 @@ impl Space {
 
     /// Where the stripe that begins at a byte of a row seems to go in place at once: in the row, where it was never written, or in
     /// its heir. `None` where the write cache takes it.
+    #[pooled]
     pub(crate) async fn home_of_new(
         &self,
         row: &Rc<Row>,
@@ -408,6 +410,7 @@ impl Space {
 
     /// Claims an heir for a row to which a request brings a whole stripe over old content that belongs to no stream; not where
     /// that is not to be had now. Called without any lock, ticket or room.
+    #[pooled]
     pub(crate) async fn provide_slots(&self, index: u64, within: u64, length: u64) -> Result<(), SpaceError> {
         let lacks = async {
             let Some(row) = self.row(index).await?.filter(|row| row.has_parity()) else { return Ok(None) };
@@ -432,6 +435,7 @@ impl Space {
         }
     }
 
+    #[pooled]
     async fn claim_slots(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let clock = &self.shared.pool.seams().clock;
         let lacks_room = || self.heirs.lacks_room_until.get().is_some_and(|until| clock.now() < until);
@@ -507,6 +511,7 @@ impl Space {
 
     /// The row with this index, if a stream that goes on in it from a byte of it on has use for an heir, and there is none; or
     /// one that a stream has filled before, which is to take the row's place first.
+    #[pooled]
     async fn lacks_heir(
         &self,
         index: u64,
@@ -551,6 +556,7 @@ impl Space {
     }
 
     /// Whether a request belongs to a stream that is long enough for an heir. It waits a moment for others that are under way.
+    #[pooled]
     async fn shows_itself(&self, stream: StreamName) -> bool {
         let Heirs { streams, waiting, .. } = &self.heirs;
         let share = self.row_bytes() / SHARE_OF_ROW;
@@ -626,6 +632,7 @@ impl Space {
 
     /// Whether there are few enough heirs for one more, once those that are whole, and one that the same stream has passed, are
     /// none any more.
+    #[pooled]
     async fn has_place(&self, row: &Rc<Row>, stream: StreamName) -> bool {
         loop {
             let live = self.heirs.of_streams();
@@ -649,6 +656,7 @@ impl Space {
         }
     }
 
+    #[pooled]
     async fn claim_heir_of(&self, row: &Rc<Row>, kind: Kind) -> Result<bool, SpaceError> {
         let pool = &self.shared.pool;
         let mut is_whole = true;
@@ -676,6 +684,7 @@ impl Space {
     }
 
     /// The hidden space of heirs, made if there is none; not where the pool cannot say now that there is one.
+    #[pooled]
     async fn hidden_for_heirs(&self) -> Result<Option<Rc<Space>>, SpaceError> {
         if let Some(hidden) = self.heirs.space() {
             return Ok(Some(hidden));
@@ -713,6 +722,7 @@ impl Space {
     }
 
     /// Whether all labels name features of the format; not where the pool cannot say so now.
+    #[pooled]
     async fn may_use(&self, features: u64) -> Result<bool, SpaceError> {
         let before = self.shared.stamp();
         match self.shared.pool.require_features(features).await {
@@ -739,6 +749,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`] when there is one of a row that is not there, or of another shape.
+    #[pooled]
     pub(crate) async fn load_heirs(&self, hidden: &Rc<Space>) -> Result<(), SpaceError> {
         let mut found = Vec::new();
         hidden.for_each_record(|index, record| found.push((index, record.clone()))).await?;

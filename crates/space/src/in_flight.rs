@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_buffer::Buffer;
+use dolmen_buffer::{Buffer, Scratch};
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use smallvec::SmallVec;
@@ -50,6 +51,7 @@ enum Decided {
 
 /// Decides the lines of these blocks. What cannot be decided goes to `left`, whole lines; those that were left for the other slot are
 /// returned.
+#[pooled]
 pub(crate) async fn decide_lines(
     shared: &Shared,
     space: &Space,
@@ -115,6 +117,7 @@ pub(crate) struct Source {
 
 /// Decides lines that were left for the other slot, by what was decided of that; what cannot be decided goes to `left`. Those that are
 /// there stay as they were, and are returned: that they are not here may go to tables when those say that they are there.
+#[pooled]
 pub(crate) async fn decide_sources(
     shared: &Shared,
     space: &Space,
@@ -174,7 +177,7 @@ impl Source {
     }
 
     /// Adds to a record that it is not here.
-    fn add_to(&self, shared: &Shared, body: &mut SmallVec<[u8; 256]>) {
+    fn add_to(&self, shared: &Shared, body: &mut Scratch) {
         for block in &self.blocks {
             let range = Range { first: self.line, count: 1 };
             let stretch = shared.stretch(&self.row, block.column, range, shared.stamp());
@@ -185,7 +188,7 @@ impl Source {
 
 /// Says of lines that they are not here, behind what tables have.
 pub(crate) async fn say_gone(shared: &Shared, sources: &[Source]) -> Result<(), SpaceError> {
-    let mut body = SmallVec::new();
+    let mut body = Scratch::new();
     for (nth, source) in (1..).zip(sources) {
         source.add_to(shared, &mut body);
         if body.len() > RECORD_BYTES_MAX || nth == sources.len() {
@@ -227,6 +230,7 @@ struct Line<'a> {
 
 impl Line<'_> {
     /// What its blocks are, if enough disks answer; what that took.
+    #[pooled]
     async fn decide(&self, without_table: &BTreeSet<u32>) -> Result<(Decided, Recovery), SpaceError> {
         let mut part = Recovery::default();
         if without_table.contains(&self.line) {
@@ -344,6 +348,7 @@ impl Line<'_> {
     }
 
     /// Gives all columns what was written, if enough of them have it; whether they do.
+    #[pooled]
     async fn make_whole(
         &self,
         written: &LineStates,

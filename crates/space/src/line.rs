@@ -8,6 +8,7 @@ use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 use dolmen_erasure::{Code, Shape as CodeShape};
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
@@ -152,6 +153,7 @@ fn is_away(row: &Row, column: usize, copies: &[Copy]) -> bool {
 
 impl Shared {
     /// What the tables say of a line.
+    #[pooled]
     pub(crate) async fn line_states(&self, row: &Rc<Row>, line: u32) -> Result<LineStates, SpaceError> {
         let mut states = LineStates::new();
         for column in 0..row.shape.columns() {
@@ -215,6 +217,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError::Unreadable`]; because of [`DeviceError::TimedOut`] where somebody might have given it who was not waited for.
+    #[pooled]
     async fn reconstruct(
         &self,
         row: &Rc<Row>,
@@ -268,6 +271,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`] when a table cannot be read.
+    #[pooled]
     pub(crate) async fn rebuild_run(
         &self,
         row: &Rc<Row>,
@@ -376,6 +380,7 @@ impl Space {
         }
     }
 
+    #[pooled]
     async fn read_in_place_once(
         &self,
         row: &Rc<Row>,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{Bytes, SpaceId};
 
@@ -60,6 +61,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn only_on_absent(&self) -> Result<Lost, SpaceError> {
         self.lost_where(|record| is_lost(self.pool(), record)).await
     }
@@ -68,6 +70,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn only_on_absent_with(&self, disk: &Disk) -> Result<Lost, SpaceError> {
         self.lost_where(|record| is_on(record, disk) && is_lost(self.pool(), record)).await
     }
@@ -76,6 +79,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn lost_without(&self, disk: &Disk) -> Result<Lost, SpaceError> {
         let pool = self.pool();
         let is_off = |other: &Disk| other.id() == disk.id() || pool.is_written_off(other);

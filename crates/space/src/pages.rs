@@ -6,6 +6,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
@@ -180,6 +181,7 @@ impl Shared {
     /// A page from its disks, whose copies are the same afterwards; `None` when it came into memory or was written meanwhile.
     /// What was read may then be of the past, though every slot of it is sound: believed, it would bring an older table back,
     /// and given to other copies, it would take the place of what a flush has covered.
+    #[pooled]
     async fn load_page(
         &self,
         row: &Rc<Row>,
@@ -226,6 +228,7 @@ impl Shared {
     }
 
     /// A page of a table as it is on the disks, beside the one in memory.
+    #[pooled]
     pub(crate) async fn page_on_disk(
         &self,
         row: &Rc<Row>,
@@ -252,6 +255,7 @@ impl Shared {
     /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk
     /// is lost with the next copy. Copies that lack something are given what a whole one has; where none is, the page is
     /// written anew.
+    #[pooled]
     pub(crate) async fn verify_page(
         &self,
         row: &Rc<Row>,
@@ -361,6 +365,7 @@ impl Shared {
     /// Reads both slots of a page from every slab whose disk is here; and whether one of them took too long. Where none of them
     /// holds everything nothing could be told from what they have, and nothing is read: who asks for blocks that are out of reach
     /// asks for each of them.
+    #[pooled]
     async fn find_page(
         &self,
         row: &Rc<Row>,
@@ -494,6 +499,7 @@ impl Shared {
     }
 
     /// Writes the pages of a row that wait for it; of a row without tables on its disks the slabs' headers too.
+    #[pooled]
     async fn write_row_tables(&self, row: &Rc<Row>) -> Result<TablesWritten, SpaceError> {
         // Taken in one go: rows that each hold a part and wait for more would wait for each other.
         let _frames = self.frames.take(frames_of_tables(row)).await;
@@ -539,6 +545,7 @@ impl Shared {
 
     /// Whether a page is where it was written, as its disk said, if that slab alone has it. Of several copies one that missed a
     /// write is told by its generation; an only one would be believed with what it had before.
+    #[pooled]
     async fn is_only_copy_there(&self, given: &GivenPage) -> bool {
         let GivenPage { row, column, index, page } = given;
         let mut holders = SmallVec::<[(Rc<Disk>, Slab, TablePlace); 2]>::new();
@@ -577,6 +584,7 @@ impl Shared {
     /// Pages that one slab alone has without those on a disk, and that it has not got as they were written last: its disk said that
     /// it wrote them, and did not. Nobody could tell once that slab is all that there is. Nothing where its disk does not answer. A
     /// write-back of a page of the row overtakes this.
+    #[pooled]
     pub(crate) async fn tables_lacking_without(
         &self,
         row: &Rc<Row>,
@@ -659,6 +667,7 @@ impl Shared {
 
     /// Writes back and flushes what is dirty, so that the log need not keep it.
     /// How many bytes of the log have to be kept nevertheless.
+    #[pooled]
     async fn write_back_all(&self, below: Lsn) -> Result<u64, SpaceError> {
         // Between its record and its end, nothing of what is put in place is said again.
         let caches = self.caches();

@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_units::Bytes;
 
 use crate::convert::laid;
@@ -19,6 +20,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::TooLarge`] where a fixed one does not fit, or what the pool says.
+    #[pooled]
     pub async fn provision(
         &self,
         space: &Rc<Space>,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, IoKind};
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
@@ -39,6 +40,7 @@ type ByColumn = BTreeMap<usize, Vec<u32>>;
 impl Shared {
     /// Keeps all that the log says of blocks that nobody can decide now, and says it again, so that no flush counts them in.
     /// Their spaces cannot be flushed until the blocks are decided.
+    #[pooled]
     pub(crate) async fn leave_undecided(&self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
         if blocks.is_empty() {
             return Ok(());
@@ -62,6 +64,7 @@ impl Shared {
     }
 
     /// The caller has the turn.
+    #[pooled]
     async fn leave_all(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
         let mut known: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
         let visit =
@@ -173,6 +176,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn undecided_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
         let undecided = self.shared.unresolved.borrow().clone();
         let mut blocks = Vec::new();
@@ -215,6 +219,7 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
     /// more when the disks are back; and what the pool says.
+    #[pooled]
     pub async fn flush(&self) -> Result<(), SpaceError> {
         let request = self.asked(IoKind::Flush, 0).await;
         let flushed = self.flush_all().await;
@@ -222,6 +227,7 @@ impl Space {
     }
 
     /// As [`flush`](Self::flush), within a request.
+    #[pooled]
     pub(crate) async fn flush_all(&self) -> Result<(), SpaceError> {
         let caches = self.caches();
         let is_cached_away = || caches.iter().any(|cache| cache.has_undecided_of(self.id()));
@@ -249,6 +255,7 @@ impl Space {
 
     /// After a write that failed on some copies and cannot stand: every block gets what it had, if a copy still has that, or
     /// else what was written, and all copies the same. The caller holds the blocks' lock and the ticket of the write.
+    #[pooled]
     pub(crate) async fn settle_failed_write(
         &self,
         row: &Rc<Row>,
@@ -302,6 +309,7 @@ impl Space {
     }
 
     /// What a block is after a failed write, on all copies; `None` when no copy that answers has the one or the other.
+    #[pooled]
     async fn old_or_new(
         &self,
         row: &Rc<Row>,

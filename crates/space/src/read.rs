@@ -6,6 +6,7 @@ use std::time::Duration;
 use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
 use dolmen_checksum::crc32c;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes};
@@ -74,14 +75,29 @@ struct Run {
     range: Range,
     /// The first of them in the row that is read.
     first: u32,
+    /// Whether none of them was ever written.
+    is_never: bool,
+    /// Where the states of its blocks begin among those of all runs.
+    states_at: usize,
+}
+
+/// Runs that follow each other. States are in one list, which is in the future of each read: one per run would be mostly empty.
+#[derive(Default)]
+struct Runs {
+    runs: SmallVec<[Run; 4]>,
     states: SmallVec<[BlockState; 64]>,
 }
 
-impl Run {
-    /// What the table says of its blocks from one of them on, each with its place among them.
-    fn states_from(&self, first: u32) -> impl Iterator<Item = (u32, BlockState)> {
-        (0..).zip(self.states.iter().copied()).skip(first as usize)
+impl Runs {
+    /// What the table says of the blocks of a run.
+    fn states_of(&self, run: &Run) -> &[BlockState] {
+        self.states.get(run.states_at..run.states_at + run.range.count as usize).unwrap_or_default()
     }
+}
+
+/// What the table says of blocks from one of them on, each with its place among them.
+fn states_from(states: &[BlockState], first: u32) -> impl Iterator<Item = (u32, BlockState)> {
+    (0..).zip(states.iter().copied()).skip(first as usize)
 }
 
 impl Space {
@@ -89,6 +105,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`]; a block that no copy can give fails the whole read.
+    #[pooled]
     pub async fn read(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         self.check_range(at, length as u64)?;
         let request = self.asked(IoKind::Read, length as u64).await;
@@ -101,6 +118,7 @@ impl Space {
     ///
     /// # Errors
     /// As there.
+    #[pooled]
     pub async fn read_kept(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         self.check_bounds(at, length as u64)?;
         self.read_range(at, length).await
@@ -181,45 +199,42 @@ impl Space {
     }
 
     async fn read_blocks(&self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
-        let runs = self.runs_of(row, blocks).await?;
+        let mut runs = Runs::default();
+        self.find_runs(row, blocks, &mut runs).await?;
         // Memory for all of it is taken in one go: reads that each hold a part and wait for more would wait for each other.
-        let holds_data = |run: &&Run| run.states.first() != Some(&BlockState::Never);
-        let length: usize = runs.iter().filter(holds_data).map(|run| run.range.count as usize * BLOCK).sum();
+        let with_data = runs.runs.iter().filter(|run| !run.is_never);
+        let length: usize = with_data.map(|run| run.range.count as usize * BLOCK).sum();
         let mut memory = None;
         if length > 0 {
             memory = Some(arena.take(length).await);
         }
         let mut whole = Segments::new();
-        for run in runs {
-            self.read_run(row, run, &mut memory, &mut whole).await?;
+        for run in &runs.runs {
+            self.read_run(row, (run, runs.states_of(run)), &mut memory, &mut whole).await?;
         }
         Ok(whole)
     }
 
-    /// The runs that a range of a row falls into.
-    async fn runs_of(&self, row: &Rc<Row>, blocks: Range) -> Result<SmallVec<[Run; 4]>, SpaceError> {
-        let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
+    /// Adds the runs that a range of a row falls into.
+    async fn find_runs(&self, row: &Rc<Row>, blocks: Range, into: &mut Runs) -> Result<(), SpaceError> {
         for block in blocks.first..blocks.first + blocks.count {
             let (at, (column, place), state) = self.find_block(row, block).await?;
-            let never = state == BlockState::Never;
+            let is_never = state == BlockState::Never;
             let extends = |run: &&mut Run| {
                 let follows = run.column == column && run.range.first + run.range.count == place;
-                let alike = run.states.last().is_some_and(|last| (*last == BlockState::Never) == never);
-                follows && alike && run.row.id == at.id
+                follows && run.is_never == is_never && run.row.id == at.id
             };
-            match runs.last_mut().filter(extends) {
-                Some(run) => {
-                    run.range.count += 1;
-                    run.states.push(state);
-                }
+            match into.runs.last_mut().filter(extends) {
+                Some(run) => run.range.count += 1,
                 None => {
                     let range = Range { first: place, count: 1 };
-                    let states = SmallVec::from_elem(state, 1);
-                    runs.push(Run { row: at, column, range, first: block, states });
+                    let states_at = into.states.len();
+                    into.runs.push(Run { row: at, column, range, first: block, is_never, states_at });
                 }
             }
+            into.states.push(state);
         }
-        Ok(runs)
+        Ok(())
     }
 
     /// Where a block of a row is, and what it holds: the row, its column, and the block of that.
@@ -291,12 +306,12 @@ impl Space {
     async fn read_run(
         &self,
         row: &Rc<Row>,
-        run: Run,
+        (run, states): (&Run, &[BlockState]),
         memory: &mut Option<Buffer>,
         into: &mut Segments,
     ) -> Result<(), SpaceError> {
         let length = run.range.count as usize * BLOCK;
-        if run.states.first() == Some(&BlockState::Never) {
+        if run.is_never {
             push(into, Segment::Zeros(length));
             return Ok(());
         }
@@ -309,7 +324,7 @@ impl Space {
             let Some((disk, (at, length))) = chosen.and_then(|(disk, places)| Some((disk, *places.first()?)))
             else {
                 if row.has_parity() || run.row.id != row.id {
-                    return self.read_run_again(row, &run, done, memory, into).await;
+                    return self.read_run_again(row, (run, states), done, memory, into).await;
                 }
                 let first = rest.first as usize;
                 return Err(self.shared.unreadable(row, run.column, first, UnreadableReason::Absent));
@@ -322,9 +337,9 @@ impl Space {
             let (mut buffer, result) =
                 self.read_soon(&run.row, (run.column, piece), (&disk, at), buffer).await;
             if result.is_err_and(is_silence) {
-                self.read_again(row, &run, done, &mut buffer).await?;
+                self.read_again(row, (run, states), done, &mut buffer).await?;
             } else {
-                for ((place, state), bytes) in run.states_from(done).zip(buffer.chunks_exact_mut(BLOCK)) {
+                for ((place, state), bytes) in states_from(states, done).zip(buffer.chunks_exact_mut(BLOCK)) {
                     let good =
                         result.is_ok() && (matches_state(bytes, state) || mutation!(ChecksumNotChecked));
                     if !good {
@@ -342,7 +357,7 @@ impl Space {
     async fn read_run_again(
         &self,
         row: &Rc<Row>,
-        run: &Run,
+        (run, states): (&Run, &[BlockState]),
         done: u32,
         memory: &mut Option<Buffer>,
         into: &mut Segments,
@@ -352,24 +367,25 @@ impl Space {
         if buffer.len() > length {
             *memory = Some(buffer.split_off(length));
         }
-        self.read_again(row, run, done, &mut buffer).await?;
+        self.read_again(row, (run, states), done, &mut buffer).await?;
         push(into, Segment::Data(buffer.freeze()));
         Ok(())
     }
 
     /// Reads blocks of a run, from the one at `done` on, that their own slabs do not give: with parity computed in whole pieces
     /// from the others of their lines, and one by one where that fails.
+    #[pooled]
     async fn read_again(
         &self,
         row: &Rc<Row>,
-        run: &Run,
+        (run, all): (&Run, &[BlockState]),
         done: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
         let mut done = done;
         for bytes in into.chunks_mut(RUN_BLOCKS as usize * BLOCK) {
             let states: SmallVec<[BlockState; RUN_BLOCKS as usize]> =
-                run.states_from(done).take(bytes.len() / BLOCK).map(|(_, state)| state).collect();
+                states_from(all, done).take(bytes.len() / BLOCK).map(|(_, state)| state).collect();
             if !self.read_piece_rebuilt(run, (run.range.first + done, &states), bytes).await? {
                 for (block, bytes) in (run.first + done..).zip(bytes.chunks_exact_mut(BLOCK)) {
                     self.read_block_again(row, block, bytes).await?;
@@ -430,6 +446,7 @@ impl Space {
     }
 
     /// Reads one block of a row from whichever copy verifies, and heals the others. The caller holds its lock.
+    #[pooled]
     pub(crate) async fn read_block_locked(
         &self,
         row: &Rc<Row>,
@@ -512,6 +529,7 @@ impl Space {
 
     /// Reads one block of a row of copies from the least busy, and only if that does not verify from all. The caller holds its
     /// lock.
+    #[pooled]
     pub(crate) async fn read_one_copy(
         &self,
         row: &Rc<Row>,
@@ -537,6 +555,7 @@ impl Space {
 
     /// Reads one block of a row of copies from whichever verifies, and heals the others. With little time, disks that take theirs are
     /// waited for only where no other copy verifies, and not healed. The caller holds its lock.
+    #[pooled]
     pub(crate) async fn read_copied_block(
         &self,
         row: &Rc<Row>,
@@ -586,6 +605,7 @@ impl Space {
     }
 
     /// Every copy of a block whose disk is here. With little time those that take theirs are late.
+    #[pooled]
     pub(crate) async fn read_copies(
         &self,
         row: &Rc<Row>,

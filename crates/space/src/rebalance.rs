@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_disk::MemberState;
+use dolmen_future_pool::pooled;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{Bytes, DiskSlot, Epoch, GRAIN_BYTES};
@@ -66,6 +67,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn forecast_rebalance(&self, more: &[Offer]) -> Result<RebalanceForecast, SpaceError> {
         Ok(self.uneven(more).await?.forecast)
     }
@@ -74,6 +76,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn rows_laid_badly(&self) -> Result<u64, SpaceError> {
         let homes = Homes::of(self.pool());
         let mut rows = 0;
@@ -103,6 +106,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn rebalance(&self, progress: &Progress) -> Result<bool, SpaceError> {
         self.finish_lines().await?;
         let mut result = Resynced::default();
@@ -138,11 +142,13 @@ impl Spaces {
     }
 
     /// Waits while a job is held; whether it goes on then, and is neither to stop nor has its spaces closed under it.
+    #[pooled]
     pub async fn stands_while_held(&self, progress: &Progress) -> bool {
         progress.may_go_on(&self.shared.closing).await
     }
 
     /// Looks at all rows of spaces that people made, reckoning with what each move takes and gives.
+    #[pooled]
     async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
         let mut homes = Homes::with_more(self.pool(), more);
         let mut found = Uneven::default();

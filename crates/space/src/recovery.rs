@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
@@ -179,6 +180,7 @@ impl Recovery {
 
 /// Applies and decides all that the log says of blocks, then makes it durable by a checkpoint, which needs no room in the
 /// log. Until that stands, nothing may be served: a crash in between repeats it all from the log.
+#[pooled]
 pub(crate) async fn recover(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<Space>>,
@@ -223,6 +225,7 @@ pub(crate) async fn recover(
 }
 
 /// Applies and decides what the log says of rows, a few at a time; those rows, and lines that are in their other slots.
+#[pooled]
 async fn decide_rows(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<Space>>,
@@ -367,6 +370,7 @@ pub(crate) enum Below {
 
 /// Applies and decides what the log says of one row; what could not be decided because disks are absent, and lines that are decided
 /// behind the row beside it.
+#[pooled]
 pub(crate) async fn recover_row(
     shared: &Shared,
     space: &Space,
@@ -458,6 +462,7 @@ pub(crate) struct OpenBlock {
 
 /// Notes what blocks were when a flush covered them last. Each page is looked up once for all of its blocks: a row may have
 /// thousands that cannot be decided while disks are away, and everybody who comes asks again.
+#[pooled]
 async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], below: Below) {
     let mut latest: Option<((usize, usize), PageOnDisk)> = None;
     for block in open {
@@ -576,10 +581,10 @@ pub(crate) fn encode_claims(
     claims: &RowClaims,
     (restating, covered): (Restating, Covered),
 ) -> Vec<Vec<u8>> {
-    let mut bodies: Vec<SmallVec<[u8; 256]>> = vec![SmallVec::new()];
+    let mut bodies = vec![Vec::new()];
     for run in runs_of(claims) {
         if bodies.last().is_some_and(|body| body.len() > CLAIMS_BYTES_MAX) {
-            bodies.push(SmallVec::new());
+            bodies.push(Vec::new());
         }
         let Some(body) = bodies.last_mut() else { continue };
         for (number, claim) in run.alike().iter().enumerate() {
@@ -603,7 +608,8 @@ pub(crate) fn encode_claims(
             push_stretch(body, stretch, &states, u64::from(claim.generation));
         }
     }
-    bodies.into_iter().map(SmallVec::into_vec).filter(|body| !body.is_empty()).collect()
+    bodies.retain(|body| !body.is_empty());
+    bodies
 }
 
 /// Blocks that follow each other and of which the same is claimed, but for checksums.
@@ -659,6 +665,7 @@ fn floors_of(claims: &RowClaims) -> BTreeMap<(usize, usize), u16> {
 }
 
 /// The state of a block in flight, given to all copies that are here; `None` while no disk is here that could tell.
+#[pooled]
 async fn decide(
     shared: &Shared,
     space: &Space,
@@ -823,6 +830,7 @@ pub(crate) fn is_out_of_reach(copies: &[Copy]) -> bool {
 }
 
 /// Gives a block to every copy that has something else; whether there was one.
+#[pooled]
 pub(crate) async fn give_to_all(
     shared: &Shared,
     space: &Space,

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::{Notify, Turn, join_all};
 use dolmen_disk::MemberState;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, GRAIN_BYTES};
@@ -167,6 +168,7 @@ impl Schedule {
     }
 
     /// A row all of whose disks can take part in another one; nothing when there is none left.
+    #[pooled]
     async fn next(&self) -> Option<RowTurn<'_>> {
         self.bell
             .wait_for(|| {
@@ -221,6 +223,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
+    #[pooled]
     pub(crate) async fn refill_lot(
         &self,
         rows: &[(Rc<Space>, u64)],
@@ -312,6 +315,7 @@ impl Space {
     }
 
     /// The same, but for the log: what is returned is to be [announced](Self::announce).
+    #[pooled]
     async fn fill_row(
         &self,
         index: u64,
@@ -367,6 +371,7 @@ impl Space {
     }
 
     /// Gives one slab what it misses; whether that could be done now.
+    #[pooled]
     async fn fill_slab(
         &self,
         (row, column, slab): (&Rc<Row>, usize, &Slab),
@@ -395,6 +400,7 @@ impl Space {
     }
 
     /// Blocks that all hold data, from one trusted copy that verifies; `None` when there is none, or a block holds none.
+    #[pooled]
     async fn read_verified(
         &self,
         row: &Rc<Row>,
@@ -446,6 +452,7 @@ struct Refill<'a> {
 }
 
 impl Refill<'_> {
+    #[pooled]
     async fn all(&self) -> Result<bool, SpaceError> {
         let shared = &self.space.shared;
         // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
@@ -509,6 +516,7 @@ impl Refill<'_> {
     }
 
     /// Copies one run after another until none is left, beside others who do the same.
+    #[pooled]
     async fn runs(&self) -> Result<(), SpaceError> {
         while !self.is_over.get() {
             let clock = &self.space.shared.pool.seams().clock;
@@ -531,6 +539,7 @@ impl Refill<'_> {
     }
 
     /// The next blocks that follow each other and that the slab misses.
+    #[pooled]
     async fn next_run(&self) -> Result<Option<Range>, SpaceError> {
         let _turn = self.scan.take().await;
         let blocks = self.row.shape.column_blocks(self.column);
@@ -582,6 +591,7 @@ impl Refill<'_> {
     }
 
     /// Copies one block from whichever copy verifies. The caller holds its lock.
+    #[pooled]
     async fn block(&self, block: u32) -> Result<(), SpaceError> {
         let Self { space, row, column, .. } = *self;
         let row_block = row.shape.row_block(column, block);

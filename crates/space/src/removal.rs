@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_placement::Offer;
 use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Purpose};
@@ -65,6 +66,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn forecast_removal(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
         self.forecast_removal_with(from, &[]).await
     }
@@ -73,6 +75,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As there.
+    #[pooled]
     pub async fn forecast_removal_with(
         &self,
         from: DiskSlot,
@@ -82,6 +85,7 @@ impl Spaces {
     }
 
     /// The same, to disks with such room.
+    #[pooled]
     pub(crate) async fn forecast_leaving(
         &self,
         from: DiskSlot,
@@ -125,6 +129,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn drain_disk(&self, disk: &Rc<Disk>, progress: &Progress) -> Result<bool, SpaceError> {
         let goes_on = || self.pool().is_to_be_empty(disk);
         // Whoever chose the disk before it was retired has put that on record then.
@@ -151,6 +156,7 @@ impl Spaces {
 
     /// Moves what is on a disk to others, but for those that `but` names, and but for the rows of spaces that stay. The spaces of what
     /// is left there, those that stay among them, or nothing where it was to end before.
+    #[pooled]
     pub(crate) async fn move_off(
         &self,
         from: DiskSlot,
@@ -252,6 +258,7 @@ impl Spaces {
 
     /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room; on none of some
     /// disks.
+    #[pooled]
     async fn claim_homes(
         &self,
         space: &Space,

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::BlockDevice;
+use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES, SpaceId};
 
@@ -28,6 +29,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn move_slabs(
         &self,
         from: DiskSlot,
@@ -47,6 +49,7 @@ impl Spaces {
     }
 
     /// Moves the slabs of the rows that there are when it begins; whether none of these is left.
+    #[pooled]
     async fn move_slabs_once(
         &self,
         (from, to): (DiskSlot, DiskSlot),
@@ -125,6 +128,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`Pool::turn_back`](dolmen_pool::Pool::turn_back).
+    #[pooled]
     pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
         self.pool().turn_back(old, new).await?;
         // What is known of either was found on the way in the other direction.
@@ -138,6 +142,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn bytes_to_move(&self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
         let mut grains = 0;
         for space in self.all() {
@@ -175,6 +180,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; the pool goes on with what it had.
+    #[pooled]
     pub async fn replace(
         &self,
         old: &Rc<Disk>,
@@ -193,6 +199,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; the pool goes on with what it had.
+    #[pooled]
     pub async fn finish_replacing(
         &self,
         old: &Rc<Disk>,

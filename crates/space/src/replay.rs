@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_buffer::Buffer;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
@@ -138,6 +139,7 @@ impl Cached {
 
     /// Notes in rows and caches what is cached, once cache rows were decided; lines that may be half in place wait to be
     /// finished. The rows.
+    #[pooled]
     pub(crate) async fn load(
         self,
         shared: &Shared,
@@ -249,6 +251,7 @@ impl OfRow {
         .collect()
     }
 
+    #[pooled]
     async fn load(
         mut self,
         cache: &Cache,
@@ -290,6 +293,7 @@ impl OfRow {
     }
 }
 
+#[pooled]
 async fn load_versions(
     cache: &Cache,
     row: &Rc<Row>,
@@ -335,6 +339,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub(crate) async fn find_room_left(&self) -> Result<(), SpaceError> {
         let (kept, whole) = (usize::from(self.space().spec().resiliency.copies()), self.segment_blocks());
         let full: Vec<usize> = self.full.borrow().iter().copied().collect();
@@ -385,6 +390,7 @@ impl Cache {
         Ok(has_done)
     }
 
+    #[pooled]
     async fn finish_line(&self, redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
         let Some(space) = self.owner(row.space).filter(|_| !row.gone.get()) else {
@@ -462,6 +468,7 @@ impl Cache {
     /// The redo with its content in rows of the cache that have all copies: what is written in place must not be there against
     /// the one copy that is left of it. `None` where that could not be had; it waits then. Only where no disk can take a copy
     /// that is away it has as many as there are.
+    #[pooled]
     async fn with_all_copies(
         &self,
         redo: Redo,

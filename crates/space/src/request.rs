@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use dolmen_block_io::{Figures, IoKind, Moment, Started};
+use dolmen_future_pool::pooled;
 
 use crate::bucket::{Bucket, reached};
 use crate::error::SpaceError;
@@ -135,6 +136,7 @@ impl Space {
 
     /// Waits until the limits let a write of so much through, which [`write_waited`](Self::write_waited) then does: for ways in
     /// that cannot hold a request while they take in what is to be written.
+    #[pooled]
     pub async fn wait_to_write(&self, length: u64) {
         if self.may_have_to_wait() {
             let now = self.shared.pool.seams().clock.now();
@@ -151,6 +153,7 @@ impl Space {
     /// A request to write so much begins, as soon as the limits of the space let it: for [`write_admitted`](Self::write_admitted).
     /// Whoever takes memory for what is to be written takes it behind this, so that a space that has to wait holds none that others
     /// need.
+    #[pooled]
     pub async fn admit_write(&self, length: u64) -> Request<'_> {
         self.asked(IoKind::Write, length).await
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Turn;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_units::{Bytes, Epoch, RowId, SpaceId};
@@ -154,6 +155,7 @@ impl Space {
     }
 
     /// A row that holds nothing, in the place of one that does not exist. `None` where there is none, or nothing is reserved.
+    #[pooled]
     pub(crate) async fn take_blank(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
         if !self.has_movable_reserve() {
             return Ok(None);
@@ -186,6 +188,7 @@ impl Space {
     }
 
     /// Looks at all rows of a space that has no room for another: whether there were any among them that hold nothing.
+    #[pooled]
     pub(crate) async fn finds_blanks(&self) -> Result<bool, SpaceError> {
         if !self.has_movable_reserve() || self.reserve.has_read.get() {
             return Ok(false);
@@ -249,6 +252,7 @@ impl Space {
     }
 
     /// Has a row be another one, in a place where there is none, or in its own. The caller holds a lock on all of it.
+    #[pooled]
     async fn renewed(&self, row: &Rc<Row>, to: u64, disks: Disks) -> Result<Renewed, SpaceError> {
         if self.as_new(row, disks).is_none() || self.shared.is_unresolved(row) {
             return Ok(Renewed::Busy);
@@ -334,6 +338,7 @@ impl Space {
     }
 
     /// Gives back rows that hold nothing, as many as its reserve does not take.
+    #[pooled]
     pub(crate) async fn trim_reserve(&self) -> Result<(), SpaceError> {
         self.look_for_unformatted().await?;
         let mut end = u64::MAX;
@@ -392,6 +397,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::Reserve`], or what the pool says; the reserve is what it was then.
+    #[pooled]
     pub async fn set_reserve(&self, space: &Rc<Space>, bytes: Bytes) -> Result<(), SpaceError> {
         let _turn = space.spec_turn.take().await;
         space.check_stays()?;

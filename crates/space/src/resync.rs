@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_disk::MemberState;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
@@ -102,6 +103,7 @@ impl Space {
 
     /// Gives the slab the tables that it has a copy of, as they are on the others, in both slots: with one alone, it would not be believed
     /// once it is trusted and the others are gone.
+    #[pooled]
     pub(crate) async fn pair_slots(
         &self,
         row: &Rc<Row>,
@@ -155,6 +157,7 @@ impl Space {
 
     /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one
     /// block of each announces that: recovery then knows that a slot may be half-written.
+    #[pooled]
     pub(crate) async fn announce_pages(&self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
         self.shared.gate().await?;
         for (column, _) in row.tables_on(holder) {
@@ -425,6 +428,7 @@ pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
 
 impl Shared {
     /// Writes the tables of rows whose slabs were refilled, and commits that these hold everything.
+    #[pooled]
     pub(crate) async fn trust_all(
         &self,
         refilled: &[(Rc<Space>, Refilled)],

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use dolmen_block_io::{DeviceError, Durability};
+use dolmen_future_pool::pooled;
 use dolmen_pool::Disk;
 use dolmen_units::DiskSlot;
 use smallvec::SmallVec;
@@ -24,6 +25,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError::NoSpaceBelow`].
+    #[pooled]
     pub(crate) async fn take_table_room(
         &self,
         shape: &Shape,

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_units::Lsn;
 
@@ -117,6 +118,7 @@ impl Cache {
         if body.is_empty() { Ok(()) } else { self.say(&mut body, &mut said).await }
     }
 
+    #[pooled]
     async fn say(&self, body: &mut Vec<u8>, said: &mut Vec<(Rc<Row>, What)>) -> Result<(), SpaceError> {
         let lsn = self.shared().record_carried(body).await?;
         body.clear();
@@ -149,6 +151,7 @@ impl Cache {
 
     /// Notes that blocks of a row of the cache are left undecided: what lies there is not covered by the flush that passes over
     /// them, and the log is told so.
+    #[pooled]
     pub(crate) async fn leave_undecided(
         &self,
         at: &Row,

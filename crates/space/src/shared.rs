@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dolmen_block_io::Moment as Instant;
 use dolmen_block_io::sync::{Permit, Semaphore, Turn};
-use dolmen_buffer::FRAME_BYTES_MAX;
+use dolmen_buffer::{FRAME_BYTES_MAX, Scratch};
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use dolmen_pool::{LogRoom, Pool, PoolError, PoolState, keys};
@@ -467,6 +468,7 @@ impl Shared {
     /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, and, if they are
     /// lost, that they are, unless a copy turns up. Both are durable then: otherwise power could take them, and
     /// leave what the log says behind them. The caller holds the lock of all of the row.
+    #[pooled]
     pub(crate) async fn give_up_undecided(
         &self,
         row: &Row,
@@ -497,6 +499,7 @@ impl Shared {
     }
 
     /// Decides what the log says of a row and of its heir, now that their disks may be here.
+    #[pooled]
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let both: SmallVec<[Rc<Row>; 2]> = row.heir().into_iter().chain([Rc::clone(row)]).collect();
         if both.iter().any(|row| self.is_being_left(row)) {
@@ -528,6 +531,7 @@ impl Shared {
         if of_heir.is_err() { decide(&heir).await } else { Ok(()) }
     }
 
+    #[pooled]
     async fn decide_row(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let key = (row.space, row.index);
         let mut recovery = Recovery::default();
@@ -559,6 +563,7 @@ impl Shared {
         }
     }
 
+    #[pooled]
     async fn decide_claims(
         &self,
         space: &Space,
@@ -666,6 +671,7 @@ impl Shared {
     }
 
     /// Makes every write that was acknowledged before this call durable.
+    #[pooled]
     pub(crate) async fn flush(&self) -> Result<(), SpaceError> {
         let mine = (self.tickets.next(), self.recorded.get());
         let _turn = self.flush_turn.take().await;
@@ -712,6 +718,7 @@ impl Shared {
     /// After a disk has left: blocks that no flush had covered on it may be missing there, so they are recorded again
     /// under the new epoch, and their rows say that the disk's slab is stale. Those that were only there stay undecided.
     /// Returns whether the epoch is another one than the last time.
+    #[pooled]
     async fn restamp(&self) -> Result<bool, SpaceError> {
         let now = self.pool.epoch().number;
         if self.stamped.get() == now {
@@ -753,11 +760,12 @@ impl Shared {
     }
 
     /// One record for many blocks: each record by itself would take a batch of the log, which has no room for thousands.
+    #[pooled]
     async fn restamp_rows(&self, rows: &[(Rc<Row>, UnsettledBlocks)]) -> Result<(), SpaceError> {
         self.settle_absences_of(rows.iter().map(|(row, _)| row)).await?;
         let mut guards = Vec::new();
         let mut has_unlocked = false;
-        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        let mut body = Scratch::new();
         for (row, blocks) in rows {
             // With parity these are lines in flight, which nobody writes over before a flush has covered them; and who puts
             // others in place waits for this flush, with locks of the row.
@@ -800,13 +808,13 @@ impl Shared {
     }
 
     /// Adds what the table in memory says of a block to a record, under the stamp of now.
-    async fn restate<const N: usize>(
+    async fn restate(
         &self,
         row: &Rc<Row>,
         (column, block): (usize, u32),
         covered: Covered,
         ticket: Ticket,
-        body: &mut SmallVec<[u8; N]>,
+        body: &mut Scratch,
     ) -> Result<(), SpaceError> {
         let (index, entry) = place_in_page(block);
         let stamp = self.stamp();
@@ -828,7 +836,7 @@ impl Shared {
         covered: Covered,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
-        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        let mut body = Scratch::new();
         for place in places {
             self.restate(row, place, covered, ticket, &mut body).await?;
         }
@@ -848,7 +856,7 @@ impl Shared {
         covered: impl Fn(u32) -> Covered,
         ticket: Ticket,
     ) -> Result<(), SpaceError> {
-        let mut body: SmallVec<[u8; 256]> = SmallVec::new();
+        let mut body = Scratch::new();
         for block in blocks {
             self.restate(row, (column, *block), covered(*block), ticket, &mut body).await?;
         }
@@ -971,12 +979,7 @@ pub(crate) fn by_page(range: Range) -> impl Iterator<Item = Range> {
 
 /// Appends a stretch with the states of its blocks to a record. All states are alike but for checksums, and all blocks are
 /// of one page, whose durable generation is given.
-pub(crate) fn push_stretch<const N: usize>(
-    body: &mut SmallVec<[u8; N]>,
-    mut stretch: Stretch,
-    states: &[BlockState],
-    generation: u64,
-) {
+pub(crate) fn push_stretch(body: &mut Vec<u8>, mut stretch: Stretch, states: &[BlockState], generation: u64) {
     let (state, _) = states.first().copied().unwrap_or_default().parts();
     stretch.state = state;
     let [low, high, ..] = generation.to_le_bytes();

@@ -7,6 +7,7 @@ use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Meter;
 use dolmen_block_io::sync::Turn;
+use dolmen_future_pool::pooled;
 use dolmen_placement::{Code, Request, SlabPlace, Width};
 use dolmen_planted::mutation;
 use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
@@ -374,6 +375,7 @@ impl Space {
     }
 
     /// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
+    #[pooled]
     async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         if let Some(row) = self.take_blank(index).await? {
             return Ok(row);
@@ -390,6 +392,7 @@ impl Space {
         }
     }
 
+    #[pooled]
     async fn claim_new(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
         let mut rounds = None;
@@ -418,6 +421,7 @@ impl Space {
         }
     }
 
+    #[pooled]
     async fn try_claim(&self, index: u64) -> Result<Claimed, SpaceError> {
         // Drafts move what is there.
         let purpose = if is_of_drafts(self.id) { Purpose::Move } else { Purpose::Claim };
@@ -455,6 +459,7 @@ impl Space {
 
     /// Claims the heir of a row, of the same shape; `None` where there is no room for one beyond what is kept for repair. Called
     /// for the hidden space of heirs.
+    #[pooled]
     pub(crate) async fn claim_heir(&self, row: &Rc<Row>) -> Result<Option<Rc<Row>>, SpaceError> {
         let (shape, index) = (row.shape, row.index);
         let width = u32::try_from(shape.data_columns()).unwrap_or(u32::MAX);
@@ -491,6 +496,7 @@ impl Space {
     }
 
     /// Adds a row on these grains to a change; its record, or the disks that failed while room was taken on them.
+    #[pooled]
     async fn claimed_row(
         &self,
         change: &mut Change<'_>,
@@ -607,6 +613,7 @@ impl Space {
     ///
     /// # Errors
     /// When the metadata cannot be read.
+    #[pooled]
     pub async fn footprint(&self) -> Result<Footprint, SpaceError> {
         let (mut grains, mut blocks, mut rows) = (0, 0, 0);
         self.for_each_record(|_, record| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use dolmen_block_io::sync::{Permit, Turn, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
+use dolmen_future_pool::pooled;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
 use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
@@ -69,6 +70,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata makes no sense or cannot be read.
+    #[pooled]
     pub async fn start(opened: Opened) -> Result<Rc<Self>, SpaceError> {
         Self::start_among(opened, Clients::AreGone).await
     }
@@ -77,6 +79,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata makes no sense or cannot be read.
+    #[pooled]
     pub async fn start_among(opened: Opened, clients: Clients) -> Result<Rc<Self>, SpaceError> {
         let pool = Rc::clone(&opened.pool);
         let shared = Shared::new(Rc::clone(&pool));
@@ -300,6 +303,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; nothing is left of it then.
+    #[pooled]
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
         let Some(redundancy) = spec.write_cache() else { return self.make_space(spec).await };
@@ -314,6 +318,7 @@ impl Spaces {
         made
     }
 
+    #[pooled]
     async fn make_space(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
@@ -363,6 +368,7 @@ impl Spaces {
     }
 
     /// Makes the write cache for spaces of a redundancy, unless there is one; the turn in which it stays.
+    #[pooled]
     pub(crate) async fn make_cache(&self, redundancy: u8) -> Result<Permit<'_>, SpaceError> {
         let turn = self.cache_turn.take().await;
         if self.caches.borrow().contains_key(&redundancy) {
@@ -387,6 +393,7 @@ impl Spaces {
     }
 
     /// Finishes lines of parity that may be half in place, as far as their disks are here.
+    #[pooled]
     pub(crate) async fn finish_lines(&self) -> Result<(), SpaceError> {
         for cache in self.shared.caches() {
             // Those that cannot be finished come again behind the others; once each of them was tried is enough.
@@ -420,6 +427,7 @@ impl Spaces {
     ///
     /// # Errors
     /// When the metadata cannot be read.
+    #[pooled]
     pub async fn write_caches(&self) -> Result<Vec<WriteCache>, SpaceError> {
         let mut caches = Vec::new();
         for cache in self.shared.caches() {
@@ -439,6 +447,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way.
+    #[pooled]
     pub async fn destage(&self) -> Result<(), SpaceError> {
         for cache in self.shared.caches() {
             cache.empty_all().await?;
@@ -455,6 +464,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         self.delete_but_for_its_cache(space).await?;
         for (_, redundancy) in space.write_caches() {
@@ -463,6 +473,7 @@ impl Spaces {
         Ok(())
     }
 
+    #[pooled]
     async fn delete_but_for_its_cache(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         self.condemn(space).await?;
         self.free_condemned(space, &Progress::default()).await.map(drop)
@@ -497,6 +508,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], [`SpaceError::TooLarge`], or what the pool says.
+    #[pooled]
     pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
         let _turn = space.spec_turn.take().await;
         space.check_stays()?;
@@ -549,6 +561,7 @@ impl Spaces {
 
     /// Makes a space smaller. Requests behind its new end are refused first, then those that began before end; so what is
     /// found empty stays empty.
+    #[pooled]
     async fn shrink(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
         let (wanted, before) = (spec.size, space.size());
         space.spec.borrow_mut().size = wanted;
@@ -579,6 +592,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::NameTaken`] or what the pool says.
+    #[pooled]
     pub async fn rename(&self, space: &Rc<Space>, name: Name) -> Result<(), SpaceError> {
         self.check_name(&name, None)?;
         let _turn = space.spec_turn.take().await;
@@ -591,6 +605,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::Limit`] or what the pool says; the limits are what they were then.
+    #[pooled]
     pub async fn set_limits(&self, space: &Rc<Space>, limits: Limits) -> Result<(), SpaceError> {
         limits.check(&space.name())?;
         let _turn = space.spec_turn.take().await;
@@ -649,6 +664,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn flush(&self) -> Result<(), SpaceError> {
         self.shared.flush().await
     }
@@ -657,6 +673,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn stale_rows(&self) -> Result<Vec<(SpaceId, u64)>, SpaceError> {
         let found = self.pool().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
         let mut rows: Vec<(SpaceId, u64)> = found
@@ -676,6 +693,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn short_rows(&self) -> Result<u64, SpaceError> {
         let stale = self.stale_rows().await?;
         let mut short = 0;
@@ -702,6 +720,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn is_behind(&self) -> Result<bool, SpaceError> {
         for disk in self.pool().disks().iter().filter(|disk| disk.is_present()) {
             if !self.pool().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
@@ -715,6 +734,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
+    #[pooled]
     pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
         self.resync_while(progress, || true).await
     }
@@ -752,6 +772,7 @@ impl Spaces {
     }
 
     /// Decides the rows that waited for a disk, as far as it can be done now: until then the log keeps what it says of them.
+    #[pooled]
     async fn decide_what_waited(&self) -> Result<(), SpaceError> {
         let waiting: Vec<(SpaceId, u64)> = self.shared.unresolved.borrow().keys().copied().collect();
         for some in waiting.chunks(ROWS_DECIDED_TOGETHER) {
@@ -777,6 +798,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; nothing was written to the device unless it was fit.
+    #[pooled]
     pub async fn add(
         &self,
         device: Rc<dyn BlockDevice>,
@@ -789,6 +811,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As there.
+    #[pooled]
     pub async fn add_in(
         &self,
         device: Rc<dyn BlockDevice>,
@@ -802,6 +825,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
         // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
         // left before that.
@@ -840,6 +864,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; the next opening recovers then, as after a crash.
+    #[pooled]
     pub async fn close(&self) -> Result<(), SpaceError> {
         self.shared.closing.begin();
         self.heirs_end().await;
@@ -854,6 +879,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn export(&self) -> Result<(), SpaceError> {
         self.shared.closing.begin();
         self.heirs_end().await;
@@ -885,6 +911,7 @@ async fn load_heirs(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>) 
 }
 
 /// The caches of a pool that is being opened, each known to its spaces.
+#[pooled]
 async fn start_caches(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<Space>>,
@@ -910,6 +937,7 @@ async fn start_caches(
 }
 
 /// Keeps memory in bounds.
+#[pooled]
 async fn tend(weak: Weak<Spaces>) {
     loop {
         let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.shared.closing.is_closing()) else {

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Shared as Bytes_;
+use dolmen_future_pool::pooled;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
@@ -62,6 +63,7 @@ struct OfRow<'a> {
 impl Space {
     /// Writes `data` from byte `at` on, cut so that whole stripes go in place where they seem fresh. The caller has checked the
     /// range.
+    #[pooled]
     pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         // Nothing is claimed for what cannot be written.
         self.shared.pool.wait_for_log().await?;
@@ -99,6 +101,7 @@ impl Space {
         self.store_in_row(&OfRow { index, within, data, entering }, Followed::default()).await
     }
 
+    #[pooled]
     async fn store_in_row(&self, of_row: &OfRow<'_>, stream: Followed) -> Result<(), SpaceError> {
         let OfRow { index, within, data, entering } = of_row;
         match stream.lacks_heirs {
@@ -139,6 +142,7 @@ impl Space {
 
     /// How much of what is to be written from byte `within` of a row goes out as one: stripes that seem to be fresh, a part of
     /// one, or as much as the write cache takes at once.
+    #[pooled]
     async fn part_length(&self, index: u64, within: u64, length: usize) -> Result<usize, SpaceError> {
         let usual = length.min(CACHED_BYTES_MAX);
         let row = self.row_for_write(index).await?;
@@ -175,6 +179,7 @@ impl Space {
     }
 
     /// Writes whole stripes of a row in place, if they have a free slot and there is memory for their parity; whether it did.
+    #[pooled]
     pub(crate) async fn write_stripes(
         &self,
         index: u64,
@@ -213,6 +218,7 @@ impl Space {
     }
 
     /// As [`write_stripes`](Self::write_stripes), one after another, each wherever it goes.
+    #[pooled]
     async fn write_apart(&self, index: u64, within: u64, data: &Pieces) -> Result<bool, SpaceError> {
         let row = self.row_for_write(index).await?;
         let mut done = 0;
@@ -235,6 +241,7 @@ impl Space {
         Ok(true)
     }
 
+    #[pooled]
     async fn try_stripes(&self, index: u64, within: u64, data: &Pieces) -> Result<Tried, SpaceError> {
         let row = self.row_for_write(index).await?;
         let (start, stripe) = stripe_at(&row.shape, within);

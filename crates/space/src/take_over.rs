@@ -15,6 +15,7 @@ use std::rc::{Rc, Weak};
 use dolmen_buffer::Buffer;
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Change, PoolState, Purpose, keys};
 use dolmen_units::Lsn;
@@ -67,6 +68,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Rows and heirs are as they were.
+    #[pooled]
     pub(crate) async fn take_over(&self, rows: &[u64]) -> Result<bool, SpaceError> {
         // Two at once would bring lines of one row to and fro.
         let _turn = self.heirs.ending_turn.take().await;
@@ -122,6 +124,7 @@ impl Space {
     }
 
     /// Puts what is cached of a row in place, and copies what its heir lacks: the two, if a checkpoint is all that they need then.
+    #[pooled]
     async fn prepare(&self, index: u64) -> Result<Option<(Rc<Cache>, Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, heir)) = row.and_then(|row| Some((Rc::clone(&row), row.heir()?))) else {
@@ -139,6 +142,7 @@ impl Space {
     }
 
     /// Lines of a row that hold something and that its heir lacks.
+    #[pooled]
     pub(crate) async fn lacking(&self, row: &Rc<Row>, heir: &Rc<Row>) -> Result<Vec<u32>, SpaceError> {
         let mut lacking = Vec::new();
         for line in 0..row.shape.column_blocks(row.shape.data_columns()) {
@@ -159,6 +163,7 @@ impl Space {
     }
 
     /// Copies to an heir what it lacks; whether it has all of it then.
+    #[pooled]
     async fn copy_to_heir(
         &self,
         cache: &Rc<Cache>,
@@ -205,6 +210,7 @@ impl Space {
     }
 
     /// A line of a row as its heir will have it. The caller holds its lock.
+    #[pooled]
     async fn copied_line(&self, row: &Rc<Row>, heir: &Rc<Row>, line: u32) -> Result<Prepared, SpaceError> {
         let shape = &row.shape;
         let (states, data) = self.read_line(row, line).await?;
@@ -228,6 +234,7 @@ impl Space {
     }
 
     /// The data of a line in place, by column, and what its blocks are.
+    #[pooled]
     async fn read_line(&self, row: &Rc<Row>, line: u32) -> Result<(LineStates, OfLine), SpaceError> {
         let mut states = self.shared.line_states(row, line).await?;
         states.truncate(row.shape.data_columns());
@@ -266,6 +273,7 @@ impl Space {
     }
 
     /// Whether an heir can take the place of its row now. The caller holds the lock of all of it.
+    #[pooled]
     async fn is_ready(&self, cache: &Cache, row: &Rc<Row>, heir: &Rc<Row>) -> Result<bool, SpaceError> {
         let is_heir = row.heir().is_some_and(|other| Rc::ptr_eq(&other, heir));
         if row.gone.get() || !is_heir || self.gone.get() || self.shared.is_unresolved(row) {
@@ -285,6 +293,7 @@ impl Space {
     }
 
     /// The heir takes the row's place, if nothing has come between; whether it did.
+    #[pooled]
     async fn change_places(
         &self,
         cache: &Rc<Cache>,
@@ -370,6 +379,7 @@ impl Shared {
     }
 
     /// Has heirs of all spaces take the places of their rows or give their lines back, which gives room back; whether any did.
+    #[pooled]
     pub(crate) async fn give_up_heirs(&self) -> bool {
         let spaces = self.spaces.borrow().upgrade();
         let spaces: Vec<Rc<Space>> =

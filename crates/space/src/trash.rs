@@ -17,6 +17,7 @@
 use std::rc::Rc;
 
 use dolmen_disk::FEATURE_TRASH;
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
@@ -97,6 +98,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; the space is as it was then.
+    #[pooled]
     pub async fn move_to_trash(&self, space: &Rc<Space>, now_s: u64) -> Result<(), SpaceError> {
         self.pool().check_writable()?;
         // A conversion ends its lot, and stands from then on.
@@ -143,6 +145,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::NameTaken`]; [`SpaceError::NotTrashed`] or [`SpaceError::Gone`]; or what the pool says.
+    #[pooled]
     pub async fn restore(&self, space: &Rc<Space>, name: Option<Name>) -> Result<(), SpaceError> {
         self.pool().check_writable()?;
         let _turn = space.spec_turn.take().await;
@@ -183,6 +186,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; the space is as it was then.
+    #[pooled]
     pub async fn condemn(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         // Before anything else: a space that stays must stay usable.
         self.pool().check_writable()?;
@@ -197,6 +201,7 @@ impl Spaces {
         condemned
     }
 
+    #[pooled]
     async fn put_condemned(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         space.claims_end().await;
         space.heirs.claims_end().await;
@@ -224,6 +229,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; what was freed stays free.
+    #[pooled]
     pub async fn purge(&self, progress: &Progress) -> Result<bool, SpaceError> {
         loop {
             let condemned = self.condemned();
@@ -240,6 +246,7 @@ impl Spaces {
     }
 
     /// Frees the rows of a condemned space, and strikes it when none is left; whether it came to that.
+    #[pooled]
     pub(crate) async fn free_condemned(
         &self,
         space: &Rc<Space>,

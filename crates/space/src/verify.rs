@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
@@ -153,6 +154,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the map cannot be read.
+    #[pooled]
     pub async fn undecided(&self) -> Result<Vec<SpaceRange>, SpaceError> {
         let mut ranges = Vec::new();
         for (space, at) in self.undecided_blocks().await? {
@@ -169,6 +171,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn verify(&self, progress: &Progress) -> Result<Verification, SpaceError> {
         self.verify_together(progress, NonZeroUsize::MIN).await
     }
@@ -178,6 +181,7 @@ impl Spaces {
     ///
     /// # Errors
     /// As [`verify`](Self::verify).
+    #[pooled]
     pub async fn verify_together(
         &self,
         progress: &Progress,
@@ -242,6 +246,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
+    #[pooled]
     pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
         let mut findings = Vec::new();
         let _turn = self.pool().change(Purpose::Release).await;
@@ -299,6 +304,7 @@ impl Space {
     }
 
     /// Reads and verifies every copy of every block of a row and of its tables, and the headers of its slabs; heals what differs.
+    #[pooled]
     async fn verify_row(&self, index: u64) -> Result<RowVerdict, SpaceError> {
         let mut verdict = RowVerdict::default();
         let row = match self.row(index).await {
@@ -333,6 +339,7 @@ impl Space {
         Ok(verdict)
     }
 
+    #[pooled]
     async fn verify_run(
         &self,
         row: &Rc<Row>,
@@ -410,6 +417,7 @@ impl Space {
     }
 
     /// Reads all copies of blocks; which of them have a bad copy, or none that is here and whole.
+    #[pooled]
     async fn suspects(&self, row: &Row, column: usize, run: Range, states: &[BlockState]) -> Vec<bool> {
         let copies = row.with_slabs(column, |slabs| {
             let readable =

@@ -1,10 +1,13 @@
 //! Writing: see docs/design/0002 for the three classes and why their orders differ.
 
+use std::future::ready;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
-use dolmen_buffer::{Shared as Bytes_, is_zeros};
+use dolmen_buffer::{Scratch, Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use dolmen_pool::{ExcludeReason, PoolError};
@@ -25,18 +28,21 @@ use crate::space::Space;
 use crate::table::{Page, WriteClass};
 use crate::tickets::Held;
 
-/// Bytes of the record of a write of 1 MiB that lies in one column; longer ones spill to the heap.
-pub(crate) type Body = SmallVec<[u8; 1088]>;
+/// Bytes of a record.
+pub(crate) type Body = Scratch;
 
 /// Bytes of zeros that are written at a time.
 const ZEROS_BYTES: usize = 64 * 1024;
+
+/// States of blocks that are written together. More than 128 KiB of them spill to the heap: each part of a write has a list.
+pub(crate) type States = SmallVec<[BlockState; 32]>;
 
 /// A part of a write that lies in one piece in one column.
 pub(crate) struct Part {
     column: usize,
     range: Range,
     content: Bytes_,
-    states: SmallVec<[BlockState; 64]>,
+    states: States,
 }
 
 impl Part {
@@ -95,7 +101,7 @@ pub(crate) struct Wrote {
     /// Its record.
     pub(crate) lsn: Lsn,
     /// What its blocks are now.
-    pub(crate) states: SmallVec<[BlockState; 64]>,
+    pub(crate) states: States,
 }
 
 impl Space {
@@ -104,16 +110,19 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`]; each block of the range then has its old or its new content.
+    #[pooled]
     pub async fn write(&self, at: u64, data: &Bytes_, durability: Durability) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
         let request = self.asked(IoKind::Write, data.len() as u64).await;
-        self.write_admitted(request, at, data, durability).await
+        let written = self.write_range(&request, at, data, durability).await;
+        request.ended(written)
     }
 
     /// As [`write`](Self::write), behind [`wait_to_write`](Self::wait_to_write).
     ///
     /// # Errors
     /// As there.
+    #[pooled]
     pub async fn write_waited(
         &self,
         at: u64,
@@ -122,13 +131,15 @@ impl Space {
     ) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
         let request = self.asked_behind_wait(IoKind::Write, data.len() as u64);
-        self.write_admitted(request, at, data, durability).await
+        let written = self.write_range(&request, at, data, durability).await;
+        request.ended(written)
     }
 
     /// As [`write`](Self::write), of a request that has begun.
     ///
     /// # Errors
     /// As there.
+    #[pooled]
     pub async fn write_admitted(
         &self,
         request: Request<'_>,
@@ -166,6 +177,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`].
+    #[pooled]
     pub async fn write_allocated_zeroes(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_range(at, length)?;
         let request = self.asked(IoKind::Write, length).await;
@@ -173,6 +185,7 @@ impl Space {
         request.ended(written)
     }
 
+    #[pooled]
     async fn allocate_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let mut zeros = self.shared.pool.seams().data.take(ZEROS_BYTES).await;
         zeros.fill(0);
@@ -307,21 +320,23 @@ impl Space {
 
     /// Writes whole blocks of a row of a strict space in place, unless that would be over content that a flush has covered, or
     /// below content that is cached. The caller holds their lock.
+    #[pooled]
     async fn write_unless_over(&self, row: &Rc<Row>, first: u32, data: &Bytes_) -> Result<Whole, SpaceError> {
         let count = u32::try_from(data.len() / BLOCK).unwrap_or(u32::MAX);
         if row.mappings.has_any_of(Range { first, count }) {
             return Ok(Whole::NeedsCache);
         }
-        let parts = split(row, first, data);
+        let mut parts = split(row, first, data);
         let begun = self.begin(row, &parts).await?;
         if begun.class == WriteClass::Overwrite && !mutation!(StrictInPlace) {
             return Ok(Whole::NeedsCache);
         }
-        self.write_begun(row, parts, begun, Beside::Nothing).await?;
+        self.write_begun(row, &mut parts, begun, Beside::Nothing).await?;
         Ok(Whole::Written)
     }
 
     /// Writes sectors that are no whole blocks: the blocks at the ends are read, verified, changed and written whole.
+    #[pooled]
     async fn write_sectors(
         &self,
         row: &Rc<Row>,
@@ -372,14 +387,15 @@ impl Space {
     }
 
     /// Writes parts of a row in place; of one with parity, whole fresh lines. The caller holds their lock.
+    #[pooled]
     pub(crate) async fn write_parts(
         &self,
         row: &Rc<Row>,
-        parts: Parts,
+        mut parts: Parts,
         beside: Beside<'_>,
     ) -> Result<Wrote, SpaceError> {
         let begun = self.begin(row, &parts).await?;
-        self.write_begun(row, parts, begun, beside).await
+        self.write_begun(row, &mut parts, begun, beside).await
     }
 
     /// Begins a write in place: from here on flushes wait for it, and what is below it is not asked again.
@@ -396,30 +412,31 @@ impl Space {
     async fn write_begun(
         &self,
         row: &Rc<Row>,
-        mut parts: Parts,
+        parts: &mut Parts,
         begun: Begun,
         beside: Beside<'_>,
     ) -> Result<Wrote, SpaceError> {
-        let Begun { pages, held, class } = begun;
+        // Neither is moved out: a future keeps the place that a moved value was in.
+        let (pages, held) = (&begun.pages, &begun.held);
         let begun_in = self.shared.stamp();
-        for part in &mut parts {
+        for part in &mut *parts {
             let blocks = part.content.chunks_exact(BLOCK);
             part.states.extend(blocks.map(|block| BlockState::Valid(crc32c(block))));
         }
-        let written = self.write_in_order(row, &parts, &pages, beside, class).await?;
+        let written = self.write_in_order(row, parts, pages, beside, begun.class).await?;
         if !written.complete {
-            return Err(self.give_up(row, &parts, beside, &written, &held).await);
+            return Err(self.give_up(row, parts, beside, &written, held).await);
         }
-        if !self.tell_who_lacks(row, &parts, &written.failed).await? {
-            return Err(self.give_up(row, &parts, beside, &written, &held).await);
+        if !written.failed.is_empty() && !self.tell_who_lacks(row, parts, &written.failed).await? {
+            return Err(self.give_up(row, parts, beside, &written, held).await);
         }
-        self.apply(row, &parts, &pages, &held);
+        self.apply(row, parts, pages, held);
         if let Beside::Flip(flip) = beside {
-            flip.apply(&self.shared, &held);
+            flip.apply(&self.shared, held);
         }
-        let wrote = |parts: Parts| Wrote {
+        let wrote = |parts: &mut Parts| Wrote {
             lsn: written.lsn,
-            states: parts.into_iter().next().map(|part| part.states).unwrap_or_default(),
+            states: parts.first_mut().map(|part| std::mem::take(&mut part.states)).unwrap_or_default(),
         };
         // A disk that was done with it may have left since, and a flush have recorded again, under the new epoch, what it knew
         // of; of this it did not know yet.
@@ -438,15 +455,13 @@ impl Space {
 
     /// Has the disks leave that failed a write, and says in the map that they lack it; whether that is on record. It cannot be where
     /// those that have it have left meanwhile: the others may be back first then, and would be believed.
+    #[pooled]
     async fn tell_who_lacks(
         &self,
         row: &Rc<Row>,
         parts: &Parts,
         failed: &[(DiskSlot, DeviceError)],
     ) -> Result<bool, SpaceError> {
-        if failed.is_empty() {
-            return Ok(true);
-        }
         for (slot, _) in failed {
             self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
         }
@@ -469,26 +484,27 @@ impl Space {
         let mut body = self.body(row, parts, pages, class);
         beside.add_to(&self.shared, &mut body, parts);
         let append = |wait| self.shared.record(&body, wait);
+        // The record is pinned here, so that the writes of data hold a pointer to it.
         match class {
             WriteClass::Fresh => {
                 self.shared.count(|counters| counters.fresh_writes += 1);
-                self.write_data(row, parts, append(Wait::Written)).await
+                self.write_data(row, parts, pin!(append(Wait::Written))).await
             }
             WriteClass::Rewrite => {
                 self.shared.count(|counters| counters.rewrites += 1);
                 if mutation!(RewriteInParallel) {
-                    return self.write_data(row, parts, append(Wait::Written)).await;
+                    return self.write_data(row, parts, pin!(append(Wait::Written))).await;
                 }
                 let lsn = append(Wait::Written).await?;
-                self.write_data(row, parts, std::future::ready(Ok(lsn))).await
+                self.write_data(row, parts, pin!(ready(Ok(lsn)))).await
             }
             WriteClass::Overwrite => {
                 self.shared.count(|counters| counters.overwrites += 1);
                 if mutation!(IntentNotWaited) {
-                    return self.write_data(row, parts, append(Wait::Written)).await;
+                    return self.write_data(row, parts, pin!(append(Wait::Written))).await;
                 }
                 let lsn = append(Wait::Durable).await?;
-                self.write_data(row, parts, std::future::ready(Ok(lsn))).await
+                self.write_data(row, parts, pin!(ready(Ok(lsn)))).await
             }
         }
     }
@@ -520,7 +536,7 @@ impl Space {
         &self,
         row: &Rc<Row>,
         parts: &Parts,
-        record: impl Future<Output = Result<Lsn, PoolError>>,
+        record: Pin<&mut (dyn Future<Output = Result<Lsn, PoolError>> + '_)>,
     ) -> Result<Written, SpaceError> {
         let mut writes: SmallVec<[_; 4]> = SmallVec::new();
         let mut failed: SmallVec<[(DiskSlot, DeviceError); 2]> = SmallVec::new();
@@ -546,7 +562,7 @@ impl Space {
             });
         }
         let recorded = record.await;
-        for (number, slot, trusted, write) in writes {
+        for (number, slot, trusted, write) in writes.drain(..) {
             match write.await {
                 Ok(()) if trusted => good.get_mut(number).into_iter().for_each(|good| *good = true),
                 Ok(()) => {}
@@ -575,6 +591,7 @@ impl Space {
     }
 
     /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows. What to say of it.
+    #[pooled]
     async fn give_up(
         &self,
         row: &Rc<Row>,

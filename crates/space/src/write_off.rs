@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_planted::mutation;
 use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
@@ -86,6 +87,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError`]; called again, it goes on.
+    #[pooled]
     pub async fn give_up_written_off(&self, progress: &Progress) -> Result<GivenUp, SpaceError> {
         let mut given_up = GivenUp::default();
         self.pool().take_back_returned().await?;
@@ -151,6 +153,7 @@ impl Space {
         Ok(Exchanged::NoRoom)
     }
 
+    #[pooled]
     async fn exchange_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
         let (shared, pool) = (&self.shared, &self.shared.pool);
         let again = || Ok(Exchanged::Again(SmallVec::new()));
@@ -262,6 +265,7 @@ impl Space {
 
     /// Those of some blocks of a page that no slab has which is here: one that was being filled when the only other one was lost has
     /// some, and so has one that is out of date. Nothing where one does not answer.
+    #[pooled]
     async fn without_copies(
         &self,
         row: &Rc<Row>,
@@ -295,6 +299,7 @@ impl Space {
     /// Says of blocks of which the lost slabs had the only content that they are lost. Were they believed to be there, and power failed
     /// when they are written over, what lies in their place would be taken for a part of what was there, and is somebody else's. The
     /// ticket is to be held until the row has its new slabs: a flush that came between would find the blocks out of reach.
+    #[pooled]
     async fn say_lost(&self, row: &Rc<Row>, lost: &[(usize, Range)]) -> Result<Held, SpaceError> {
         let shared = &self.shared;
         let held = shared.tickets.begin();

@@ -1,5 +1,6 @@
 //! The whole of a checkpoint on every replica, compared with itself.
 
+use dolmen_future_pool::pooled;
 use dolmen_units::DiskId;
 
 use crate::bitmap::Bitmap;
@@ -22,6 +23,7 @@ struct Seen {
 impl Store {
     /// Reads every page of the checkpoint on every replica and compares all that can be compared. Changes nothing;
     /// checkpoints wait until it is done. An empty list is the verdict that all is well.
+    #[pooled]
     pub async fn check(&self) -> Vec<Finding> {
         let _turn = self.turn.take().await;
         let (pin, port) = (self.pin(), self.port());
@@ -50,6 +52,7 @@ impl Store {
         Finding::Stale { pool: self.pool, disk, expected: pin.tree().sequence }
     }
 
+    #[pooled]
     async fn check_group(
         &self,
         pin: &Pin,

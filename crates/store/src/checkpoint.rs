@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_planted::mutation;
 
 use crate::block::Checkpoint;
@@ -32,10 +33,12 @@ impl Store {
     /// [`CheckpointError`]; in all cases but [`CheckpointError::Behind`] the old checkpoint stands, or a part with its anchor,
     /// and all changes that are not in it are in the overlay again. After [`CheckpointError::Replicas`] the caller says by
     /// [`set_replicas`](Self::set_replicas) who goes on.
+    #[pooled]
     pub async fn checkpoint(&self, anchor: Anchor) -> Result<(), CheckpointError> {
         self.as_task("checkpoint", move |store| async move { store.checkpoint_now(anchor).await }).await
     }
 
+    #[pooled]
     async fn checkpoint_now(&self, anchor: Anchor) -> Result<(), CheckpointError> {
         let _turn = self.turn.take().await;
         let mut reach = Reach::Whole;
@@ -58,6 +61,7 @@ impl Store {
     }
 
     /// Makes a checkpoint of the changes, or of as many as there is room for; the first that it left.
+    #[pooled]
     async fn part(&self, anchor: Anchor, reach: Reach) -> Result<Option<Key>, CheckpointError> {
         self.older_readers_gone().await;
         self.refuse_failed()?;
@@ -124,6 +128,7 @@ impl Store {
         Ok(())
     }
 
+    #[pooled]
     async fn attempt(
         &self,
         to: &[Replica],

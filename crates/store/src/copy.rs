@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use dolmen_future_pool::pooled;
 use dolmen_units::DiskId;
 
 use crate::bitmap::Bitmap;
@@ -34,6 +35,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Write`] when the disk fails, [`StoreError::PageLost`] when a page cannot be read anywhere. The disk
     /// is then no replica; no other disk has changed.
+    #[pooled]
     pub async fn copy_to(&self, replica: &Replica) -> Result<Copied, StoreError> {
         let replica = replica.clone();
         self.as_task("copy metadata", move |store| async move {
@@ -48,6 +50,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`copy_to`](Self::copy_to); replicas before the failing one are done.
+    #[pooled]
     pub async fn heal_stale(&self) -> Result<Vec<DiskId>, StoreError> {
         self.as_task("heal stale metadata", |store| async move {
             let _turn = store.turn.take().await;
@@ -58,6 +61,7 @@ impl Store {
     }
 
     /// As [`heal_stale`](Self::heal_stale), for who has the turn.
+    #[pooled]
     pub(crate) async fn bring_stale(&self) -> Result<Vec<DiskId>, StoreError> {
         let sequence = self.tree.borrow().sequence;
         let stale = self.set.borrow().stale(sequence);
@@ -69,6 +73,7 @@ impl Store {
         Ok(done)
     }
 
+    #[pooled]
     async fn bring(&self, target: &Replica) -> Result<Copied, StoreError> {
         let pin = self.pin();
         let port = self.port();
@@ -98,6 +103,7 @@ impl Store {
         Ok(has_block)
     }
 
+    #[pooled]
     async fn bring_pages(&self, port: &Port, pin: &Pin, target: &Replica) -> Result<Copied, StoreError> {
         let mut copied = Copied::default();
         let mut walk = Walk::new(self, pin);

@@ -7,6 +7,7 @@
 //! Memory: a path of the old tree, what `fill` gathers on each level (three pages at most), and one batch of finished
 //! pages. Nothing recurses: the old tree's depth is bounded by the levels that its pages say, which fall by one each.
 
+use dolmen_future_pool::pooled;
 use std::collections::btree_map;
 use std::iter::Peekable;
 use std::rc::Rc;
@@ -120,6 +121,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Makes the new tree and the new bitmap.
+    #[pooled]
     pub(crate) async fn run(mut self) -> Result<Merged, CheckpointError> {
         let old = self.pin.tree().root;
         if let (Some(root), true) = (old, self.changes.peek().is_none()) {
@@ -171,6 +173,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Takes over a page of the old tree whose keys end before `upper`.
+    #[pooled]
     async fn visit(
         &mut self,
         child: Child,
@@ -236,6 +239,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Reads a page whose content moves to new pages; its place is free in the new tree.
+    #[pooled]
     async fn take_apart(&mut self, child: Child, level: u8) -> Result<Rc<Page>, CheckpointError> {
         let waiting = self.batch.iter().find(|page| page.at() == child.at).cloned();
         let read = match waiting {
@@ -254,6 +258,7 @@ impl<'a> Merge<'a> {
         CheckpointError::Read { pool: self.store.pool, source: Box::new(source) }
     }
 
+    #[pooled]
     async fn merge_leaf(&mut self, page: &Page, upper: Option<Key>) -> Result<(), CheckpointError> {
         self.is_leaf_new = false;
         for (key, value) in (0..page.count()).filter_map(|index| page.entry(index)) {
@@ -304,6 +309,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
+    #[pooled]
     async fn emit(&mut self, level: u8, fill: Fill) -> Result<(), CheckpointError> {
         if let Some((key, draft)) = self.levels.cut(level, fill) {
             let at = self.add(draft).await?;
@@ -337,6 +343,7 @@ impl<'a> Merge<'a> {
         self.allocation.take().ok_or(full)
     }
 
+    #[pooled]
     async fn write(&mut self) -> Result<(), CheckpointError> {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH_PAGES_MAX));
         let failed = self.port.write_pages(self.to, &batch).await;
@@ -350,6 +357,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Makes the last pages of every level, then the root.
+    #[pooled]
     async fn finish(&mut self) -> Result<Option<Root>, CheckpointError> {
         for level in all_levels() {
             if let (None, Some(below)) = (self.levels.first_above(level), level.checked_sub(1))
@@ -370,6 +378,7 @@ impl<'a> Merge<'a> {
 
     /// Puts the content of the last page before the thin rest of `level` in front of it. Pages above that were passed
     /// as a whole are opened on the way down.
+    #[pooled]
     async fn take_left_neighbour(&mut self, level: u8) -> Result<(), CheckpointError> {
         let Some(top) = self.levels.first_above(level) else { return Ok(()) };
         for below in (level..top).rev() {
@@ -391,6 +400,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Writes the new set of used pages. Its own pages are in it, so their numbers are taken first.
+    #[pooled]
     async fn bitmaps(&mut self) -> Result<Vec<Pointer>, CheckpointError> {
         for old in self.pin.tree().bitmaps.clone() {
             self.allocation.release(old.page);

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_block_io::Seams;
+use dolmen_future_pool::pooled;
 use dolmen_units::{DiskId, Epoch, PoolId};
 
 use crate::bitmap::Bitmap;
@@ -36,6 +37,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Area`] when it does not fit, [`StoreError::Write`] when a disk fails: then there is no store.
+    #[pooled]
     pub async fn format(
         seams: &Seams,
         token: Epoch,
@@ -74,6 +76,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoCheckpoint`], [`StoreError::TooNew`], [`StoreError::Diverged`], [`StoreError::Area`], or
     /// [`StoreError::PageLost`] when the bitmap cannot be read anywhere.
+    #[pooled]
     pub async fn open(
         seams: &Seams,
         token: Epoch,
@@ -96,6 +99,7 @@ impl Store {
         Ok((store, opened))
     }
 
+    #[pooled]
     async fn load_bitmap(&self) -> Result<Bitmap, StoreError> {
         let pin = self.pin();
         let mut used = Bitmap::new(self.area.pages());
@@ -123,6 +127,7 @@ fn check_area(pool: PoolId, area: Area, replicas: &[Replica]) -> Result<(), Stor
     Ok(())
 }
 
+#[pooled]
 async fn find_newest(port: &Port, replicas: &[Replica]) -> Result<Newest, StoreError> {
     let pool = port.pool;
     let mut newest: Option<Newest> = None;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, READ_PATIENCE};
+use dolmen_future_pool::pooled;
 
 use crate::block::Root;
 use crate::error::{Answer, Defect, Fault, Step, StoreError};
@@ -28,6 +29,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::PageLost`] when no replica has a page on the way, [`StoreError::Unfit`] when the tree is inconsistent.
+    #[pooled]
     pub async fn get(&self, key: &Key) -> Result<Option<Value>, StoreError> {
         if let Some(change) = self.overlay.borrow().get(key) {
             return Ok(change);
@@ -44,6 +46,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`get`](Self::get).
+    #[pooled]
     pub async fn scan(&self, range: Range<Key>, max: usize) -> Result<Vec<(Key, Value)>, StoreError> {
         let mut found = Vec::new();
         let mut cursor = range.start;
@@ -57,6 +60,7 @@ impl Store {
     }
 
     /// Adds what one leaf and the overlay over it hold; returns where to go on.
+    #[pooled]
     async fn scan_step(
         &self,
         range: Range<Key>,
@@ -123,6 +127,7 @@ impl Store {
     }
 
     /// A page of the pinned tree.
+    #[pooled]
     pub(crate) async fn tree_page(&self, pin: &Pin, child: Child, level: u8) -> Result<Rc<Page>, StoreError> {
         let cached = self.cache.borrow_mut().get(child.at);
         if let Some(page) = cached {
@@ -140,6 +145,7 @@ impl Store {
 
     /// Reads a page from the first replica that has it, and heals those before. Those that take long are waited for when the
     /// others do not have it.
+    #[pooled]
     pub(crate) async fn sound_page(&self, pin: &Pin, expect: &Expect) -> Result<Rc<Page>, StoreError> {
         let mut order: VecDeque<_> =
             self.set.borrow().for_reading(expect.at.page, pin.tree().sequence).into();
@@ -209,6 +215,7 @@ impl Store {
     }
 
     /// Waits until no page is being healed.
+    #[pooled]
     pub async fn heals_done(&self) {
         self.bell.wait_for(|| (self.heals_under_way.get() == 0).then_some(())).await;
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, flush, read, read_within, write};
 use dolmen_buffer::{Arena, Buffer, Shared};
+use dolmen_future_pool::pooled;
 use dolmen_units::{DiskId, Epoch, PoolId};
 use zerocopy::IntoBytes;
 
@@ -159,6 +160,7 @@ impl Port {
     }
 
     /// Reads pages of one disk, all at a time, and waits for each no longer than `within`, if that is limited.
+    #[pooled]
     pub(crate) async fn read_pages(
         &self,
         replica: &Replica,
@@ -202,6 +204,7 @@ impl Port {
     }
 
     /// Writes pages to all of `to` and waits for all of them, so that no write is under way when this returns.
+    #[pooled]
     pub(crate) async fn write_pages(&self, to: &[Replica], pages: &[Rc<Page>]) -> Vec<Failure> {
         let mut failures = Vec::new();
         for batch in pages.chunks(BATCH_PAGES_MAX) {
@@ -237,6 +240,7 @@ impl Port {
     }
 
     /// Writes the checkpoint block to its slot on all of `to`.
+    #[pooled]
     pub(crate) async fn write_block(&self, to: &[Replica], checkpoint: &Checkpoint) -> Vec<Failure> {
         let mut failures = Vec::new();
         for (replica, mut bytes) in self.block_buffers(to).await {
@@ -252,6 +256,7 @@ impl Port {
     }
 
     /// Makes a slot read as never written on all of `to`, durably.
+    #[pooled]
     pub(crate) async fn erase_slot(&self, to: &[Replica], slot: u64) -> Vec<Failure> {
         let mut zeros = self.arena.take(BLOCK_BYTES).await;
         zeros.fill(0);

@@ -10,6 +10,7 @@ mod sim;
 mod tape;
 
 mod crash;
+mod futures;
 mod hosts;
 mod scale;
 mod simulator;
