@@ -210,6 +210,7 @@ impl Export {
     }
 
     /// The next piece; `None` at the end.
+    #[allow(clippy::should_implement_trait)] // what it returns is a future
     #[pooled]
     pub async fn next(&mut self) -> Option<Piece> {
         loop {
