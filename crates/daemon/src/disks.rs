@@ -429,7 +429,7 @@ impl Engine {
         if has_lost_labels {
             // Its new labels do not say it any more.
             self.keep_history(&pool).await;
-            let scrub = self.start_scrub(&pool, None).await;
+            let scrub = self.verify_all(&pool).await;
             change.warnings.push(format!(
                 "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
                  verified by job {}, behind what brings the disk up to date",

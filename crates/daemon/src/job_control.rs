@@ -169,10 +169,12 @@ impl Engine {
     /// Goes on with a job that only the record knows.
     async fn go_on_with_one(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
         match (entry.kind, entry.aim) {
-            (JobKind::Scrub, _) => {
-                let again = Some(Rc::clone(entry));
-                self.start_scrub(pool, again).await;
-            }
+            (JobKind::Scrub, _) => match self.scrub_of(pool).filter(|other| other.id < entry.id) {
+                Some(other) => {
+                    entry.end(JobState::CalledOff, format!("job {} verifies the same", other.id));
+                }
+                None => drop(self.start_scrub(pool, Some(Rc::clone(entry))).await),
+            },
             (JobKind::Rebalance, _) => {
                 self.start_rebalance(pool, Some(Rc::clone(entry))).await;
             }
@@ -261,7 +263,7 @@ impl Engine {
         change
     }
 
-    fn unchanged(&self, entry: &Entry, message: String) -> Change {
+    pub(crate) fn unchanged(&self, entry: &Entry, message: String) -> Change {
         let mut change = planned(self.plan_of(entry, Undo::NotNeeded, Vec::new()), message);
         change.job = Some(entry.view(self.seams.clock.now()));
         change
@@ -286,6 +288,10 @@ impl Engine {
         let recorded = self.jobs.record().await;
         let limit = self.seams.clock.now() + PATIENCE;
         let _ = within(self.seams.clock.as_ref(), limit, entry.rests()).await;
+        if recorded.is_ok() {
+            // Where a scrub stands now.
+            self.jobs.keep().await;
+        }
         let message = match entry.state() {
             JobState::Paused => format!("{what} is paused"),
             JobState::Waiting | JobState::Running => {

@@ -20,19 +20,22 @@ use crate::effort;
 use crate::files::{FILE_BYTES_MAX, read_if_any, write_durably};
 use crate::jobs::{ENDED_MAX, UNFINISHED_MAX};
 use crate::scribe::Scribe;
+use crate::scrub::{RecordedScrub, SCRUB_TEXT_MAX};
 
 /// The version of the file.
 const VERSION: u32 = 1;
 const JOBS_FILE: &str = "jobs.json";
 const NUMBER_FILE: &str = "job-number";
 /// The longest text of a job that is kept: what it works on, and what came of it.
-const TEXT_BYTES_MAX: usize = 512;
+pub(crate) const TEXT_BYTES_MAX: usize = 512;
 /// What a job takes in the file, at most: each byte of a text may need six.
 const JOB_TEXT_MAX: usize = 1024 + 2 * 6 * TEXT_BYTES_MAX;
 /// Jobs that nobody asked for and that are not counted with the others, for each pool.
 const BY_ITSELF_MAX: usize = 3;
 const _: () = assert!(
-    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX) as u64 <= FILE_BYTES_MAX,
+    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX + POOLS_MAX * SCRUB_TEXT_MAX)
+        as u64
+        <= FILE_BYTES_MAX,
     "a file that was written is read whole"
 );
 
@@ -85,6 +88,9 @@ pub(crate) struct RecordedJob {
     /// The same; 0 for no limit.
     #[serde(default, deserialize_with = "if_known")]
     latency_limit_ms: Option<u64>,
+    /// Where a scrub that has not ended resumes; missing, or none that this version knows: at its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_known")]
+    pub(crate) scrub: Option<RecordedScrub>,
     #[serde(default)]
     pub(crate) began_s: Option<u64>,
     #[serde(default)]
@@ -132,6 +138,7 @@ impl RecordedJob {
             state: JobState::Waiting,
             priority: None,
             latency_limit_ms: None,
+            scrub: None,
             began_s: None,
             ended_s: None,
             ran_s: 0,

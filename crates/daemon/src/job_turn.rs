@@ -1,66 +1,91 @@
-//! The turn of a pool's jobs: one is at work at a time, and what can wait makes way for what restores redundancy
-//! (docs/design/0011, *Holding a job*).
+//! The turn of a pool's jobs: one is at work at a time, in the order of their ranks, and a job yields to one of a higher rank
+//! (docs/design/0011, *Order of jobs*).
 //!
-//! A purge works beside the others, without a turn.
+//! A purge works concurrently with the others, without a turn.
 //!
-//! Invariant: while a job waits for which the one at work makes way, that one is held, or is about to be. Between the change of a pool that
+//! Invariant: while a job waits to which the one at work yields, that one is held, or is about to be. Between the change of a pool that
 //! an urgent job is begun for and that job's asking for its turn, it is announced.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_api::JobKind;
-use dolmen_block_io::sync::{Notify, Permit, Turn};
+use dolmen_block_io::sync::Notify;
 
 use crate::pace::Course;
 
-/// Who makes way for whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Order of jobs: a job yields to those of a higher rank, and waits for those of its own that came before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// Redundancy is not whole before it has ended, or a disk cannot leave: patient ones make way for it.
-    Urgent,
-    /// Redundancy is whole, and at risk, or a part of it comes back: patient ones make way for it, and it does for urgent ones. Of
-    /// two, the second waits for its turn.
+    /// Reads everything, and takes days: nothing is at risk while it waits.
+    Background,
+    /// Moves what could stay where it is.
+    Spread,
+    /// Asked for by a person.
+    Asked,
+    /// Redundancy is whole, and at risk, or a part of it comes back.
     Pressing,
-    /// It waits for its turn, and keeps it.
-    Usual,
-    /// Nothing is at risk while it waits.
-    Patient,
-    /// It reads and writes no slabs, and takes no turn: a full pool does not wait to be given room.
-    Beside,
+    /// Redundancy is not whole before it has ended, or a disk cannot leave.
+    Urgent,
 }
 
 impl Rank {
-    pub(crate) fn of(kind: JobKind) -> Self {
+    /// Returns the rank of a job of a kind; none for one that takes no turn, because it reads and writes no slabs: a full pool does
+    /// not wait to be given room.
+    pub(crate) fn of(kind: JobKind) -> Option<Self> {
         match kind {
-            JobKind::Resync | JobKind::Replace | JobKind::Drain => Self::Urgent,
-            JobKind::WriteCache => Self::Usual,
-            JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => Self::Patient,
-            JobKind::Purge => Self::Beside,
-            JobKind::Empty => Self::Pressing,
+            JobKind::Resync | JobKind::Replace | JobKind::Drain => Some(Self::Urgent),
+            JobKind::Empty => Some(Self::Pressing),
+            JobKind::WriteCache | JobKind::Convert => Some(Self::Asked),
+            JobKind::Rebalance => Some(Self::Spread),
+            JobKind::Scrub => Some(Self::Background),
+            JobKind::Purge => None,
         }
     }
+}
+
+/// Whether a job of a kind is held while one of a higher rank waits. Rows that are to leave a write cache are not filled while its
+/// job is held, so that one keeps its turn.
+fn yields(kind: JobKind) -> bool {
+    kind != JobKind::WriteCache
 }
 
 /// The turn.
 #[derive(Default)]
 pub(crate) struct JobTurn {
-    turn: Turn,
-    /// Urgent jobs that wait for it.
-    urgent: Cell<usize>,
-    /// Pressing ones that do.
-    pressing: Cell<usize>,
+    is_taken: Cell<bool>,
+    /// Jobs that wait for it: those of the highest rank first, and of those the one that came first.
+    waiting: RefCell<BTreeSet<(Reverse<Rank>, u64)>>,
+    tickets: Cell<u64>,
+    bell: Notify,
     coming: Rc<Announced>,
     /// The job that has it.
-    at_work: RefCell<Option<(Rank, Rc<Course>)>>,
+    at_work: RefCell<Option<(JobKind, Rank, Rc<Course>)>>,
 }
 
-/// A job that waits, and that others make way for.
-struct Waiting<'a>(&'a Cell<usize>);
+/// The turn, as long as it lives.
+pub(crate) struct TurnTaken<'a>(&'a JobTurn);
+
+impl Drop for TurnTaken<'_> {
+    fn drop(&mut self) {
+        self.0.at_work.replace(None);
+        self.0.is_taken.set(false);
+        self.0.bell.notify_all();
+    }
+}
+
+/// A job that waits for the turn.
+struct Waiting<'a> {
+    turn: &'a JobTurn,
+    place: (Reverse<Rank>, u64),
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
+        self.turn.waiting.borrow_mut().remove(&self.place);
+        self.turn.bell.notify_all();
     }
 }
 
@@ -95,45 +120,36 @@ impl JobTurn {
         self.coming.bell.wait_for(|| (self.coming.count.get() == 0).then_some(())).await;
     }
 
-    /// Waits for the turn; it ends when the permit is dropped.
-    pub(crate) async fn take(&self, rank: Rank) -> Permit<'_> {
-        let waiting = match rank {
-            Rank::Urgent => Some(&self.urgent),
-            Rank::Pressing => Some(&self.pressing),
-            Rank::Usual | Rank::Patient | Rank::Beside => None,
-        };
-        let _waiting = waiting.map(|count| {
-            count.set(count.get() + 1);
-            self.make_way();
-            Waiting(count)
-        });
-        self.turn.take().await
+    /// Waits for the turn; it ends when what is returned is dropped.
+    pub(crate) async fn take(&self, rank: Rank) -> TurnTaken<'_> {
+        let ticket = self.tickets.get();
+        self.tickets.set(ticket + 1);
+        let place = (Reverse(rank), ticket);
+        self.waiting.borrow_mut().insert(place);
+        let waiting = Waiting { turn: self, place };
+        self.yield_if_asked();
+        let is_next = || !self.is_taken.get() && self.waiting.borrow().first() == Some(&place);
+        self.bell.wait_for(|| is_next().then_some(())).await;
+        self.is_taken.set(true);
+        drop(waiting);
+        TurnTaken(self)
     }
 
-    /// Whoever has the turn begins, or goes on.
-    pub(crate) fn begin(&self, rank: Rank, course: &Rc<Course>) {
+    /// The job that has the turn begins, or goes on.
+    pub(crate) fn begin(&self, kind: JobKind, rank: Rank, course: &Rc<Course>) {
         course.go_on();
-        self.at_work.replace(Some((rank, Rc::clone(course))));
-        // It may have come before one that asked later than others.
-        self.make_way();
+        self.at_work.replace(Some((kind, rank, Rc::clone(course))));
+        // Another may have asked between its taking the turn and this.
+        self.yield_if_asked();
     }
 
-    /// Has the job at work make way, if one waits for which it does.
-    fn make_way(&self) {
+    /// Holds the job at work, if one of a higher rank waits.
+    fn yield_if_asked(&self) {
         let at_work = self.at_work.borrow();
-        let Some((rank, course)) = at_work.as_ref() else { return };
-        let is_in_the_way = match rank {
-            Rank::Patient => self.urgent.get() + self.pressing.get() > 0,
-            Rank::Pressing => self.urgent.get() > 0,
-            Rank::Urgent | Rank::Usual | Rank::Beside => false,
-        };
-        if is_in_the_way {
+        let Some((kind, rank, course)) = at_work.as_ref() else { return };
+        let highest = self.waiting.borrow().first().map(|(rank, _)| rank.0);
+        if yields(*kind) && highest.is_some_and(|highest| highest > *rank) {
             course.make_way();
         }
-    }
-
-    /// Whoever had the turn gives it up.
-    pub(crate) fn end(&self) {
-        self.at_work.replace(None);
     }
 }

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - Nobody is told of a job before its number is on record, or the log says that it cannot be.
 //! - A job has the turn of its pool while it works, and the pool works with its effort. One that is held and stands has given
-//!   it up; one that can wait is held while one waits that cannot. A purge works beside them.
+//!   it up; one is held while another of a higher rank waits. A purge works concurrently with them.
 //!
 //! Left to others: the files (`job_record`), how fast a job is (`pace`), what people and restarts do with jobs (`job_control`),
 //! the work itself.
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, Job, JobKind, JobState};
-use dolmen_block_io::sync::{Either, Notify, Permit, either};
+use dolmen_block_io::sync::{Either, Notify, either};
 use dolmen_block_io::{Clock, Moment};
 use dolmen_space::Effort;
 use dolmen_units::PoolId;
@@ -27,8 +27,9 @@ use crate::caller::Answer;
 use crate::effort;
 use crate::engine::{Engine, OpenPool};
 use crate::job_record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
-use crate::job_turn::Rank;
+use crate::job_turn::{Rank, TurnTaken};
 use crate::pace::{Course, Pace};
+use crate::scrub::RecordedScrub;
 
 /// Jobs that ended and are still remembered, at most.
 pub(crate) const ENDED_MAX: usize = 64;
@@ -94,8 +95,8 @@ impl Times {
 /// from the end of the turn on.
 struct AtWork<'a> {
     pool: &'a OpenPool,
-    /// None of a job that works beside the others.
-    turn: Option<Permit<'a>>,
+    /// None of a job that works concurrently with the others.
+    turn: Option<TurnTaken<'a>>,
 }
 
 impl Drop for AtWork<'_> {
@@ -103,7 +104,6 @@ impl Drop for AtWork<'_> {
         if self.turn.is_none() {
             return;
         }
-        self.pool.job_turn.end();
         self.pool.spaces.set_effort(Effort::default());
     }
 }
@@ -129,6 +129,8 @@ pub(crate) struct Entry {
     /// Set while it is put off, or its pool is not open; it waits then, and takes no turn.
     waits_for: RefCell<Option<String>>,
     course: Rc<Course>,
+    /// Checkpoints of a scrub when it was looked at last.
+    checkpoints: Cell<u64>,
     effort: Cell<Effort>,
     pace: Cell<Pace>,
     times: Cell<Times>,
@@ -140,6 +142,8 @@ impl Entry {
     fn new(id: u64, (pool, pool_name): (PoolId, String), start: Start) -> Self {
         let before = start.again.as_ref();
         let effort = before.map_or_else(|| effort::usual(start.kind), |before| before.effort.get());
+        let course =
+            before.filter(|before| before.kind == JobKind::Scrub).map(|before| before.course.resumed());
         Self {
             id,
             pool,
@@ -154,7 +158,8 @@ impl Entry {
             is_let_go: Cell::new(false),
             is_on_record: Cell::new(before.is_some()),
             waits_for: RefCell::default(),
-            course: Rc::default(),
+            course: Rc::new(course.unwrap_or_default()),
+            checkpoints: Cell::default(),
             effort: Cell::new(effort),
             pace: Cell::default(),
             times: Cell::new(before.map(|before| before.times.get()).unwrap_or_default()),
@@ -167,7 +172,11 @@ impl Entry {
     fn recalled(job: RecordedJob) -> Option<Self> {
         let (pool, aim, effort) = (job.pool()?, job.aim()?, job.effort());
         let start = Start { kind: job.kind, subject: job.subject, aim, again: None };
-        let entry = Self::new(job.id, (pool, job.pool_name), start);
+        let mut entry = Self::new(job.id, (pool, job.pool_name), start);
+        if let Some(scrub) = job.scrub {
+            let (scrub, found) = scrub.resume();
+            entry.course = Rc::new(Course::of_scrub(scrub, found));
+        }
         entry.is_in_hand.set(false);
         entry.is_on_record.set(true);
         entry.is_paused.set(job.state == JobState::Paused);
@@ -187,23 +196,38 @@ impl Entry {
         Some(entry)
     }
 
-    /// As it goes on record. How far it is stands there when it has ended.
+    /// As it goes on record. How far it is stands there when it has ended, and of a scrub always.
     fn recorded(&self) -> RecordedJob {
         let times = self.times.get();
         let mut job = RecordedJob::new(self.id, (self.pool, &self.pool_name), self.kind, self.aim);
         job.subject = kept(&self.subject);
         job.set_effort(self.effort.get());
         (job.began_s, job.ended_s, job.ran_s) = (times.began_s, times.ended_s, times.ran.as_secs());
+        let progress = &self.course.progress;
         if !self.has_ended() {
             job.state = if self.is_paused.get() { JobState::Paused } else { JobState::Waiting };
+            if self.kind == JobKind::Scrub {
+                job.scrub = Some(RecordedScrub::of(&self.course));
+                (job.rows_total, job.rows_done) = (progress.total.get(), progress.done.get());
+                (job.total_bytes, job.done_bytes) = (self.course.bytes_max.get(), progress.bytes.get());
+            }
             return job;
         }
         job.state = self.state.get();
         job.result = self.result.borrow().as_deref().map(kept);
-        let progress = &self.course.progress;
         (job.rows_total, job.rows_done) = (progress.total.get(), progress.done.get());
         (job.total_bytes, job.done_bytes) = (self.course.bytes_max.get(), progress.bytes.get());
         job
+    }
+
+    pub(crate) fn course(&self) -> &Course {
+        &self.course
+    }
+
+    /// Whether a scrub has taken a checkpoint since the last call.
+    fn has_new_checkpoint(&self) -> bool {
+        let now = self.course.scrub.checkpoints();
+        !self.has_ended() && self.checkpoints.replace(now) != now
     }
 
     /// What people call it.
@@ -244,12 +268,12 @@ impl Entry {
     /// Has it share the disks of its pool in another way with clients, at once if it is at work.
     pub(crate) fn set_effort(&self, pool: Option<&OpenPool>, effort: Effort) {
         self.effort.set(effort);
-        if let Some(pool) = pool.filter(|_| self.has_turn.get() && self.rank() != Rank::Beside) {
+        if let Some(pool) = pool.filter(|_| self.has_turn.get() && self.rank().is_some()) {
             pool.spaces.set_effort(effort);
         }
     }
 
-    fn rank(&self) -> Rank {
+    fn rank(&self) -> Option<Rank> {
         Rank::of(self.kind)
     }
 
@@ -261,11 +285,6 @@ impl Entry {
     /// Whether it writes to its pool, or will without being asked again.
     fn is_at_work(&self) -> bool {
         !self.has_ended() && self.is_in_hand.get() && (self.has_turn.get() || !self.is_paused.get())
-    }
-
-    /// Says what becomes of it, while it goes on.
-    pub(crate) fn say(&self, text: &str) {
-        self.result.replace(Some(text.to_owned()));
     }
 
     fn wait_for_pool(&self) {
@@ -333,11 +352,9 @@ impl Entry {
             if !self.is_wanted() {
                 return None;
             }
-            if self.rank() == Rank::Beside {
-                return Some(AtWork { pool, turn: None });
-            }
+            let Some(rank) = self.rank() else { return Some(AtWork { pool, turn: None }) };
             let otherwise = || (!self.is_wanted() || self.is_paused.get()).then_some(());
-            let taken = either(self.bell.wait_for(otherwise), pool.job_turn.take(self.rank())).await;
+            let taken = either(self.bell.wait_for(otherwise), pool.job_turn.take(rank)).await;
             if let Either::Second(turn) = taken {
                 return Some(AtWork { pool, turn: Some(turn) });
             }
@@ -346,11 +363,12 @@ impl Entry {
 
     fn begin(&self, pool: &OpenPool, now: Moment) {
         self.has_turn.set(true);
-        if self.rank() == Rank::Beside {
-            self.course.go_on();
-        } else {
-            pool.spaces.set_effort(self.effort.get());
-            pool.job_turn.begin(self.rank(), &self.course);
+        match self.rank() {
+            Some(rank) => {
+                pool.spaces.set_effort(self.effort.get());
+                pool.job_turn.begin(self.kind, rank, &self.course);
+            }
+            None => self.course.go_on(),
         }
         let times = self.times.get();
         let began_s = times.began_s.or_else(|| Some(seconds_now()));
@@ -509,7 +527,11 @@ impl Jobs {
         for entry in self.all().iter().filter(|entry| entry.state.get() == JobState::Running) {
             entry.sample(now);
         }
-        if self.is_changed.get() {
+        let mut is_changed = self.is_changed.get();
+        for entry in self.all() {
+            is_changed |= entry.has_new_checkpoint();
+        }
+        if is_changed {
             self.keep().await;
         }
     }
@@ -694,7 +716,7 @@ impl Engine {
         let entry = self.jobs.add(pool, start);
         let (jobs, started) = (Rc::clone(&self.jobs), Rc::clone(&entry));
         let (pool, clock) = (Rc::clone(pool), Rc::clone(&self.seams.clock));
-        let coming = (entry.rank() == Rank::Urgent).then(|| pool.job_turn.announce());
+        let coming = (entry.rank() == Some(Rank::Urgent)).then(|| pool.job_turn.announce());
         let task = async move {
             // It asks for its turn before anybody else goes on.
             drop(coming);
@@ -867,6 +889,48 @@ mod tests {
             }
             scrub.ends().await;
             assert_eq!(*order.borrow(), [3, 2, 1]);
+            pool.spaces.close().await.unwrap();
+        });
+    }
+
+    /// Scenario: a scrub is at work, then a rebalance comes, then a conversion, each in the midst of the one before; and another size
+    /// of a write cache behind the conversion. What a person asks for goes first, in the order of the requests, and the scrub last.
+    #[test]
+    fn what_a_person_asks_for_goes_before_what_goes_on_by_itself() {
+        in_a_world(|seams, devices| async move {
+            let pool = open_pool(&seams, &devices[..2]).await;
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let kinds = [JobKind::Scrub, JobKind::Rebalance, JobKind::Convert, JobKind::WriteCache];
+            let all: Vec<Rc<Entry>> = (1..).zip(kinds).map(|(id, kind)| entry(id, &pool, kind)).collect();
+            for one in &all {
+                verifies(&seams, &pool, one, &order);
+                while one.id < 4 && one.course.progress.done.get() == 0 {
+                    sleep(seams.clock.as_ref(), Duration::from_micros(100)).await;
+                }
+            }
+            all[0].ends().await;
+            assert_eq!(*order.borrow(), [3, 4, 2, 1]);
+            pool.spaces.close().await.unwrap();
+        });
+    }
+
+    /// Scenario: another size of a write cache is at work when a resync comes, and a scrub waits for longer than that. The write cache
+    /// keeps its turn, since rows that are to leave it are not filled meanwhile; then the resync goes first.
+    #[test]
+    fn another_size_of_a_write_cache_keeps_its_turn() {
+        in_a_world(|seams, devices| async move {
+            let pool = open_pool(&seams, &devices[..2]).await;
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let kinds = [JobKind::WriteCache, JobKind::Scrub, JobKind::Resync];
+            let all: Vec<Rc<Entry>> = (1..).zip(kinds).map(|(id, kind)| entry(id, &pool, kind)).collect();
+            for one in &all {
+                verifies(&seams, &pool, one, &order);
+                while all[0].course.progress.done.get() == 0 {
+                    sleep(seams.clock.as_ref(), Duration::from_micros(100)).await;
+                }
+            }
+            all[1].ends().await;
+            assert_eq!(*order.borrow(), [1, 3, 2]);
             pool.spaces.close().await.unwrap();
         });
     }

@@ -85,6 +85,7 @@ mod reserve;
 mod resync;
 mod roles;
 mod scribe;
+mod scrub;
 mod shutdown;
 mod slow;
 mod smart;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool, JobKind};
+use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool};
 use dolmen_block_io::sleep;
 use dolmen_block_linux::Listener;
 use dolmen_causes::in_one_line;
@@ -320,9 +320,8 @@ impl Engine {
         self.ways.go_on(pool.id());
         if mode != ImportMode::Read {
             self.go_on_with_jobs(&pool).await;
-            // One that a daemon before has begun reads everything anew.
-            if has_lost_labels && !self.jobs.is_taken(pool.id(), JobKind::Scrub, None) {
-                self.start_scrub(&pool, None).await;
+            if has_lost_labels {
+                self.verify_all(&pool).await;
             }
             let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
             self.seams.spawner.spawn("watch", Box::pin(watching));

@@ -1,11 +1,13 @@
 //! How fast a job has been, and how long it may still take.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use dolmen_api::Eta;
 use dolmen_block_io::Moment;
-use dolmen_space::Progress;
+use dolmen_space::{Progress, Scrub};
+
+use crate::scrub::ScrubFindings;
 
 /// The shortest stretch that says anything.
 const STRETCH_MIN: Duration = Duration::from_millis(500);
@@ -18,12 +20,30 @@ pub(crate) struct Course {
     pub(crate) progress: Progress,
     /// Bytes that it copies or verifies, at most; zero where nobody knows. Known when it begins, and the same until it ends.
     pub(crate) bytes_max: Cell<u64>,
-    /// Whether it is held because another job is more urgent.
+    /// Position of a scrub, and what it has found before that.
+    pub(crate) scrub: Scrub,
+    pub(crate) found: RefCell<ScrubFindings>,
+    /// Whether it is held because another job goes before it.
     makes_way: Cell<bool>,
 }
 
 impl Course {
-    /// Holds it for a job that is more urgent.
+    /// Returns the course of a scrub that has found so much before.
+    pub(crate) fn of_scrub(scrub: Scrub, found: ScrubFindings) -> Self {
+        Self { scrub, found: RefCell::new(found), ..Self::default() }
+    }
+
+    /// Returns the course of the same scrub in another process, or after its pool was closed: it resumes at its last checkpoint.
+    pub(crate) fn resumed(&self) -> Self {
+        let resumed = Self::of_scrub(Scrub::at(self.scrub.checkpoint()), self.found.borrow().clone());
+        resumed.bytes_max.set(self.bytes_max.get());
+        resumed.progress.total.set(self.progress.total.get());
+        resumed.progress.done.set(self.progress.done.get());
+        resumed.progress.bytes.set(self.progress.bytes.get());
+        resumed
+    }
+
+    /// Holds it for a job that goes before it.
     pub(crate) fn make_way(&self) {
         self.makes_way.set(true);
         self.progress.hold();
@@ -34,7 +54,7 @@ impl Course {
         self.makes_way.get()
     }
 
-    /// Lets it go on, also behind one that was more urgent.
+    /// Lets it go on, also after a job that went before it.
     pub(crate) fn go_on(&self) {
         self.makes_way.set(false);
         self.progress.release();

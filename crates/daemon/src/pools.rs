@@ -1,6 +1,6 @@
 //! Pools: made, exported, destroyed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -13,20 +13,16 @@ use dolmen_pool::{
     Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, Role, check_devices, create_as,
     discover,
 };
-use dolmen_space::{Clients, Incident, RebalanceForecast, Space, SpaceRange, Verification};
-use dolmen_units::{Bytes, DiskId, Epoch, Name, PoolId};
+use dolmen_space::{Clients, Incident, RebalanceForecast, Space};
+use dolmen_units::{Bytes, DiskId, Epoch, PoolId};
 
 use crate::caller::Answer;
 use crate::devices::allocate_metadata;
 use crate::enclosure::{Domains, check_count};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::findings::{
-    absent_names, errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels,
-};
+use crate::findings::{errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels};
 use crate::history::is_unreadable;
-use crate::job_record::Aim;
-use crate::jobs::{Entry, Outcome, Start};
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::rebalance::{forecast, steps_behind};
@@ -35,8 +31,6 @@ use crate::words::{clients_of, counted};
 
 /// What is said of jobs of a pool that was exported.
 const EXPORTED: &str = "its pool was exported; what the pool needs goes on where it is opened next";
-/// What a scrub says that a restart has cut short.
-const READ_ANEW: &str = "; read anew, because the daemon was started again meanwhile";
 
 /// Paths of disks, and those of them that may be overwritten, as the engine calls them.
 pub(crate) struct NamedDisks {
@@ -550,62 +544,6 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        self.check_job_room(&pool)?;
-        let plan = pool.plan(
-            Undo::NotNeeded,
-            vec![format!("read and verify everything in pool {name}, and heal what can be healed")],
-        );
-        if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would be scrubbed")));
-        }
-        let job = self.start_scrub(&pool, None).await;
-        let mut change = made(plan, format!("pool {name} is being scrubbed, job {}", job.id));
-        change.job = Some(job);
-        Ok(change)
-    }
-
-    /// The job that verifies everything, or begins that anew.
-    pub(crate) async fn start_scrub(&self, pool: &Rc<OpenPool>, again: Option<Rc<Entry>>) -> Job {
-        let (scrubbed_pool, is_anew) = (Rc::clone(pool), again.is_some());
-        let subject = format!("pool {}", pool.name());
-        let start = Start { kind: JobKind::Scrub, subject, aim: Aim::Pool, again };
-        let job = self.start_job(pool, start, move |course| async move {
-            let spaces = &scrubbed_pool.spaces;
-            let before = spaces.counters().healed_blocks;
-            let mut away = absent_names(&scrubbed_pool);
-            course.bytes_max.set(spaces.kept().iter().map(|space| space.claimed().0).sum());
-            let seen = spaces.verify(&course.progress).await.map_err(|error| fault::space(&error))?;
-            scrubbed_pool.look_again().await;
-            // One in the trash may have the name of another: the larger size is what both may have lost.
-            let mut kept = spaces.kept();
-            kept.sort_by_key(|space| space.size());
-            let sizes = kept.iter().map(|space| (space.name(), space.size())).collect();
-            let healed = spaces.counters().healed_blocks - before;
-            // What came back meanwhile was not read from its beginning, and what left not to its end.
-            away.extend(absent_names(&scrubbed_pool));
-            let notes = format!("{}{}", not_verified(away), if is_anew { READ_ANEW } else { "" });
-            if seen.was_stopped {
-                let seen = Verification { was_stopped: false, ..seen };
-                let told = scrubbed(&seen, &sizes, healed).unwrap_or_else(|error| error.message);
-                return Ok(Outcome::CalledOff(format!("called off; by then {told}{notes}")));
-            }
-            match scrubbed(&seen, &sizes, healed) {
-                Ok(told) => Ok(Outcome::Done(format!("{told}{notes}"))),
-                Err(mut error) => {
-                    error.message.push_str(&notes);
-                    Err(error)
-                }
-            }
-        });
-        let job = job.await;
-        if let Some(entry) = self.jobs.find(job.id).filter(|entry| is_anew && !entry.has_ended()) {
-            entry.say("it reads everything anew, because the daemon was started again");
-        }
-        job
-    }
-
     pub(crate) async fn resync(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
@@ -697,128 +635,6 @@ fn check_not_read_only(pool: &OpenPool) -> Answer<()> {
     }
 }
 
-/// Ranges that a scrub names, of each kind.
-const RANGES_TOLD: usize = 20;
-
-/// What a scrub says when it has ended; `healed` copies of blocks were bad meanwhile, and are good now.
-fn scrubbed(seen: &Verification, sizes: &BTreeMap<Name, Bytes>, healed: u64) -> Answer<String> {
-    let blocks = counted(seen.blocks, "block", "blocks");
-    let copies = match healed {
-        0 => String::new(),
-        1 => ", 1 copy of a block healed".to_owned(),
-        _ => format!(", {healed} copies of blocks healed"),
-    };
-    let verified = format!("{blocks} verified{copies}{}", headers_text(seen));
-    if seen.is_sound() {
-        return Ok(if healed == 0 && seen.header_count == 0 {
-            format!("{verified}, all sound")
-        } else {
-            format!("{verified}; all sound now")
-        });
-    }
-    let told = |what: &str, ranges: &[SpaceRange]| {
-        let places: Vec<String> = ranges.iter().take(RANGES_TOLD).map(ToString::to_string).collect();
-        let more = if ranges.len() > RANGES_TOLD { ", and more" } else { "" };
-        (!places.is_empty()).then(|| format!("{what}: {}{more}", places.join(", ")))
-    };
-    let away = sums_of(&seen.out_of_reach, sizes);
-    let away = (!away.is_empty()).then(|| format!("out of reach: {}", away.join(", ")));
-    let found = [told("lost", &seen.lost), away];
-    let message = format!("{verified}; {}", found.into_iter().flatten().collect::<Vec<_>>().join("; "));
-    let hint = if seen.lost.is_empty() {
-        "bring the disks that are missing back"
-    } else {
-        "restore what is lost from a backup"
-    };
-    Err(ErrorBody::new(ErrorCode::Io, message).hint(hint))
-}
-
-/// Of which disks a scrub did not see what they have, because they were away.
-fn not_verified(mut away: Vec<String>) -> String {
-    away.sort();
-    away.dedup();
-    match away.as_slice() {
-        [] => String::new(),
-        [one] => format!("; what {one} has was not verified: it is absent"),
-        several => format!("; what {} have was not verified: they are absent", several.join(", ")),
-    }
-}
-
-/// What a scrub says of headers of slabs that were not what they should be.
-fn headers_text(seen: &Verification) -> String {
-    if seen.header_count == 0 {
-        return String::new();
-    }
-    let headers = counted(seen.header_count, "header of a slab", "headers of slabs");
-    let fate =
-        if seen.headers.iter().all(|header| header.is_healed) { "written anew" } else { "found wrong" };
-    format!(", {headers} {fate}")
-}
-
-/// How much of each space, and in how many pieces: a disk that is missing has one in every stripe. What lies behind the end of
-/// a space, in its last row, is nobody's.
-fn sums_of(ranges: &[SpaceRange], sizes: &BTreeMap<Name, Bytes>) -> Vec<String> {
-    let mut sums: BTreeMap<&Name, (u64, usize)> = BTreeMap::new();
-    for range in ranges {
-        let size = sizes.get(&range.space).map_or(u64::MAX, |size| size.0);
-        let length = range.length.0.min(size.saturating_sub(range.at));
-        if length > 0 {
-            let (bytes, pieces) = sums.entry(&range.space).or_default();
-            (*bytes, *pieces) = (*bytes + length, *pieces + 1);
-        }
-    }
-    let told = |(space, (bytes, pieces)): (&Name, (u64, usize))| {
-        format!("{} of space {space}, in {}", Bytes(bytes), counted(pieces, "piece", "pieces"))
-    };
-    sums.into_iter().map(told).collect()
-}
-
 fn fault_text(error: &dolmen_disk::LabelIoError) -> String {
     format!("{error}: {}", error.source)
-}
-
-#[cfg(test)]
-mod tests {
-    use dolmen_space::{HeaderFault, WrongHeader};
-
-    use super::*;
-
-    /// Headers of slabs that a scrub found wrong are told beside what it has healed; content that cannot be read comes behind.
-    #[test]
-    fn a_scrub_tells_of_headers_that_were_wrong() {
-        let header = |is_healed| WrongHeader {
-            space: "a".parse().unwrap(),
-            row: 3,
-            column: 0,
-            disk: "d".to_owned(),
-            fault: HeaderFault::Rotten,
-            is_healed,
-        };
-        let told = |headers: Vec<WrongHeader>, healed| {
-            let header_count = headers.len() as u64;
-            let seen = Verification { blocks: 5, headers, header_count, ..Verification::default() };
-            scrubbed(&seen, &BTreeMap::new(), healed).unwrap()
-        };
-        assert_eq!(told(vec![], 0), "5 blocks verified, all sound");
-        assert_eq!(
-            told(vec![header(true)], 0),
-            "5 blocks verified, 1 header of a slab written anew; all sound now"
-        );
-        assert_eq!(
-            told(vec![header(true), header(false)], 1),
-            "5 blocks verified, 1 copy of a block healed, 2 headers of slabs found wrong; all sound now"
-        );
-    }
-
-    #[test]
-    fn what_a_scrub_cannot_reach_is_a_sum_for_each_space_and_ends_with_it() {
-        let name = |text: &str| text.parse::<Name>().unwrap();
-        let range = |space: &str, at, length| SpaceRange { space: name(space), at, length: Bytes(length) };
-        let ranges =
-            [range("b", 0, 4096), range("a", 8192, 4096), range("a", 0, 4096), range("a", 16384, 8192)];
-        let sizes = [(name("a"), Bytes(20480)), (name("b"), Bytes(4096))].into();
-        let expected = ["12 KiB of space a, in 3 pieces", "4 KiB of space b, in 1 piece"];
-        assert_eq!(sums_of(&ranges, &sizes), expected);
-        assert!(sums_of(&[range("a", 20480, 4096)], &sizes).is_empty());
-    }
 }

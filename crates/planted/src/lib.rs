@@ -46,6 +46,8 @@ mutants! {
     ChecksumNotChecked = "checksum-not-checked",
     /// A bad copy is "healed" with what it holds.
     HealFromBadCopy = "heal-from-bad-copy",
+    /// A scrub notes its position before what it healed was flushed.
+    ScrubCheckpointUnflushed = "scrub-checkpoint-unflushed",
     /// Nobody commits that a slab misses what was written without its disk.
     AbsenceNotCommitted = "absence-not-committed",
     /// A resync leaves out what was written last.

@@ -17,7 +17,7 @@
 //! what a disk has to another, `removal` to `homes` on several (docs/design/0010), `write_off` gives up what a lost one alone had
 //! (docs/design/0025), and `rebalance` to emptier ones
 //! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, by `draft`, while clients go on (`moving`,
-//! docs/design/0020); `verify` looks at all of it, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and
+//! docs/design/0020); `verify` looks at all of it, in the order that `scrub` keeps, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and
 //! purges them (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map
 //! (docs/design/0019).
 //!
@@ -92,6 +92,7 @@ mod room;
 mod row;
 mod said;
 pub mod salvage;
+mod scrub;
 mod shared;
 mod space;
 mod spaces;
@@ -127,6 +128,7 @@ pub use recovery::Recovery;
 pub use removal::{RemovalForecast, StuckRows};
 pub use request::Request;
 pub use resync::Resynced;
+pub use scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
 pub use shared::{Incident, IncidentKind, SpaceCounters};
 pub use space::{Footprint, Space};
 pub use spaces::{Clients, Spaces, new_member, parse_resiliency};

@@ -6,7 +6,6 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::join_all;
 use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
@@ -22,6 +21,7 @@ use crate::read::{is_silence, matches_state};
 use crate::record::BlockState;
 use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::{Row, Slab};
+use crate::scrub::Scrub;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
@@ -58,6 +58,10 @@ pub struct Verification {
     pub headers: Vec<WrongHeader>,
     /// How many there were of them.
     pub header_count: u64,
+    /// How many of them were not written anew.
+    pub headers_unhealed: u64,
+    /// Copies of blocks that were bad and were healed meanwhile, also by clients that read them.
+    pub healed: u64,
     /// Whether it was stopped before it had seen everything.
     pub was_stopped: bool,
 }
@@ -74,7 +78,20 @@ impl Verification {
         self.lost.iter().chain(&self.out_of_reach)
     }
 
-    fn add(&mut self, space: &Name, verdict: RowVerdict) {
+    /// Adds what was seen behind it.
+    fn absorb(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.healed += other.healed;
+        self.header_count += other.header_count;
+        self.headers_unhealed += other.headers_unhealed;
+        let room = HEADERS_NAMED_MAX.saturating_sub(self.headers.len());
+        self.headers.extend(other.headers.into_iter().take(room));
+        other.lost.into_iter().for_each(|range| join_range(&mut self.lost, range));
+        other.out_of_reach.into_iter().for_each(|range| join_range(&mut self.out_of_reach, range));
+        self.was_stopped |= other.was_stopped;
+    }
+
+    pub(crate) fn add(&mut self, space: &Name, verdict: RowVerdict) {
         self.add_headers(verdict.headers);
         self.blocks += verdict.blocks;
         join(&mut self.lost, space, &verdict.lost);
@@ -82,7 +99,7 @@ impl Verification {
     }
 
     /// Adds what was seen of a row of a write cache: what cannot be read counts for the spaces that it belongs to.
-    fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: RowVerdict) {
+    pub(crate) fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: RowVerdict) {
         self.add_headers(verdict.headers);
         self.blocks += verdict.blocks;
         join_owners(&mut self.lost, cache, space, &verdict.lost);
@@ -91,6 +108,7 @@ impl Verification {
 
     fn add_headers(&mut self, wrong: Vec<WrongHeader>) {
         self.header_count += wrong.len() as u64;
+        self.headers_unhealed += wrong.iter().filter(|header| !header.is_healed).count() as u64;
         let room = HEADERS_NAMED_MAX.saturating_sub(self.headers.len());
         self.headers.extend(wrong.into_iter().take(room));
     }
@@ -98,7 +116,7 @@ impl Verification {
 
 /// What was seen of a row; blocks are named by their first byte in the space.
 #[derive(Default)]
-struct RowVerdict {
+pub(crate) struct RowVerdict {
     blocks: u64,
     lost: Vec<u64>,
     out_of_reach: Vec<u64>,
@@ -129,11 +147,16 @@ impl RowVerdict {
 /// Adds blocks, in order, to ranges; those that follow each other become one.
 fn join(ranges: &mut Vec<SpaceRange>, space: &Name, blocks: &[u64]) {
     for at in blocks {
-        let follows = |last: &&mut SpaceRange| last.at + last.length.0 == *at && last.space == *space;
-        match ranges.last_mut().filter(follows) {
-            Some(last) => last.length = last.length + Bytes(BLOCK_BYTES),
-            None => ranges.push(SpaceRange { space: space.clone(), at: *at, length: Bytes(BLOCK_BYTES) }),
-        }
+        let range = SpaceRange { space: space.clone(), at: *at, length: Bytes(BLOCK_BYTES) };
+        join_range(ranges, range);
+    }
+}
+
+fn join_range(ranges: &mut Vec<SpaceRange>, range: SpaceRange) {
+    let follows = |last: &&mut SpaceRange| last.at + last.length.0 == range.at && last.space == range.space;
+    match ranges.last_mut().filter(follows) {
+        Some(last) => last.length = last.length + range.length,
+        None => ranges.push(range),
     }
 }
 
@@ -187,37 +210,11 @@ impl Spaces {
         progress: &Progress,
         rows_at_a_time: NonZeroUsize,
     ) -> Result<Verification, SpaceError> {
-        let mut seen = Verification::default();
-        let healed_before = self.healed_blocks();
-        // All of them before the first, so that whoever looks on sees one total from then on.
-        let mut all = Vec::new();
-        for space in self.all() {
-            let mut rows = Vec::new();
-            space.for_each_record(|index, _| rows.push(index)).await?;
-            progress.total.set(progress.total.get() + rows.len() as u64);
-            all.push((space, rows));
-        }
-        for (space, rows) in all {
-            for together in rows.chunks(rows_at_a_time.get()) {
-                if !progress.may_go_on(&self.shared.closing).await {
-                    seen.was_stopped = true;
-                    return Ok(seen);
-                }
-                let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
-                for verdict in join_all(looked_at).await {
-                    let verdict = verdict?;
-                    match self.cache_in(&space) {
-                        Some(cache) => seen.add_cached(&cache, &space, verdict),
-                        None => seen.add(&space.name(), verdict),
-                    }
-                }
-            }
-        }
-        if self.healed_blocks() > healed_before && self.shared.may_write() {
-            // Power that fails would bring back what was mended, and whoever reads that all is sound counts on it.
-            self.pool().flush_disks().await?;
-        }
-        Ok(seen)
+        let mut all = Verification::default();
+        let scrub = Scrub::default();
+        let is_at_end =
+            self.scrub_together(&scrub, progress, rows_at_a_time, |seen| all.absorb(seen)).await?;
+        Ok(Verification { was_stopped: !is_at_end, ..all })
     }
 
     /// Verifies a row of which something was given up, heals what can be healed, and adds what is lost to ranges.
@@ -236,7 +233,7 @@ impl Spaces {
     }
 
     /// Blocks that were written anew since the pool was opened, because what a disk had of them was bad.
-    fn healed_blocks(&self) -> u64 {
+    pub(crate) fn healed_blocks(&self) -> u64 {
         self.pool().disks().iter().map(|disk| disk.counters().healed_blocks).sum()
     }
 
@@ -439,7 +436,11 @@ impl Space {
     }
 }
 
-async fn verify_one(space: &Space, index: u64, progress: &Progress) -> Result<RowVerdict, SpaceError> {
+pub(crate) async fn verify_one(
+    space: &Space,
+    index: u64,
+    progress: &Progress,
+) -> Result<RowVerdict, SpaceError> {
     let verdict = space.verify_row(index).await?;
     progress.done.set(progress.done.get() + 1);
     progress.bytes.set(progress.bytes.get() + verdict.blocks * BLOCK_BYTES);

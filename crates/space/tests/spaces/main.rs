@@ -46,6 +46,7 @@ mod repair_speed;
 mod reserve;
 mod returned;
 mod roles;
+mod scrub;
 mod slow;
 mod strict;
 mod stripes;

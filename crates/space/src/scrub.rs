@@ -1,0 +1,234 @@
+//! Position of a scrub: where it reads next, what it has seen so far, and the checkpoint from which it resumes after a kill
+//! (docs/design/0011).
+//!
+//! A scrub reads spaces by identity and the rows of a space by index. Rows that are claimed behind the position are not read: what
+//! was written there is younger than the scrub.
+//!
+//! Invariant: whatever was healed before the position of a checkpoint is flushed before the checkpoint is taken. A scrub that
+//! resumes there may count on it.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_planted::mutation;
+use dolmen_units::SpaceId;
+
+use crate::error::SpaceError;
+use crate::progress::Progress;
+use crate::space::Space;
+use crate::spaces::Spaces;
+use crate::verify::{Verification, verify_one};
+
+/// Longest time between two checkpoints of a scrub that runs: as much is read again after a kill.
+pub const SCRUB_CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
+
+/// Place in the order in which a scrub reads a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ScrubPlace {
+    /// Space of the row.
+    pub space: SpaceId,
+    /// Index of the row in its space.
+    pub row: u64,
+}
+
+/// Position of a scrub: what is left to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScrubPosition {
+    /// First row that is left in this lap.
+    pub next: ScrubPlace,
+    /// Last row of this lap; the lap ends with the pool where this is absent.
+    pub last: Option<ScrubPlace>,
+    /// Last row of another lap, which begins at the first row after this lap.
+    pub another: Option<ScrubPlace>,
+}
+
+/// A scrub that runs, is held, or waits to be resumed.
+#[derive(Debug, Default)]
+pub struct Scrub {
+    position: Cell<ScrubPosition>,
+    /// Findings since the last checkpoint.
+    seen: RefCell<Verification>,
+    checkpoint: Cell<ScrubPosition>,
+    /// Number of checkpoints so far.
+    checkpoints: Cell<u64>,
+}
+
+impl Scrub {
+    /// Returns a scrub that resumes at a position.
+    #[must_use]
+    pub fn at(position: ScrubPosition) -> Self {
+        let (position, checkpoint) = (Cell::new(position), Cell::new(position));
+        Self { position, checkpoint, ..Self::default() }
+    }
+
+    /// Returns the position of the last checkpoint: a scrub that resumes there misses nothing.
+    #[must_use]
+    pub fn checkpoint(&self) -> ScrubPosition {
+        self.checkpoint.get()
+    }
+
+    /// Returns the number of checkpoints so far, which tells whether there is a new one.
+    #[must_use]
+    pub fn checkpoints(&self) -> u64 {
+        self.checkpoints.get()
+    }
+
+    /// Has it read everything from now on: what lies before its position is read in another lap.
+    pub fn read_all_again(&self) {
+        let position = self.position.get();
+        let another = (position.next > ScrubPlace::default()).then_some(position.next);
+        // The row at the position may be under way, so that the other lap ends with it.
+        self.position.set(ScrubPosition { another, last: None, ..position });
+        self.checkpoint.set(ScrubPosition { another, last: None, ..self.checkpoint.get() });
+        self.checkpoints.set(self.checkpoints.get() + 1);
+    }
+
+    fn set_next(&self, next: ScrubPlace) {
+        self.position.set(ScrubPosition { next, ..self.position.get() });
+    }
+
+    /// Begins another lap, if there is to be one.
+    fn begin_another(&self) -> bool {
+        let Some(last) = self.position.get().another else { return false };
+        self.position.set(ScrubPosition { next: ScrubPlace::default(), last: Some(last), another: None });
+        true
+    }
+}
+
+/// Taker of what was seen.
+struct Noting<N> {
+    /// Copies that the pool had healed at the last checkpoint.
+    healed: u64,
+    note: N,
+}
+
+impl Spaces {
+    /// Reads and verifies what is left of a scrub: every block of every copy, tables and headers of slabs; heals what can be
+    /// healed. It is held and stopped between rows, and takes a checkpoint before it is held, at its end, and at least each
+    /// [`SCRUB_CHECKPOINT_EVERY`]. Each checkpoint hands what was seen since the one before to `note`; the position changes in the
+    /// same step, so that both are written down together. Returns whether it came to its end.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata cannot be read, or healed blocks cannot be flushed.
+    pub async fn scrub(
+        &self,
+        scrub: &Scrub,
+        progress: &Progress,
+        note: impl FnMut(Verification),
+    ) -> Result<bool, SpaceError> {
+        self.scrub_together(scrub, progress, NonZeroUsize::MIN, note).await
+    }
+
+    pub(crate) async fn scrub_together(
+        &self,
+        scrub: &Scrub,
+        progress: &Progress,
+        rows_at_a_time: NonZeroUsize,
+        note: impl FnMut(Verification),
+    ) -> Result<bool, SpaceError> {
+        let mut noting = Noting { healed: self.healed_blocks(), note };
+        loop {
+            let is_at_end = self.read_lap(scrub, progress, rows_at_a_time, &mut noting).await?;
+            let begins_another = is_at_end && scrub.begin_another();
+            self.checkpoint(scrub, &mut noting).await?;
+            if !begins_another {
+                return Ok(is_at_end);
+            }
+        }
+    }
+
+    /// Reads what is left of a lap; whether it came to its end.
+    async fn read_lap(
+        &self,
+        scrub: &Scrub,
+        progress: &Progress,
+        rows_at_a_time: NonZeroUsize,
+        noting: &mut Noting<impl FnMut(Verification)>,
+    ) -> Result<bool, SpaceError> {
+        let clock = Rc::clone(&self.shared.pool.seams().clock);
+        let lap = self.rows_left(scrub, progress).await?;
+        let mut last_checkpoint = clock.now();
+        for (space, rows) in lap {
+            for together in rows.chunks(rows_at_a_time.get()) {
+                let is_due = clock.now().since(last_checkpoint) >= SCRUB_CHECKPOINT_EVERY;
+                if is_due || !progress.goes_on() {
+                    self.checkpoint(scrub, noting).await?;
+                    last_checkpoint = clock.now();
+                }
+                if !progress.may_go_on(&self.shared.closing).await {
+                    return Ok(false);
+                }
+                let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
+                for verdict in join_all(looked_at).await {
+                    let verdict = verdict?;
+                    let mut seen = scrub.seen.borrow_mut();
+                    match self.cache_in(&space) {
+                        Some(cache) => seen.add_cached(&cache, &space, verdict),
+                        None => seen.add(&space.name(), verdict),
+                    }
+                }
+                let read = together.last().map_or(0, |index| index + 1);
+                scrub.set_next(ScrubPlace { space: space.id(), row: read });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Rows of a lap that are left, in order. Sets how far the scrub is in one step, so that every observer sees one total.
+    async fn rows_left(
+        &self,
+        scrub: &Scrub,
+        progress: &Progress,
+    ) -> Result<Vec<(Rc<Space>, Vec<u64>)>, SpaceError> {
+        let position = scrub.position.get();
+        let (mut all, mut before, mut beyond, mut again) = (0_u64, 0_u64, 0_u64, 0_u64);
+        let mut lap = Vec::new();
+        for space in self.all() {
+            let mut rows = Vec::new();
+            space
+                .for_each_record(|row, _| {
+                    let place = ScrubPlace { space: space.id(), row };
+                    let is_before = place < position.next;
+                    let is_beyond = position.last.is_some_and(|last| place > last);
+                    all += 1;
+                    before += u64::from(is_before);
+                    beyond += u64::from(is_beyond);
+                    again += u64::from(position.another.is_some_and(|another| place <= another));
+                    if !is_before && !is_beyond {
+                        rows.push(row);
+                    }
+                })
+                .await?;
+            lap.push((space, rows));
+        }
+        // A second lap comes after a whole one.
+        let first_lap = if position.last.is_some() { all } else { 0 };
+        progress.done.set(first_lap + before);
+        progress.total.set(first_lap + all.saturating_sub(beyond) + again);
+        Ok(lap)
+    }
+
+    /// Flushes what was healed since the last checkpoint, and takes one.
+    async fn checkpoint(
+        &self,
+        scrub: &Scrub,
+        noting: &mut Noting<impl FnMut(Verification)>,
+    ) -> Result<(), SpaceError> {
+        let healed = self.healed_blocks();
+        let is_flushed = healed == noting.healed || mutation!(ScrubCheckpointUnflushed);
+        if !is_flushed && self.shared.may_write() {
+            // Power that fails would bring back what was mended, and nothing reads it again before the next scrub.
+            self.pool().flush_disks().await?;
+        }
+        let mut seen = scrub.seen.take();
+        seen.healed = healed.saturating_sub(noting.healed);
+        noting.healed = healed;
+        scrub.checkpoint.set(scrub.position.get());
+        scrub.checkpoints.set(scrub.checkpoints.get() + 1);
+        (noting.note)(seen);
+        Ok(())
+    }
+}
