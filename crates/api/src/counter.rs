@@ -16,6 +16,9 @@ pub struct Counters {
     pub unparks: u64,
     /// Times that a task was polled.
     pub polls: u64,
+    /// Simulated fillings of a pool on the engine's thread, for which clients waited.
+    #[serde(default)]
+    pub fillings: u64,
     /// By pool.
     pub pools: Vec<PoolTally>,
 }

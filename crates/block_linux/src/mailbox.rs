@@ -227,6 +227,12 @@ impl<R> Slot<R> {
 }
 
 impl<R> Reply<R> {
+    /// Whether the other end is still there to take an answer.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| Arc::strong_count(slot) > 1)
+    }
+
     /// Gives the answer.
     pub fn send(mut self, value: R) {
         if let Some(slot) = self.slot.take() {

@@ -92,7 +92,7 @@ macro_rules! asked {
         #[utoipa::path(get, path = $path, $(params(($text = $kind, Path)),)*
             responses((status = 200, body = $answer), (status = "default", body = ErrorDocument)))]
         async fn $name(State(app): State<App> $(, Path($part): Path<$kind>)*) -> Out<$answer> {
-            out(app.caller.ask(move |engine| engine.$method($($part),*)).await)
+            out(app.caller.question(move |engine| engine.$method($($part),*)).await)
         }
     };
 }
@@ -104,7 +104,7 @@ macro_rules! change {
             responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
         async fn $name(State(app): State<App>, body: Bytes) -> Out<Change> {
             let request: $request = parse(&body)?;
-            out(app.caller.ask(move |engine| engine.$method(request)).await)
+            out(app.caller.change(move |engine| engine.$method(request)).await)
         }
     };
     ($(#[$doc:meta])* $name:ident, $path:literal, $request:ty, $method:ident, $ta:literal $a:ident) => {
@@ -113,7 +113,7 @@ macro_rules! change {
             responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
         async fn $name(State(app): State<App>, Path($a): Path<String>, body: Bytes) -> Out<Change> {
             let request: $request = parse(&body)?;
-            out(app.caller.ask(move |engine| engine.$method($a, request)).await)
+            out(app.caller.change(move |engine| engine.$method($a, request)).await)
         }
     };
     ($(#[$doc:meta])* $name:ident, $path:literal, $request:ty, $method:ident, $ta:literal $a:ident, $tb:literal $b:ident) => {
@@ -123,7 +123,7 @@ macro_rules! change {
             responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
         async fn $name(State(app): State<App>, Path(($a, $b)): Path<(String, String)>, body: Bytes) -> Out<Change> {
             let request: $request = parse(&body)?;
-            out(app.caller.ask(move |engine| engine.$method($a, $b, request)).await)
+            out(app.caller.change(move |engine| engine.$method($a, $b, request)).await)
         }
     };
 }

@@ -30,7 +30,6 @@ use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
 use crate::filling::Filling;
-use crate::findings::RoomKnown;
 use crate::history::{Histories, History};
 use crate::job_record::JobFiles;
 use crate::job_turn::JobTurn;
@@ -63,7 +62,6 @@ pub(crate) struct OpenPool {
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
-    pub(crate) room_known: RoomKnown,
     pub(crate) filling: Filling,
     /// Rows that lie badly, as they were counted last.
     pub(crate) laid_badly: Cell<u64>,
@@ -81,7 +79,7 @@ impl OpenPool {
         let (turn, job_turn) = (Turn::default(), JobTurn::default());
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
-        let (room_known, paces) = (RoomKnown::default(), Paces::default());
+        let paces = Paces::default();
         let (emptyings, smarts) = (Emptyings::default(), Smarts::default());
         Rc::new(Self {
             spaces,
@@ -91,7 +89,6 @@ impl OpenPool {
             is_closing,
             history,
             absences,
-            room_known,
             laid_badly: Cell::new(0),
             filling: Filling::default(),
             paces,

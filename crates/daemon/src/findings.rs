@@ -1,6 +1,5 @@
 //! What is the matter with pools, disks and spaces: the one judgement that the status, the events and `why` tell.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -13,7 +12,9 @@ use dolmen_units::{Bytes, SpaceId};
 use crate::enclosure::rows_share;
 use crate::engine::OpenPool;
 use crate::keep_room::room_used;
+use crate::plan::{Offered, room_for};
 use crate::reserve::lacks_reserve;
+use crate::rooms::yield_now;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -90,19 +91,17 @@ pub(crate) fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
 }
 
 /// How a space is, and why.
-pub(crate) fn space_health(open: &OpenPool, space: &Space) -> (Health, Vec<String>) {
+pub(crate) async fn space_health(open: &OpenPool, space: &Space, offered: &Offered) -> (Health, Vec<String>) {
     if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
         // Why is said of the pool.
         return (Health::Unhealthy, Vec::new());
     }
-    summed(open, &space_findings(open, space, &|space| short_of_room(open, space)))
+    let short = short_of_room(open, space, offered).await;
+    summed(open, &space_findings(open, space, short))
 }
 
-/// Whether a space is short of room, reckoned now or known already.
-type Shortness<'a> = &'a dyn Fn(&Space) -> Option<Finding>;
-
-/// What is the matter with a space. Of a pool that has stopped, that is said of the pool.
-fn space_findings(open: &OpenPool, space: &Space, shortness: Shortness<'_>) -> Vec<Finding> {
+/// What is the matter with a space, which may be short of room. Of a pool that has stopped, that is said of the pool.
+fn space_findings(open: &OpenPool, space: &Space, short: Option<Finding>) -> Vec<Finding> {
     if matches!(open.spaces.pool().state(), PoolState::Latched(_)) {
         return Vec::new();
     }
@@ -111,7 +110,7 @@ fn space_findings(open: &OpenPool, space: &Space, shortness: Shortness<'_>) -> V
     findings.extend(reduced(open, space, &object));
     findings.extend(damaged(open, space, &object));
     findings.extend(lacks_reserve(open, space));
-    findings.extend(shortness(space));
+    findings.extend(short);
     findings
 }
 
@@ -182,16 +181,19 @@ fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
 }
 
 /// That a thin space has met the end of its pool, or soon will.
-pub(crate) fn short_of_room(open: &OpenPool, space: &Space) -> Option<Finding> {
+pub(crate) async fn short_of_room(open: &OpenPool, space: &Space, offered: &Offered) -> Option<Finding> {
     let (spec, pool) = (space.spec(), open.name());
     let unclaimed = spec.size.0.saturating_sub(space.claimed().0);
-    let usable = Bytes(open.room_for(&spec).0 + space.blank_bytes().0);
-    if unclaimed == 0 || usable.0 >= unclaimed || open.spaces.pool().state() != PoolState::Writable {
+    if unclaimed == 0 || open.spaces.pool().state() != PoolState::Writable {
+        return None;
+    }
+    let usable = Bytes(room_for(&spec, offered).await.0 + space.blank_bytes().0);
+    if usable.0 >= unclaimed {
         return None;
     }
     let name = Object::space(pool.as_str(), spec.name.to_string());
     let short = |code, text| Some(found(code, Health::Warning, name.clone(), text));
-    if open.lacks_disks_for(space) {
+    if open.lacks_disks_for(space, offered).await {
         let text = format!(
             "thin space {name} needs more disks than pool {pool} has in use: what was never written cannot be written until \
              the absent ones are back or replaced, or others are added; all else can"
@@ -323,42 +325,28 @@ fn summed(open: &OpenPool, findings: &[Finding]) -> (Health, Vec<String>) {
 
 /// What is the matter with a pool and its spaces.
 pub(crate) async fn pool_findings(open: &OpenPool) -> Vec<Finding> {
-    findings_with(open, &|space| short_of_room(open, space)).await
+    let short = all_short_of_room(open).await;
+    findings_with(open, &short).await
 }
 
-/// What is known of the room of spaces, to which somebody looks again and again: to reckon it fills the pool on paper, which takes
-/// milliseconds with hundreds of disks, and holds up all that goes on beside it.
-#[derive(Default)]
-pub(crate) struct RoomKnown {
-    short: RefCell<BTreeMap<SpaceId, Finding>>,
-    last: Cell<SpaceId>,
-}
-
-impl RoomKnown {
-    /// Reckons the room of one space anew, of another one each time.
-    fn look_at_next(&self, open: &OpenPool) {
-        let spaces = open.spaces.list();
-        let mut short = self.short.borrow_mut();
-        short.retain(|id, _| spaces.iter().any(|space| space.id() == *id));
-        let is_next = |space: &&Rc<Space>| space.id() > self.last.get();
-        let next = spaces.iter().filter(is_next).min_by_key(|space| space.id());
-        let Some(space) = next.or_else(|| spaces.iter().min_by_key(|space| space.id())) else { return };
-        self.last.set(space.id());
-        match short_of_room(open, space) {
-            Some(found) => drop(short.insert(space.id(), found)),
-            None => drop(short.remove(&space.id())),
-        }
+/// Spaces that are short of room.
+async fn all_short_of_room(open: &OpenPool) -> BTreeMap<SpaceId, Finding> {
+    let (offered, mut short) = (open.offered(), BTreeMap::new());
+    for space in open.spaces.list() {
+        yield_now().await;
+        let found = short_of_room(open, &space, &offered).await;
+        short.extend(found.map(|found| (space.id(), found)));
     }
+    short
 }
 
-/// The same for who asks each second: the room of one space is reckoned, that of the others taken from the looks before.
+/// What is the matter with a pool, for those who look each second.
 pub(crate) async fn findings_at_a_glance(open: &OpenPool) -> Vec<Finding> {
-    open.room_known.look_at_next(open);
     open.look_at_filling().await;
-    findings_with(open, &|space| open.room_known.short.borrow().get(&space.id()).cloned()).await
+    pool_findings(open).await
 }
 
-async fn findings_with(open: &OpenPool, shortness: Shortness<'_>) -> Vec<Finding> {
+async fn findings_with(open: &OpenPool, short: &BTreeMap<SpaceId, Finding>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(not_writable(open));
     findings.extend(of_disks(open));
@@ -371,7 +359,8 @@ async fn findings_with(open: &OpenPool, shortness: Shortness<'_>) -> Vec<Finding
     // What is worst comes first: a screen has room for a few lines.
     let mut worst = Vec::new();
     for space in open.spaces.list() {
-        let of_space = space_findings(open, &space, shortness);
+        yield_now().await;
+        let of_space = space_findings(open, &space, short.get(&space.id()).cloned());
         let is_worst = of_space.iter().any(|one| one.health == Health::Unhealthy);
         if is_worst { &mut worst } else { &mut findings }.extend(of_space);
     }

@@ -21,6 +21,7 @@ use crate::findings::{
 use crate::jobs::Entry;
 use crate::keep_room::room_advice;
 use crate::reserve::reserve_advice;
+use crate::rooms::yield_now;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -200,7 +201,7 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
 }
 
 /// What somebody should do about a pool, its disks and its spaces.
-pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> {
+pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> {
     let name = open.name();
     let mut todo = Vec::new();
     let pool = Object::pool(name.as_str());
@@ -256,7 +257,7 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));
-    todo.extend(for_room(open));
+    todo.extend(for_room(open).await);
     todo.extend(room_advice(open));
     todo.extend(reserve_advice(open));
     todo.extend(apart_advice(open));
@@ -265,13 +266,13 @@ pub(crate) fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> 
 }
 
 /// What to do about spaces that have met the end of their pool, or soon will.
-fn for_room(open: &OpenPool) -> Option<Advice> {
-    let spaces = open.spaces.list();
-    let short: Vec<Finding> = spaces
-        .iter()
-        .filter(|space| !open.lacks_disks_for(space))
-        .filter_map(|space| short_of_room(open, space))
-        .collect();
+async fn for_room(open: &OpenPool) -> Option<Advice> {
+    let (offered, mut short) = (open.offered(), Vec::new());
+    for space in open.spaces.list() {
+        yield_now().await;
+        let found = short_of_room(open, &space, &offered).await;
+        short.extend(found.filter(|found| found.code != FindingCode::SpaceLacksDisks));
+    }
     if short.is_empty() {
         return None;
     }
@@ -320,7 +321,7 @@ impl Engine {
         for open in self.open_pools() {
             let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
-            to_do.extend(advice(&open, &jobs, now).into_iter().map(|one| one.text));
+            to_do.extend(advice(&open, &jobs, now).await.into_iter().map(|one| one.text));
             to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
             pools.push(self.view_pool(&open).await?);
             spaces.extend(self.view_spaces(&open).await?);

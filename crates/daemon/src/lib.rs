@@ -84,6 +84,7 @@ mod removal;
 mod reserve;
 mod resync;
 mod roles;
+mod rooms;
 mod scribe;
 mod scrub;
 mod shutdown;
@@ -128,6 +129,7 @@ use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::kernel::EngineHost;
 use crate::locate::Locates;
 use crate::names::follow;
+use crate::rooms::Rooms;
 use crate::scribe::Scribe;
 use crate::smart::follow_smart;
 use crate::ways::Ways;
@@ -250,16 +252,17 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let made = Runtime::new(config.runtime).map_err(DaemonError::from);
     let made = made.and_then(|runtime| {
         let [scribe, usher, looker] = ["scribe", "usher", "looker"].map(Scribe::start);
-        let [asker, locator] = ["asker", "locator"].map(Scribe::start);
-        Ok((runtime, scribe?, usher?, looker?, asker?, locator?))
+        let [asker, locator, rooms] = ["asker", "locator", "rooms"].map(Scribe::start);
+        Ok((runtime, scribe?, usher?, looker?, asker?, locator?, rooms?))
     });
-    let (runtime, scribe, usher, looker, asker, locator) = match made {
+    let (runtime, scribe, usher, looker, asker, locator, rooms) = match made {
         Ok(made) => made,
         Err(error) => {
             let _ = ready.send(Err(error));
             return;
         }
     };
+    Rooms::new(rooms).serve_this_thread();
     let handle = runtime.handle();
     let (mailbox, inbox) = handle.mailbox();
     let (kernel, asked) = handle.mailbox();

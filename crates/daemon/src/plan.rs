@@ -1,6 +1,7 @@
 //! What changes would do, in figures.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
@@ -11,8 +12,9 @@ use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name};
 
 use crate::caller::Answer;
-use crate::engine::OpenPool;
+use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::rooms::{usable_for, usable_now};
 
 /// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
 const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
@@ -82,29 +84,23 @@ pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
 }
 
 /// What a space of some resiliency could still take, on these disks.
-pub(crate) fn usable(offers: &[Offer], resiliency: Resiliency) -> Bytes {
+pub(crate) async fn usable(offers: &Rc<[Offer]>, resiliency: Resiliency) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
-    usable_for(offers, &SpaceSpec::usual(name, Bytes::gib(1), resiliency))
+    usable_for(offers, &SpaceSpec::usual(name, Bytes::gib(1), resiliency)).await
 }
 
 /// The largest fixed space of some resiliency that could be made, on these disks.
-pub(crate) fn usable_fixed(offers: &[Offer], resiliency: Resiliency) -> Bytes {
+pub(crate) async fn usable_fixed(offers: &Rc<[Offer]>, resiliency: Resiliency) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
     let usual =
         SpaceSpec { provisioning: Provisioning::Fixed, ..SpaceSpec::usual(name, Bytes::gib(1), resiliency) };
-    let fits = usable_for(offers, &usual);
+    let fits = usable_for(offers, &usual).await;
     if fits <= LARGE_SPACE_BYTES {
         return fits;
     }
     // Above the limit rows are longer still; where those do not reach it, the largest is one of the limit.
-    let large = usable_for(offers, &SpaceSpec { size: fits, ..usual });
+    let large = usable_for(offers, &SpaceSpec { size: fits, ..usual }).await;
     large.max(LARGE_SPACE_BYTES)
-}
-
-/// What a space with these rows could still take, on these disks.
-pub(crate) fn usable_for(offers: &[Offer], spec: &SpaceSpec) -> Bytes {
-    let Ok(request) = spec.check() else { return Bytes::ZERO };
-    Placer::new(request, grains_for(spec)).usable(offers).data
 }
 
 /// Of the losses for which room is kept, those behind which rows of a space could be repaired, as far as the number of disks goes.
@@ -114,12 +110,28 @@ pub(crate) fn repairable_for(offers: &[Offer], spec: &SpaceSpec) -> u32 {
 
 /// What plans speak of: room for a mirror of two copies, or in a single fault domain for one.
 pub(crate) fn usual_room(offers: &[Offer]) -> u64 {
+    let resiliency = usual_resiliency(offers);
+    let Ok(name) = "x".parse() else { return 0 };
+    usable_now(offers, &SpaceSpec::usual(name, Bytes::gib(1), resiliency)).0
+}
+
+fn usual_resiliency(offers: &[Offer]) -> Resiliency {
     let domains: BTreeSet<DomainId> = offers.iter().map(|offer| offer.domain).collect();
-    let resiliency = if domains.len() > 1 { Resiliency::Mirror { copies: 2 } } else { Resiliency::Simple };
-    usable(offers, resiliency).0
+    if domains.len() > 1 { Resiliency::Mirror { copies: 2 } } else { Resiliency::Simple }
+}
+
+/// What the disks of a pool offer to claims, taken once for all that a question asks of it.
+pub(crate) struct Offered {
+    here: Rc<[Offer]>,
+    with_absent: Rc<[Offer]>,
 }
 
 impl OpenPool {
+    pub(crate) fn offered(&self) -> Offered {
+        let with_absent = self.spaces.pool().offers_with_absent(Purpose::Claim);
+        Offered { here: self.offers().into(), with_absent: with_absent.into() }
+    }
+
     pub(crate) fn offers(&self) -> Vec<Offer> {
         self.spaces.pool().offers(Purpose::Claim)
     }
@@ -135,31 +147,14 @@ impl OpenPool {
 
     /// Whether a new row of a space finds too few disks in use, or too few fault domains, while others are absent: no deleting
     /// and no trimming helps then.
-    pub(crate) fn lacks_disks_for(&self, space: &Space) -> bool {
+    pub(crate) async fn lacks_disks_for(&self, space: &Space, offered: &Offered) -> bool {
         let is_absent = self.spaces.pool().disks().iter().any(|disk| !disk.is_present());
-        let emptied = |offer: Offer| Offer { free_grains: u64::from(u32::MAX), ..offer };
-        is_absent && self.room_with(&space.spec(), emptied).0 == 0
-    }
-
-    /// What a space can take still: in rows with all of their copies on disks that are here or, where there is no place for
-    /// those, with some on absent disks.
-    pub(crate) fn room_for(&self, spec: &SpaceSpec) -> Bytes {
-        self.room_with(spec, |offer| offer)
-    }
-
-    fn room_with(&self, spec: &SpaceSpec, offered: impl Fn(Offer) -> Offer + Copy) -> Bytes {
-        let pool = self.spaces.pool();
-        let here: Vec<Offer> = self.offers().into_iter().map(offered).collect();
-        let whole = usable_for(&here, spec);
-        let Resiliency::Mirror { copies } = spec.resiliency else { return whole };
-        if whole.0 > 0 {
-            return whole;
+        let emptied = |offer: &Offer| Offer { free_grains: u64::from(u32::MAX), ..*offer };
+        let emptied = |offers: &[Offer]| offers.iter().map(emptied).collect();
+        is_absent && {
+            let (here, with_absent) = (emptied(&offered.here), emptied(&offered.with_absent));
+            room_for(&space.spec(), &Offered { here, with_absent }).await.0 == 0
         }
-        let with = |resiliency| usable_for(&here, &SpaceSpec { resiliency, ..spec.clone() });
-        let fewer = (2..copies).map(|copies| with(Resiliency::Mirror { copies })).max();
-        let with_absent = pool.offers_with_absent(Purpose::Claim).into_iter().map(offered);
-        let all = usable_for(&with_absent.collect::<Vec<Offer>>(), spec);
-        all.min(fewer.unwrap_or_default().max(with(Resiliency::Simple)))
     }
 
     /// A plan that leaves the room as it is.
@@ -197,6 +192,32 @@ impl OpenPool {
             offer.free_grains = u64::try_from(scaled).unwrap_or(u64::MAX);
         }
         usual_room(&offers)
+    }
+}
+
+/// What a space can take still: in rows with all of their copies on disks that are here or, where there is no place for
+/// those, with some on absent disks.
+pub(crate) async fn room_for(spec: &SpaceSpec, Offered { here, with_absent }: &Offered) -> Bytes {
+    let whole = usable_for(here, spec).await;
+    let Resiliency::Mirror { copies } = spec.resiliency else { return whole };
+    if whole.0 > 0 {
+        return whole;
+    }
+    let with = |resiliency| SpaceSpec { resiliency, ..spec.clone() };
+    let mut fewer = usable_for(here, &with(Resiliency::Simple)).await;
+    for copies in 2..copies {
+        fewer = fewer.max(usable_for(here, &with(Resiliency::Mirror { copies })).await);
+    }
+    usable_for(with_absent, spec).await.min(fewer)
+}
+
+impl Engine {
+    /// Computes what plans say of the room of pools as they are now, on another thread, so that they find it known.
+    pub(crate) async fn know_rooms(&self) {
+        for open in self.open_pools() {
+            let offers: Rc<[Offer]> = open.offers().into();
+            let _ = usable(&offers, usual_resiliency(&offers)).await;
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::nbd::Served;
-use crate::plan::{Figures, Undo, made, planned, usable_for, usual_room};
+use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::rooms::usable_now;
 use crate::words::clients_of;
 
 /// What is done to a space that gets smaller.
@@ -104,7 +105,7 @@ impl OpenPool {
     fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
         let row = spec.row_bytes();
         let offers = self.spaces.offers_beside(spec.write_cache()).ok()?;
-        let rows = usable_for(&offers, spec).0 / row.0;
+        let rows = usable_now(&offers, spec).0 / row.0;
         // Where the next row goes decides whether the last one finds a place.
         let halves =
             std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);

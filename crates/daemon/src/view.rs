@@ -7,6 +7,7 @@ use dolmen_api::{
     PoolState, PoolTally, ResiliencyKind, SCHEMA, SpaceTally,
 };
 use dolmen_disk::MemberState;
+use dolmen_placement::Offer;
 use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
@@ -18,8 +19,9 @@ use crate::health::not_open;
 use crate::keep_room::kept_bytes;
 use crate::limits::view_limits;
 use crate::nbd::Served;
-use crate::plan::{usable, usable_fixed};
+use crate::plan::{Offered, usable, usable_fixed};
 use crate::plight::Plight;
+use crate::rooms::{fillings_here, yield_now};
 use crate::slow::Slow;
 use crate::write_cache::view_write_cache;
 
@@ -162,18 +164,28 @@ impl Engine {
     }
 
     pub(crate) async fn view_spaces(&self, open: &OpenPool) -> Answer<Vec<dolmen_api::Space>> {
-        let mut spaces = Vec::new();
+        let (offered, mut spaces) = (open.offered(), Vec::new());
         for space in open.spaces.list() {
-            spaces.push(self.view_space(open, &space).await?);
+            yield_now().await;
+            spaces.push(self.view_space_on(open, &space, &offered).await?);
         }
         spaces.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(spaces)
     }
 
     pub(crate) async fn view_space(&self, open: &OpenPool, space: &Rc<Space>) -> Answer<dolmen_api::Space> {
+        self.view_space_on(open, space, &open.offered()).await
+    }
+
+    async fn view_space_on(
+        &self,
+        open: &OpenPool,
+        space: &Rc<Space>,
+        offered: &Offered,
+    ) -> Answer<dolmen_api::Space> {
         let spec = space.spec();
         let footprint = space.footprint().await.map_err(|error| fault::space(&error))?;
-        let (health, why) = space_health(open, space);
+        let (health, why) = space_health(open, space, offered).await;
         let export = self.nbd.find(open.id(), space.id()).map(|served| self.view_export(&served));
         Ok(dolmen_api::Space {
             pool: open.name(),
@@ -279,12 +291,12 @@ impl Engine {
             reserve_bytes: disks.iter().map(|disk| disk.reserve_bytes.min(disk.free_bytes)).sum(),
             kept_bytes: kept_bytes(&open).0,
             promised_bytes: promised,
-            fits: self.fits(&open),
+            fits: self.fits(&open).await,
             disks,
         })
     }
 
-    fn fits(&self, open: &OpenPool) -> Vec<Fits> {
+    async fn fits(&self, open: &OpenPool) -> Vec<Fits> {
         let levels = [
             Resiliency::Simple,
             Resiliency::Span,
@@ -294,22 +306,23 @@ impl Engine {
             Resiliency::Parity { parity: 1 },
             Resiliency::Parity { parity: 2 },
         ];
-        let fits = |resiliency: Resiliency| {
+        let mut fits = Vec::new();
+        for resiliency in levels {
             let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
             // What cannot be made has no room: for want of disks, of fault domains, or of room for its write cache.
             let can_be_made = open.can_make(resiliency);
             let offers = open.spaces.offers_beside(write_cache).ok().filter(|_| can_be_made);
-            let offers = offers.unwrap_or_default();
-            Fits {
+            let offers: Rc<[Offer]> = offers.unwrap_or_default().into();
+            fits.push(Fits {
                 resiliency: resiliency_of(resiliency),
                 copies: resiliency.copies(),
                 parity: resiliency.parity_columns(),
                 survives: resiliency.redundancy(),
-                usable_bytes: usable(&offers, resiliency).0,
-                usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).0),
-            }
-        };
-        levels.into_iter().map(fits).collect()
+                usable_bytes: usable(&offers, resiliency).await.0,
+                usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).await.0),
+            });
+        }
+        fits
     }
 
     pub(crate) async fn counters(self: Rc<Self>) -> Answer<Counters> {
@@ -320,6 +333,7 @@ impl Engine {
             messages: counted.messages,
             unparks: counted.unparks,
             polls: counted.polls,
+            fillings: fillings_here(),
             pools: self.open_pools().iter().map(|pool| tally(pool)).collect(),
         })
     }

@@ -33,7 +33,7 @@ impl<'a> Scene<'a> {
     async fn of(engine: &'a Engine, open: &'a OpenPool) -> Self {
         let now = engine.seams.clock.now();
         let jobs = engine.jobs.of_pool(open.id(), now);
-        let (findings, advice) = (pool_findings(open).await, advice(open, &jobs, now));
+        let (findings, advice) = (pool_findings(open).await, advice(open, &jobs, now).await);
         Self { engine, open, findings, advice, jobs }
     }
 

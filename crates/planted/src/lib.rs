@@ -46,7 +46,7 @@ mutants! {
     ChecksumNotChecked = "checksum-not-checked",
     /// A bad copy is "healed" with what it holds.
     HealFromBadCopy = "heal-from-bad-copy",
-    /// A scrub notes its position before what it healed was flushed.
+    /// A scrub takes a checkpoint before what it has healed is flushed.
     ScrubCheckpointUnflushed = "scrub-checkpoint-unflushed",
     /// Nobody commits that a slab misses what was written without its disk.
     AbsenceNotCommitted = "absence-not-committed",

@@ -738,6 +738,42 @@ fn a_thin_space_that_meets_the_end_of_its_pool_is_told_of() {
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
 
+/// Scenario: all that can be asked of a pool is asked, again and again, while clients claim rows of two kinds of spaces; then what a
+/// dry run says of room that stays as it is. No pool is filled on paper on the engine's thread, where clients would wait for that.
+#[test]
+fn no_question_is_computed_where_clients_would_wait_for_it() {
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let other = json!({"name": "p", "size_bytes": 64 << 20, "resiliency": "parity", "parity": 1});
+    world.post("/v1/pools/tank/spaces", &other);
+    let mut client = world.nbd();
+    let fillings = || world.get("/v1/counters")["fillings"].as_u64().unwrap();
+    let before = fillings();
+    for round in 0..6 {
+        client.write(round << 20, &pattern(3, 1 << 20));
+        for path in [
+            "status",
+            "pools",
+            "pools/tank",
+            "pools/tank/df",
+            "pools/tank/disks",
+            "pools/tank/spaces",
+            "spaces",
+            "events",
+            "jobs",
+            "devices",
+            "trash",
+            "why/tank",
+            "why/tank%2Fm",
+            "exports",
+        ] {
+            world.get(&format!("/v1/{path}"));
+        }
+        world.post("/v1/pools/tank/scrub", &json!({"dry_run": true}));
+        assert_eq!(fillings(), before, "in round {round}");
+    }
+}
+
 #[test]
 fn discards_give_room_back() {
     let world = World::new(2);
