@@ -373,6 +373,9 @@ pub struct ImportPool {
     /// What for.
     #[serde(default)]
     pub mode: ImportMode,
+    /// Another name that it gets, for good where it is opened for writing; as it is called when absent.
+    #[serde(default)]
+    pub rename: Option<String>,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

@@ -432,6 +432,9 @@ pub(crate) struct PoolImport {
     /// The pool, by name or id, when there is more than one
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
+    /// Open it under another name, which it keeps: for a second pool of a name that is taken
+    #[arg(long = "as", value_name = "NAME")]
+    pub rename: Option<Name>,
     /// Open it for reading only
     #[arg(long, conflicts_with = "confirmed")]
     pub read_only: bool,

@@ -248,6 +248,7 @@ fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<
         pool: arguments.pool.clone(),
         paths: arguments.paths.iter().map(absolute).collect::<Result<_, _>>()?,
         mode,
+        rename: arguments.rename.as_ref().map(ToString::to_string),
         dry_run: false,
     };
     session.change("/pools/import", &request, arguments.dry.intent()).map(drop)

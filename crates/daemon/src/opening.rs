@@ -15,11 +15,11 @@ use dolmen_pool::{
     Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, open, owner_of,
 };
 use dolmen_space::{Clients, Spaces};
-use dolmen_units::PoolId;
+use dolmen_units::{Name, PoolId};
 
 use crate::caller::Answer;
 use crate::disks::stopped;
-use crate::engine::{ClosedPool, Engine, OpenPool};
+use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::without_labels;
 use crate::ledger::{Remembered, ServedSpace};
@@ -40,12 +40,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const SOCKETS_MAX: u32 = 16;
 
 /// How a pool is opened.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct How {
     mode: ImportMode,
     clients: Clients,
     /// How long its disks may be in other hands.
     patience: Duration,
+    /// The name that it gets, whatever its labels say.
+    rename: Option<Name>,
 }
 
 fn open_mode(mode: ImportMode) -> OpenMode {
@@ -204,7 +206,9 @@ impl Engine {
             tracing::warn!(pool = remembered.name, cause, "a disk of the pool is not opened");
         }
         check_not_given_up(labels, mode, &remembered.name)?;
-        let how = How { mode, clients: remembered.clients(), patience: REOPEN_PATIENCE };
+        // Labels of a pool that is read only do not say what it is called here.
+        let rename = if mode == ImportMode::Read { remembered.name.parse().ok() } else { None };
+        let how = How { mode, clients: remembered.clients(), patience: REOPEN_PATIENCE, rename };
         let opened = self.open_pool(id, &remembered.name, &paths, how).await;
         let pool = opened.map_err(|error| match copies.as_slice() {
             [] => error,
@@ -272,7 +276,11 @@ impl Engine {
     ) -> Answer<Rc<OpenPool>> {
         self.check_pool_count(name)?;
         let (mut found, refused) = self.take_members(id, name, paths, how.patience).await?;
-        let candidates = found.pools.remove(&id).unwrap_or_default();
+        let mut candidates = found.pools.remove(&id).unwrap_or_default();
+        // An opening for writing writes labels of a new epoch, with the name that it has found.
+        for (candidate, name) in candidates.iter_mut().zip(how.rename.iter().cycle()) {
+            candidate.label.pool_name = name.clone();
+        }
         if candidates.is_empty() {
             let mut error = ErrorBody::new(
                 ErrorCode::DeviceInUse,
@@ -383,18 +391,19 @@ impl Engine {
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
         let left_out = unusable_at(&asked, &found);
-        let name = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
-        if self.pools.borrow().values().any(|pool| pool.name() == name) {
-            let message = format!("another pool named {name} is open already; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint("export that one first"));
-        }
+        let own = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
+        let rename = request.rename.as_deref().map(parse_name).transpose()?;
+        let name = rename.as_ref().map_or_else(|| own.clone(), ToString::to_string);
+        self.check_name_is_free(id, &name)?;
+        self.check_may_be_renamed(id, &own, &name)?;
         self.check_pool_count(&name)?;
         self.check_not_out_of_date(id, &name, candidates)?;
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
         let from = opened_from(request.mode, paths.len(), members);
         let served = self.served_before(id);
-        let mut steps = vec![format!("open pool {name}{from}")];
+        let mut steps = vec![format!("open pool {own}{from}")];
+        steps.extend(step_of_renaming(&own, &name, request.mode));
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
         steps.extend(step_of_serving(&served));
         let undo = match request.mode {
@@ -405,7 +414,8 @@ impl Engine {
         if request.dry_run {
             let mut found = found;
             let candidates = found.pools.remove(&id).unwrap_or_default();
-            let mut change = self.plan_import(&name, candidates, request.mode, undo).await?;
+            let mut change = self.plan_import(&own, candidates, request.mode, undo).await?;
+            change.plan.steps.extend(step_of_renaming(&own, &name, request.mode));
             change.plan.steps.extend(step_of_serving(&served));
             change.warnings.extend(passed_over);
             change.warnings.extend(left_out);
@@ -413,7 +423,7 @@ impl Engine {
         }
         drop(found);
         let clients = self.clients_of(id);
-        let how = How { mode: request.mode, clients, patience: IMPORT_PATIENCE };
+        let how = How { mode: request.mode, clients, patience: IMPORT_PATIENCE, rename };
         let pool = self.open_pool(id, &name, &paths, how).await?;
         self.serve_again(&pool, &served);
         self.remember(&pool).await;
@@ -431,6 +441,34 @@ impl Engine {
         }
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Refuses a name that another pool has.
+    fn check_name_is_free(&self, id: PoolId, name: &str) -> Answer<()> {
+        let is_open = self.pools.borrow().values().any(|pool| pool.name() == name);
+        if !is_open {
+            return Ok(());
+        }
+        let message = format!("another pool named {name} is open already; nothing was changed");
+        let hint = format!(
+            "`dolmen pool import --pool {id} --as NAME` opens this one under another name; or export that one first"
+        );
+        Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint(hint))
+    }
+
+    /// Refuses another name for a pool whose spaces stayed attached: their devices are called by the one that it had.
+    fn check_may_be_renamed(&self, id: PoolId, own: &str, name: &str) -> Answer<()> {
+        if own == name {
+            return Ok(());
+        }
+        let attached = self.ways.all();
+        let Some(first) = attached.iter().find(|one| one.space().pool == id) else { return Ok(()) };
+        let (space, device) = (first.name(), first.device().display());
+        let message = format!(
+            "pool {own} cannot be opened as {name}: space {space} is attached here as {device}; nothing was changed"
+        );
+        let hint = "import it under its own name, and detach the space first";
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(own).hint(hint))
     }
 
     /// Refuses to open a pool that others may have had while spaces of it stayed attached here: what file systems on these have in
@@ -555,6 +593,13 @@ impl Engine {
             }
         }
     }
+}
+
+/// What another name means.
+fn step_of_renaming(own: &str, name: &str, mode: ImportMode) -> Option<String> {
+    let on_disks =
+        if mode == ImportMode::Read { "here; its disks are not written" } else { "also on its disks" };
+    (own != name).then(|| format!("call it {name} from now on, {on_disks}"))
 }
 
 /// A pool by its name and identity, for people who have several of one name.

@@ -65,6 +65,8 @@ mod reserve;
 #[cfg(test)]
 mod ringed;
 #[cfg(test)]
+mod same_name;
+#[cfg(test)]
 mod sick;
 #[cfg(test)]
 mod slow;
