@@ -3,7 +3,7 @@
 //! A device is first looked at without locking it, so that looking disturbs nobody; only those that belong to the pool
 //! wanted are then opened for it alone, and looked at again, because they may have changed in between.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use crate::caller::Answer;
 use crate::config::Scan;
 use crate::engine::Engine;
 use crate::fault;
+use crate::same_medium::Medium;
 
 const BLOCK_CLASS: &str = "/sys/class/block";
 /// Files of one folder that are looked at, at most.
@@ -102,11 +103,18 @@ impl Engine {
             let message = format!("{} disks are more than the {DISKS_MAX} that a pool can have", paths.len());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message));
         }
-        let mut seen = BTreeMap::new();
+        let mut seen: Vec<(Option<Identity>, Option<Medium>, &PathBuf)> = Vec::new();
         for path in paths {
-            if let Some(first) = seen.insert(identity(path), path) {
-                return Err(listed_twice(first, path));
+            let (identity, medium) = (identity(path), Medium::at(path));
+            for (other, before, first) in &seen {
+                if *other == identity {
+                    return Err(listed_twice(first, path));
+                }
+                if are_one(before.as_ref(), medium.as_ref()) {
+                    return Err(one_medium(first, path));
+                }
             }
+            seen.push((identity, medium, path));
         }
         paths.iter().map(|path| self.open_for_pool(path, pool)).collect()
     }
@@ -114,6 +122,11 @@ impl Engine {
     /// The name of the open pool that has the device at this path.
     pub(crate) fn pool_with(&self, path: &Path) -> Option<String> {
         let wanted = identity(path);
+        if let Some(pool) = Medium::at(path).and_then(|medium| self.members.pool_on(&medium))
+            && let Some(pool) = self.pools.borrow().get(&pool)
+        {
+            return Some(pool.name());
+        }
         let holds = |name: &str| identity(Path::new(name)) == wanted;
         let pools = self.pools.borrow();
         let found = pools.values().find(|pool| {
@@ -293,6 +306,20 @@ fn listed_twice(first: &Path, again: &Path) -> ErrorBody {
     ErrorBody::new(ErrorCode::UnfitDevice, message).on(name)
 }
 
+/// Whether two paths lead to one medium.
+fn are_one(one: Option<&Medium>, other: Option<&Medium>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one.overlaps(other))
+}
+
+/// Two paths to one medium: copies on both would be one copy.
+fn one_medium(first: &Path, again: &Path) -> ErrorBody {
+    let (first, name) = (first.display().to_string(), again.display().to_string());
+    let message = format!("{name} and {first} are one disk by two paths; nothing was written");
+    ErrorBody::new(ErrorCode::UnfitDevice, message)
+        .on(name)
+        .hint("name each disk once, by either of its paths")
+}
+
 /// Whether the device is locked, by a process that lives or by commands of one that does not.
 fn is_locked(error: &OpenError) -> bool {
     matches!(error, OpenError::Locked { .. })
@@ -463,12 +490,14 @@ fn known(found: std::io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
 struct Places<'a> {
     stacks: &'a DeviceStacks<'a>,
     seen: BTreeSet<Identity>,
+    /// Of block devices and of what they show. Of a disk with several paths, the one that was named first is looked at.
+    media: Vec<Medium>,
     found: Vec<PathBuf>,
 }
 
 impl<'a> Places<'a> {
     fn new(stacks: &'a DeviceStacks<'a>) -> Self {
-        Self { stacks, seen: BTreeSet::new(), found: Vec::new() }
+        Self { stacks, seen: BTreeSet::new(), media: Vec::new(), found: Vec::new() }
     }
 
     /// Whether a path is, or lies on, an attached space: reading it would wait for this very thread, or for a daemon that
@@ -492,10 +521,17 @@ impl<'a> Places<'a> {
             return;
         }
         let (Some(identity), Ok(path)) = (identity(path), fs::canonicalize(path)) else { return };
-        if self.seen.insert(identity) {
-            // Names are text; what opens a device knows what they stand for.
-            self.found.push(PathBuf::from(name_of(&path)));
+        if !self.seen.insert(identity) {
+            return;
         }
+        let medium = Medium::at(&path);
+        if self.media.iter().any(|before| are_one(Some(before), medium.as_ref())) {
+            tracing::debug!(path = %path.display(), "not looked at: another path leads to the same disk");
+            return;
+        }
+        self.media.extend(medium);
+        // Names are text; what opens a device knows what they stand for.
+        self.found.push(PathBuf::from(name_of(&path)));
     }
 
     fn add_folder(&mut self, folder: &Path) {

@@ -85,6 +85,7 @@ mod reserve;
 mod resync;
 mod roles;
 mod rooms;
+mod same_medium;
 mod scribe;
 mod scrub;
 mod shutdown;

@@ -17,6 +17,7 @@ use dolmen_units::{Epoch, PoolId};
 
 use crate::devices::{Identity, identity};
 use crate::names::Held;
+use crate::same_medium::Medium;
 
 /// A disk that can be taken away.
 pub(crate) struct MemberDevice {
@@ -27,6 +28,7 @@ pub(crate) struct MemberDevice {
     name: RefCell<String>,
     /// What it was when it was opened, whatever it is called.
     identity: Option<Identity>,
+    medium: Option<Medium>,
     geometry: Geometry,
     /// What was asked of the device, kept when it is gone.
     counters: Cell<IoCounters>,
@@ -38,13 +40,14 @@ pub(crate) struct MemberDevice {
 impl MemberDevice {
     fn new(device: Rc<LinuxDevice>, pool: PoolId, clock: Rc<dyn Clock>) -> Rc<Self> {
         let (name, geometry) = (device.name(), device.geometry());
-        let identity = identity(Path::new(&name));
+        let (identity, medium) = (identity(Path::new(&name)), Medium::at(Path::new(&name)));
         let refused = Completions::new();
         Rc::new(Self {
             device: RefCell::new(Some(device)),
             pool,
             name: RefCell::new(name),
             identity,
+            medium,
             geometry,
             counters: Cell::default(),
             meter: Meter::new(clock),
@@ -143,6 +146,16 @@ impl Members {
             Some(Held { name, identity, capacity: member.geometry.capacity })
         };
         held.filter_map(of).collect()
+    }
+
+    /// Returns the pool that has a disk on this medium, by whatever path.
+    pub(crate) fn pool_on(&self, medium: &Medium) -> Option<PoolId> {
+        let given = self.given.borrow();
+        let mut held =
+            given.iter().filter_map(Weak::upgrade).filter(|member| member.device.borrow().is_some());
+        let is_on =
+            |member: &Rc<MemberDevice>| member.medium.as_ref().is_some_and(|own| own.overlaps(medium));
+        held.find(is_on).map(|member| member.pool)
     }
 
     /// A device is called otherwise from now on.

@@ -77,6 +77,8 @@ mod told;
 #[cfg(test)]
 mod trash;
 #[cfg(test)]
+mod two_paths;
+#[cfg(test)]
 mod widened;
 #[cfg(test)]
 mod written_off;
