@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                      scribe (own files) · usher (devices) · looker (files of disks) · asker (smartctl) · locator (lights)
+//!                                      scribe (own files) · usher (devices) · looker (files of disks) · asker (smartctl) · locator (lights) · rooms (room of pools)
 //! ```
 //!
 //! | file | what |
@@ -15,12 +15,13 @@
 //! | `control`, `api_socket` | the API's routes |
 //! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
-//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `shutdown` | what can be asked for |
+//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `scrub`, `shutdown` | what can be asked for |
 //! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
 //! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
 //! | `watch`, `names`, `plight` | what is done without being asked for |
 //! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
+//! | `rooms`, `same_medium` | room of pools, computed on another thread; which medium a path leads to |
 //! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
