@@ -64,6 +64,12 @@ struct Begun {
     class: WriteClass,
 }
 
+/// Bytes of the future of a write, whatever it waits for.
+const WRITE_BYTES_MAX: usize = 1280;
+/// Bytes of the future of a write in place that it holds.
+const PARTS_BYTES_MAX: usize = 2816;
+const _: () = assert!(WRITE_BYTES_MAX + PARTS_BYTES_MAX <= 4096, "a write to a mirror holds 4 KiB at most");
+
 /// What became of a write of whole blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
@@ -110,7 +116,7 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError`]; each block of the range then has its old or its new content.
-    #[pooled]
+    #[pooled(WRITE_BYTES_MAX)]
     pub async fn write(&self, at: u64, data: &Bytes_, durability: Durability) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
         let request = self.asked(IoKind::Write, data.len() as u64).await;
@@ -122,7 +128,7 @@ impl Space {
     ///
     /// # Errors
     /// As there.
-    #[pooled]
+    #[pooled(WRITE_BYTES_MAX)]
     pub async fn write_waited(
         &self,
         at: u64,
@@ -139,7 +145,7 @@ impl Space {
     ///
     /// # Errors
     /// As there.
-    #[pooled]
+    #[pooled(WRITE_BYTES_MAX)]
     pub async fn write_admitted(
         &self,
         request: Request<'_>,
@@ -387,7 +393,7 @@ impl Space {
     }
 
     /// Writes parts of a row in place; of one with parity, whole fresh lines. The caller holds their lock.
-    #[pooled]
+    #[pooled(PARTS_BYTES_MAX)]
     pub(crate) async fn write_parts(
         &self,
         row: &Rc<Row>,
