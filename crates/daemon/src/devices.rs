@@ -3,7 +3,7 @@
 //! A device is first looked at without locking it, so that looking disturbs nobody; only those that belong to the pool
 //! wanted are then opened for it alone, and looked at again, because they may have changed in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -245,6 +245,7 @@ mod tests {
         thread_local! {
             static LATE: Cell<Option<Pin<Box<dyn Future<Output = ()>>>>> = const { Cell::new(None) };
         }
+        #[allow(clippy::disallowed_methods)] // what ends here is a thread
         std::thread::spawn(|| {
             // Registered first, so dropped last.
             LATE.set(None);
